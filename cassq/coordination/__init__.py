@@ -1,0 +1,1 @@
+"""Who may take from which pipe: the port, and one adapter for each coordination service."""

@@ -1,0 +1,89 @@
+"""The contract between poppers and a coordination service.
+
+Claims only avoid wasted work: the fence in the pipe's head alone keeps two takers apart, so every claim may
+be lost at any moment without harm. What must not break is the other direction: nothing here ever blocks a
+popper for longer than one round trip, and a claim whose holder is gone or frozen is free again by itself.
+
+    popper A                 coordination                  popper B
+    | claim(P): held -------->                             |
+    | (frozen)                 session of A ends           |
+    |                          <------- claim(P): granted  |
+    | take with the old op --> the database refuses it     | take, fresh op
+    | lets P go, quietly                                   |
+
+Threads: every method may be called from many threads at once. After a fork only the parent may call.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+from uuid import UUID
+
+
+class Coordinator(Protocol):
+    """One process's (or one store's) seat at the coordination service."""
+
+    def may_take(self) -> bool:
+        """Tell whether takes are allowed now; False while the session is suspended or lost.
+
+        Never touches the network.
+        """
+        ...
+
+    def claim(self, queue: str, pipe: UUID, holder: str) -> bool:
+        """Try to claim a pipe for `holder`, without waiting.
+
+        Returns: True when `holder` has the claim now (also if it had it already), False when somebody else
+        has it.
+        Guarantees: two holders have a claim at once only while one of them is about to learn that its
+        session ended. A claim whose reply was lost counts as held by its holder: claiming again says True.
+        Raises: CoordinationUnavailableError: the service cannot be reached.
+        """
+        ...
+
+    def release(self, queue: str, pipe: UUID, holder: str) -> None:
+        """Give a claim up; nothing happens when it is not held. Never raises for a lost session."""
+        ...
+
+    def is_held(self, queue: str, pipe: UUID, holder: str) -> bool:
+        """Tell whether this claim still stands, as far as this process knows; never touches the network."""
+        ...
+
+    def holders(self, queue: str) -> Mapping[UUID, str]:
+        """Return who holds which pipe of a queue, for statistics.
+
+        Raises: CoordinationUnavailableError: the service cannot be reached.
+        """
+        ...
+
+    def announce_hunger(self, queue: str, popper: str, wake: Callable[[], None]) -> None:
+        """Let the others know that `popper` waits for messages; `wake` is called once, from any thread.
+
+        `wake` is called when somebody wakes this popper, when another popper becomes hungry on the same
+        queue (who holds claims should let go then), and when the session comes back after it was lost.
+        Announcing again replaces `wake` and keeps the place in the line.
+        Raises: CoordinationUnavailableError: the service cannot be reached.
+        """
+        ...
+
+    def withdraw_hunger(self, queue: str, popper: str) -> None:
+        """Take the announcement back; nothing happens when there is none (any more)."""
+        ...
+
+    def hungry(self, queue: str, besides: str = "") -> int:
+        """Return how many poppers of a queue wait for messages, not counting `besides`.
+
+        Answers from what the service last told; at most a moment old, cheap enough for every push.
+        """
+        ...
+
+    def wake(self, queue: str, count: int, besides: str = "") -> int:
+        """Wake up to `count` hungry poppers, those that waited longest first; never `besides`.
+
+        Returns: how many were woken. A popper that was woken is no longer announced.
+        Never raises: a wake-up that cannot be delivered is made good by the poppers' own polling.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give up all claims and announcements, and end the session. May be called twice."""
+        ...

@@ -1,0 +1,32 @@
+"""The numbers that bound everything, each with its reason.
+
+Owns constants only; what a queue may change is in `cassq.model.settings`.
+"""
+
+KIB = 1024
+MIB = 1024 * KIB
+
+#: A sequence number no message ever gets: "the end of this pipe is not decided yet".
+SEQ_MAX = 2**63 - 1
+
+#: Names become znodes, file names and command-line words: letters, digits, dot, dash, underscore.
+NAME_LENGTH_MAX = 128
+
+#: Headers are for routing, not for payload; names and values together, in UTF-8 bytes.
+HEADERS_BYTES_MAX = 64 * KIB
+
+#: A body must fit one Cassandra mutation (16 MiB by default) with room for its envelope.
+BODY_BYTES_CEILING = 8 * MIB
+
+#: One write carries at most this much, unless a single body alone is larger. Beyond it the rate no
+#: longer grows with the batch, and a time-out costs more to send again.
+BATCH_MESSAGES_MAX = 1000
+BATCH_BYTES_MAX = 1 * MIB
+
+#: What waits in one pusher's buffer before `push_soon` makes its caller wait.
+BUFFER_MESSAGES_MAX = 50_000
+BUFFER_BYTES_MAX = 64 * MIB
+
+#: One take hands out at most this much.
+TAKE_MESSAGES_MAX = 4000
+TAKE_BYTES_MAX = 8 * MIB

@@ -1,0 +1,173 @@
+"""Messages, and the batches they travel in.
+
+A batch is what one write carried: immutable once sent, numbered from `first` without a gap. The rule that
+must not break: a number that was once sent never names another body.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import overload
+from uuid import UUID
+
+from cassq.errors import BodyTooLargeError, InvalidOptionError
+from cassq.limits import HEADERS_BYTES_MAX
+from cassq.model.ids import MessageId
+from cassq.model.stretches import Stretch
+
+Headers = Mapping[str, str]
+NO_HEADERS: Headers = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One entry of a pipe's waiting row.
+
+    Attributes:
+        first: number of the first message.
+        bodies: the bodies, in order; empty where only the outline was read.
+        headers: one mapping for each body, or None when no message of the batch has any.
+        pushed_at_ms: database's clock at the write, milliseconds since 1970; None before it is written.
+        count: number of messages, also in an outline.
+    """
+
+    first: int
+    bodies: tuple[bytes, ...]
+    headers: tuple[Headers, ...] | None
+    count: int
+    pushed_at_ms: int | None = None
+
+    @property
+    def last(self) -> int:
+        """Number of the last message."""
+        return self.first + self.count - 1
+
+    def message(self, seq: int) -> tuple[bytes, Headers]:
+        """Return body and headers of message `seq`, which must be in the batch."""
+        place = seq - self.first
+        return self.bodies[place], self.headers[place] if self.headers else NO_HEADERS
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message as `peek` and the dead letters show it."""
+
+    message_id: MessageId
+    body: bytes
+    headers: Headers
+    pushed_at: datetime
+
+
+class MessageIds(Sequence[MessageId]):
+    """The ids of one `push_many`, in the order of the bodies; a million take a few hundred bytes."""
+
+    __slots__ = ("_count", "_parts")
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[UUID, Stretch]] = []
+        self._count = 0
+
+    def add(self, pipe: UUID, first: int, last: int) -> None:
+        """Append the ids first … last of one pipe."""
+        if self._parts and self._parts[-1][0] == pipe and self._parts[-1][1].last == first - 1:
+            before = self._parts.pop()[1]
+            self._count -= before.size
+            first = before.first
+        self._parts.append((pipe, Stretch(first, last)))
+        self._count += last - first + 1
+
+    def extend(self, other: "MessageIds") -> None:
+        """Append the ids of `other`."""
+        for pipe, part in other._parts:  # noqa: SLF001 - another of our own
+            self.add(pipe, part.first, part.last)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[MessageId]:
+        for pipe, part in self._parts:
+            for seq in range(part.first, part.last + 1):
+                yield MessageId(pipe, seq)
+
+    @overload
+    def __getitem__(self, index: int) -> MessageId: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[MessageId]: ...
+    def __getitem__(self, index: int | slice) -> MessageId | Sequence[MessageId]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        place = index + len(self) if index < 0 else index
+        if not 0 <= place < len(self):
+            raise IndexError(f"message id {index} of {len(self)}")
+        for pipe, part in self._parts:
+            if place < part.size:
+                return MessageId(pipe, part.first + place)
+            place -= part.size
+        raise IndexError(index)
+
+    def __repr__(self) -> str:
+        return f"<MessageIds: {len(self)} in {len({pipe for pipe, _ in self._parts})} pipes>"
+
+
+def check_body(body: object, body_bytes_max: int) -> bytes:
+    """Return the body as bytes.
+
+    Raises:
+        InvalidOptionError: it is not bytes, bytearray or memoryview.
+        BodyTooLargeError: it is longer than the queue takes.
+    """
+    if not isinstance(body, bytes):
+        if not isinstance(body, bytearray | memoryview):
+            raise InvalidOptionError(
+                f"a body is bytes, not {type(body).__name__}: {_shorten(body)}; "
+                "encode it first, for example with json.dumps(value).encode()"
+            )
+        body = bytes(body)
+    if len(body) > body_bytes_max:
+        raise BodyTooLargeError(
+            f"the body has {len(body)} bytes; the queue takes {body_bytes_max} (body_bytes_max): "
+            "store large content elsewhere and push a reference to it"
+        )
+    return body
+
+
+def check_headers(headers: object) -> Headers:
+    """Return the headers as a dict of str to str.
+
+    Raises:
+        InvalidOptionError: they are not a mapping of str to str.
+        BodyTooLargeError: they are larger than HEADERS_BYTES_MAX.
+    """
+    if headers is None:
+        return NO_HEADERS
+    if not isinstance(headers, Mapping):
+        raise InvalidOptionError(f"headers are a mapping, not {type(headers).__name__}")
+    size = 0
+    for name, value in headers.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise InvalidOptionError(
+                f"header {name!r}: {_shorten(value)} is not str to str; turn names and values into str"
+            )
+        try:
+            size += len(name.encode()) + len(value.encode())
+        except UnicodeEncodeError:
+            raise InvalidOptionError(f"header {name!a} cannot be written as UTF-8") from None
+    if size > HEADERS_BYTES_MAX:
+        raise BodyTooLargeError(f"the headers have {size} bytes; at most {HEADERS_BYTES_MAX} are taken")
+    return dict(headers)
+
+
+def pack_headers(headers: Iterable[Headers]) -> tuple[Headers, ...] | None:
+    """Return one mapping per message, or None when all are empty (nothing is stored then)."""
+    packed = tuple(headers)
+    return packed if any(packed) else None
+
+
+def to_datetime(ms: int) -> datetime:
+    """Return milliseconds since 1970 as an aware datetime in UTC."""
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def _shorten(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"

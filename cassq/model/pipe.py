@@ -1,0 +1,223 @@
+"""A pipe: its phases, its head, its runs and its marks.
+
+Everything here is a value read from, or about to be written to, one pipe. The table `TRANSITIONS` is the
+whole life of a pipe; a step it does not have is refused and changes nothing.
+
+The rule that must not break: no head means that the pipe is gone, never that it is new.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from uuid import UUID
+
+from cassq.limits import SEQ_MAX
+
+
+class Phase(Enum):
+    """Where a pipe is in its life. The value is stored; `short` is what statistics show."""
+
+    OPEN = "open"
+    SEALED = "sealed"
+    RETIRED = "retired"
+
+    @property
+    def short(self) -> str:
+        """PA (push active), PF (push finished) or E (empty)."""
+        return {"open": "PA", "sealed": "PF", "retired": "E"}[self.value]
+
+
+class Step(Enum):
+    """What somebody may do to a pipe's head; see `TRANSITIONS`."""
+
+    TAKE = "take"
+    SEAL = "seal"
+    FORCE_SEAL = "force seal"
+    DRAIN = "drain"
+    RETIRE = "retire"
+    CANCEL = "cancel"
+
+
+#: (phase, is `last` decided?) -> the steps allowed there, and the phase each leads to.
+TRANSITIONS: dict[tuple[Phase, bool], dict[Step, Phase]] = {
+    (Phase.OPEN, False): {
+        Step.TAKE: Phase.OPEN,
+        Step.CANCEL: Phase.OPEN,
+        Step.SEAL: Phase.SEALED,  # the pusher: decides last
+        Step.FORCE_SEAL: Phase.SEALED,  # for a dead pusher: leaves last undecided
+    },
+    (Phase.SEALED, False): {
+        Step.TAKE: Phase.SEALED,
+        Step.CANCEL: Phase.SEALED,
+        Step.SEAL: Phase.SEALED,  # the pusher was alive after all, and settles where the pipe ends
+        Step.DRAIN: Phase.SEALED,  # decides last
+    },
+    (Phase.SEALED, True): {
+        Step.TAKE: Phase.SEALED,
+        Step.CANCEL: Phase.SEALED,
+        Step.RETIRE: Phase.RETIRED,
+    },
+    (Phase.RETIRED, True): {},
+}
+
+
+class End(Enum):
+    """How a message ended; what a mark says of its stretch."""
+
+    COMMITTED = "committed"
+    DEAD = "dead"
+    PURGED = "purged"
+
+
+class RunState(Enum):
+    """Whether a run is in somebody's hands."""
+
+    LEASED = "leased"
+    RETURNED = "returned"
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What became of the messages of a pipe (up to its floor), or of a whole queue's retired pipes.
+
+    Attributes:
+        pushed: messages that were pushed.
+        popped: messages that were handed out at least once.
+        committed: messages that a consumer committed.
+        dead: messages that went to the dead letters.
+        purged: messages that were purged or cancelled.
+        rolled_back: how often a message came back: by a rollback or because its lease ran out.
+    """
+
+    pushed: int = 0
+    popped: int = 0
+    committed: int = 0
+    dead: int = 0
+    purged: int = 0
+    rolled_back: int = 0
+
+    def __add__(self, other: "Tally") -> "Tally":
+        """Add two tallies, field by field."""
+        return Tally(
+            self.pushed + other.pushed,
+            self.popped + other.popped,
+            self.committed + other.committed,
+            self.dead + other.dead,
+            self.purged + other.purged,
+            self.rolled_back + other.rolled_back,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The head of a pipe: one row, written by conditional transactions only.
+
+    Attributes:
+        op: the fence; every owner's transaction sets a fresh one and requires the one it saw.
+        cursor: number of the last message ever handed out; 0 when none was.
+        read_from: first number of the batch to read on from.
+        floor: every message up to here has ended; nothing at or below it is read again.
+        phase: open, sealed or retired.
+        last: nothing after it will ever be delivered; SEQ_MAX until that is decided.
+        skipped: messages purged before they were ever handed out.
+        dead, purged, rolled_back: what happened up to the floor; the marks above it tell the rest.
+    """
+
+    op: UUID
+    cursor: int = 0
+    read_from: int = 1
+    floor: int = 0
+    phase: Phase = Phase.OPEN
+    last: int = SEQ_MAX
+    skipped: int = 0
+    dead: int = 0
+    purged: int = 0
+    rolled_back: int = 0
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether it is settled where the pipe ends."""
+        return self.last != SEQ_MAX
+
+    def allows(self, step: Step) -> bool:
+        """Tell whether `step` is a legal one from here."""
+        return step in TRANSITIONS[self.phase, self.is_decided]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A stretch of messages that was handed out together.
+
+    Attributes:
+        first, last: the stretch. Runs of a pipe never overlap; they are split, never joined.
+        read_from: first number of the batch that holds message `first`.
+        state: leased, or returned.
+        attempt: how many times the run was handed out.
+        lease_id: a fresh id for each lease; what its holder's writes are conditional on.
+        leased_at_ms: database's clock when the lease began or was extended.
+        lease_ms: how long it runs from then.
+        not_before_ms: database's clock before which a returned run is not taken again.
+        holder: who has it, for people to read.
+        rolled_back: how often messages of this run came back so far.
+    """
+
+    first: int
+    last: int
+    read_from: int
+    state: RunState
+    attempt: int
+    lease_id: UUID
+    leased_at_ms: int
+    lease_ms: int
+    not_before_ms: int
+    holder: str
+    rolled_back: int = 0
+
+    def is_expired(self, now_ms: int, skew_ms: int) -> bool:
+        """Tell whether the lease has run out for everyone else, by the database's clock."""
+        return self.state is RunState.LEASED and now_ms > self.leased_at_ms + self.lease_ms + skew_ms
+
+    def is_due(self, now_ms: int) -> bool:
+        """Tell whether the run was returned and may be taken again."""
+        return self.state is RunState.RETURNED and now_ms >= self.not_before_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A stretch of messages that ended, and how. Immutable; lies within one run."""
+
+    first: int
+    last: int
+    end: End
+
+
+@dataclass(frozen=True, slots=True)
+class PipeState:
+    """What one settled read of a pipe shows: the head, and the runs and marks above its floor.
+
+    Attributes:
+        now_ms: the database's clock, read before the runs and marks were.
+    """
+
+    head: Head
+    runs: tuple[Run, ...]
+    marks: tuple[Mark, ...]
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class PipeEntry:
+    """A pipe's line in the list of its queue; written once.
+
+    Attributes:
+        pipe: the pipe's id.
+        pusher: who pushes into it, for people to read and to keep one pusher's pipes in order.
+        priority: poppers prefer the higher; 0 today.
+        lane: which of the pusher's side-by-side pipes it is.
+        created_at_ms: database's clock at the write.
+    """
+
+    pipe: UUID
+    pusher: str
+    priority: int = 0
+    lane: int = 0
+    created_at_ms: int = 0

@@ -1,0 +1,69 @@
+"""What is stored of a queue itself: its settings, its state, and the totals of its retired pipes.
+
+One small row, changed by compare-and-set only. The rule that must not break: a retired pipe's tally enters
+`totals` exactly once. `counted` names the pipes whose tally is in but which may still stand, so:
+
+    reaper A                    the record                    reaper B
+    | read record (op 1) ------->                             |
+    | read P: sealed, all ended                               |
+    |                              <----- count P (op 1 -> 2) |
+    | count P IF op = 1 ---------> refused                    | retire P, delete P
+    | read record (op 2 or later), then P: gone: done         |
+
+A pipe leaves `counted` only once its head is retired or gone, and whoever counts reads the record before
+the head: then either the record it saw still names the pipe, or the head it read is no longer sealed.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from uuid import UUID
+
+from cassq.model.pipe import Tally
+from cassq.model.settings import QueueSettings
+
+
+class QueueState(Enum):
+    """Whether poppers may take."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """How far the queue was at one moment; rates are the difference between two.
+
+    Attributes:
+        at_ms: the database's clock.
+    """
+
+    at_ms: int
+    pushed: int
+    popped: int
+    committed: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRecord:
+    """One queue, as stored.
+
+    Attributes:
+        name: the queue's name.
+        incarnation: tells a queue from an earlier one of the same name.
+        settings: what it was created with.
+        state: active, paused, or deleted (its pipes are being removed).
+        op: changes with every write; what the next one is conditional on.
+        totals: the tallies of all retired pipes.
+        counted: pipes whose tally is in `totals` and which may still be listed.
+        samples: a few readings of the past minutes, oldest first.
+    """
+
+    name: str
+    incarnation: UUID
+    settings: QueueSettings
+    op: UUID
+    state: QueueState = QueueState.ACTIVE
+    totals: Tally = field(default_factory=Tally)
+    counted: frozenset[UUID] = frozenset()
+    samples: tuple[Sample, ...] = ()

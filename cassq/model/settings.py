@@ -1,0 +1,143 @@
+"""What a queue may be told, and within which bounds.
+
+Settings belong to the queue, not to whoever opens it: pushers, poppers and reapers in other processes
+count on the same ages and leases. So they are stored with it, and opening it with other ones is an error.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import timedelta
+from typing import Any, Self
+
+from cassq.errors import DecodeError, InvalidOptionError
+from cassq.limits import BODY_BYTES_CEILING, KIB, MIB
+
+
+def _setting(default: Any, low: Any, high: Any, meaning: str) -> Any:  # noqa: ANN401 - int or timedelta
+    return field(default=default, metadata={"low": low, "high": high, "meaning": meaning})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSettings:
+    """The settings of one queue; every one has a default, a range and a unit.
+
+    Raises:
+        InvalidOptionError: a value has the wrong type or is out of range, or two contradict each other.
+    """
+
+    pipe_messages_max: int = _setting(10_000, 1, 1_000_000, "messages in one pipe")
+    pipe_bytes_max: int = _setting(64 * MIB, KIB, 512 * MIB, "bytes of bodies in one pipe")
+    push_age_max: timedelta = _setting(
+        timedelta(seconds=60),
+        timedelta(milliseconds=100),
+        timedelta(hours=1),
+        "how long a pipe takes pushes",
+    )
+    push_grace: timedelta = _setting(
+        timedelta(seconds=20),
+        timedelta(milliseconds=100),
+        timedelta(hours=1),
+        "how long after push_age_max a silent pusher counts as dead",
+    )
+    lease: timedelta = _setting(
+        timedelta(seconds=30),
+        timedelta(milliseconds=100),
+        timedelta(hours=12),
+        "how long a popped message stays pending without a commit",
+    )
+    clock_skew_max: timedelta = _setting(
+        timedelta(milliseconds=500),
+        timedelta(0),
+        timedelta(minutes=5),
+        "how far the clocks of two database nodes may differ",
+    )
+    pop_width: int = _setting(8, 1, 256, "pipes one popper owns side by side")
+    push_width: int = _setting(1, 1, 64, "pipes one pusher fills side by side")
+    max_attempts: int = _setting(5, 1, 1_000_000, "deliveries before a message is a dead letter")
+    body_bytes_max: int = _setting(1 * MIB, 1, BODY_BYTES_CEILING, "bytes of one body")
+
+    def __post_init__(self) -> None:
+        for setting in fields(self):
+            _check(setting.name, getattr(self, setting.name), setting.default, setting.metadata)
+        if self.body_bytes_max > self.pipe_bytes_max:
+            raise InvalidOptionError(
+                f"body_bytes_max={self.body_bytes_max} is larger than "
+                f"pipe_bytes_max={self.pipe_bytes_max}: raise pipe_bytes_max"
+            )
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, object]) -> Self:
+        """Make settings from keyword options, naming the first that is unknown.
+
+        Raises:
+            InvalidOptionError: an option is unknown, of the wrong type or out of range.
+        """
+        known = {setting.name for setting in fields(cls)}
+        for name in options:
+            if name not in known:
+                raise InvalidOptionError(
+                    f"{name!r} is not a setting of a queue; the settings are {', '.join(sorted(known))}"
+                )
+        return cls(**options)  # type: ignore[arg-type]  # __post_init__ checks every value
+
+    def check_same(self, queue: str, options: Mapping[str, object]) -> None:
+        """Check that the options somebody named are the ones the queue was created with.
+
+        Raises:
+            InvalidOptionError: one differs; the message names both values.
+        """
+        type(self).from_options(options)
+        for name, wanted in options.items():
+            stands = getattr(self, name)
+            if wanted != stands:
+                raise InvalidOptionError(
+                    f"queue {queue!r} was created with {name}={_tell(stands)}, not {_tell(wanted)}: "
+                    f"open it without {name}, or delete it and create it anew"
+                )
+
+    def to_stored(self) -> dict[str, int]:
+        """Return the settings as integers (durations in milliseconds), as they are stored."""
+        return {
+            f"{name}_ms" if isinstance(value, timedelta) else name: _to_int(value)
+            for name, value in ((s.name, getattr(self, s.name)) for s in fields(self))
+        }
+
+    @classmethod
+    def from_stored(cls, stored: Mapping[str, int]) -> Self:
+        """Read settings back; those that an older version did not know get their default.
+
+        Raises:
+            DecodeError: a stored value is not one that this version would have stored.
+        """
+        settings: dict[str, Any] = {}
+        for setting in fields(cls):
+            is_duration = isinstance(setting.default, timedelta)
+            value = stored.get(f"{setting.name}_ms" if is_duration else setting.name)
+            if value is not None:
+                settings[setting.name] = timedelta(milliseconds=value) if is_duration else value
+        try:
+            return replace(cls(), **settings)
+        except (InvalidOptionError, TypeError) as error:
+            raise DecodeError(f"stored queue settings are not valid: {error}") from error
+
+
+def _check(name: str, value: object, default: object, bounds: Mapping[str, Any]) -> None:
+    kind = type(default)
+    if type(value) is not kind:
+        article = "a timedelta" if kind is timedelta else "an int"
+        raise InvalidOptionError(
+            f"{name}={value!r} must be {article}, not {type(value).__name__} ({bounds['meaning']})"
+        )
+    if not bounds["low"] <= value <= bounds["high"]:
+        raise InvalidOptionError(
+            f"{name}={_tell(value)} is out of range: "
+            f"{_tell(bounds['low'])} to {_tell(bounds['high'])} ({bounds['meaning']})"
+        )
+
+
+def _to_int(value: int | timedelta) -> int:
+    return round(value / timedelta(milliseconds=1)) if isinstance(value, timedelta) else value
+
+
+def _tell(value: object) -> str:
+    return f"{value.total_seconds():g}s" if isinstance(value, timedelta) else str(value)

@@ -1,0 +1,159 @@
+"""What one call pushes, on its way through the pusher's buffer.
+
+Owns the promise to the caller: a parcel ends exactly once, with the ids of its messages or with an error
+that says whether they are stored. Refuses to know how messages are stored.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from uuid import UUID
+
+from cassq.clock import Clock
+from cassq.errors import CassqError, ClosedError, OutcomeUnknownError, StorageUnavailableError
+from cassq.limits import BUFFER_BYTES_MAX, BUFFER_MESSAGES_MAX
+from cassq.model.message import Headers, MessageIds
+
+
+class Parcel:
+    """Messages that one call pushed and that are not all stored yet.
+
+    Args:
+        bodies: the bodies, in order; small enough for one batch.
+        headers: one mapping for each body.
+        deadline: the clock's reading after which nobody waits any more.
+        finished: called once, with the ids or with the error, from the pusher's thread.
+    """
+
+    __slots__ = ("_finished", "bodies", "deadline", "headers", "ids", "is_finished", "size")
+
+    def __init__(
+        self,
+        bodies: Sequence[bytes],
+        headers: Sequence[Headers],
+        deadline: float,
+        finished: Callable[[MessageIds | None, CassqError | None], None],
+    ) -> None:
+        self.bodies = bodies
+        self.headers = headers
+        self.size = sum(map(len, bodies))
+        self.deadline = deadline
+        self.ids = MessageIds()
+        self.is_finished = False
+        self._finished = finished
+
+    @property
+    def count(self) -> int:
+        """How many of its messages are not stored yet."""
+        return len(self.bodies)
+
+    def store(self, pipe: UUID, first: int, count: int) -> None:
+        """Note that its next `count` messages are stored from number `first` on."""
+        if count:
+            self.ids.add(pipe, first, first + count - 1)
+            self.bodies = self.bodies[count:]
+            self.headers = self.headers[count:]
+        if not self.bodies:
+            self._finish(self.ids, None)
+
+    def fail(self, error: CassqError) -> None:
+        """End it with an error; what was stored of it stays stored, so the error then says "unknown"."""
+        if self.ids and not isinstance(error, OutcomeUnknownError):
+            error = OutcomeUnknownError(f"{len(self.ids)} messages are stored, {self.count} are not: {error}")
+        self._finish(None, error)
+
+    def _finish(self, ids: MessageIds | None, error: CassqError | None) -> None:
+        if not self.is_finished:
+            self.is_finished = True
+            self._finished(ids, error)
+
+
+class ParcelBuffer:
+    """The parcels that wait for a lane, oldest first.
+
+    Callers wait here when the lanes cannot keep up, so that a fast caller cannot fill the memory.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._parcels: deque[Parcel] = deque()
+        self._messages = 0
+        self._bytes = 0
+        self._is_closed = False
+
+    def put(self, parcel: Parcel) -> None:
+        """Append a parcel, waiting until there is room for it.
+
+        Raises:
+            ClosedError: the pusher is closed.
+            StorageUnavailableError: no room came free before the parcel's deadline; nothing was sent.
+        """
+        with self._changed:
+            while not self._is_closed and self._is_full():
+                left = parcel.deadline - self._clock.now()
+                if left <= 0:
+                    raise StorageUnavailableError(
+                        f"{self._messages} messages wait to be stored and the database takes none: not pushed"
+                    )
+                self._clock.wait(self._changed, left)
+            if self._is_closed:
+                raise ClosedError("the queue is closed: nothing was pushed; open the store again to push")
+            self._parcels.append(parcel)
+            self._messages += parcel.count
+            self._bytes += parcel.size
+            if len(self._parcels) == 1:
+                self._changed.notify_all()
+
+    def get(self, messages_max: int, bytes_max: int, wait_s: float | None) -> list[Parcel]:
+        """Take parcels for one batch: at least one, and more while they fit.
+
+        Returns: an empty list when none came within `wait_s`, or when the buffer is closed and empty.
+        """
+        with self._changed:
+            if not self._parcels and not self._is_closed:
+                self._clock.wait(self._changed, wait_s)
+            taken: list[Parcel] = []
+            messages = size = 0
+            while self._parcels:
+                parcel = self._parcels[0]
+                if taken and (messages + parcel.count > messages_max or size + parcel.size > bytes_max):
+                    break
+                taken.append(self._parcels.popleft())
+                messages += parcel.count
+                size += parcel.size
+            if taken:
+                self._messages -= messages
+                self._bytes -= size
+                self._changed.notify_all()
+            return taken
+
+    def expire(self) -> None:
+        """Fail the parcels whose callers have waited long enough; they were never sent."""
+        with self._changed:
+            late = [parcel for parcel in self._parcels if parcel.deadline <= self._clock.now()]
+            if not late:
+                return
+            self._parcels = deque(parcel for parcel in self._parcels if parcel not in late)
+            self._messages -= sum(parcel.count for parcel in late)
+            self._bytes -= sum(parcel.size for parcel in late)
+            self._changed.notify_all()
+        for parcel in late:
+            parcel.fail(StorageUnavailableError("the database did not answer in time: not pushed"))
+
+    def close(self) -> None:
+        """Take no more parcels; those inside can still be got."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it is closed and empty."""
+        with self._changed:
+            return self._is_closed and not self._parcels
+
+    def _is_full(self) -> bool:
+        return bool(self._parcels) and (
+            self._messages >= BUFFER_MESSAGES_MAX or self._bytes >= BUFFER_BYTES_MAX
+        )

@@ -1,0 +1,193 @@
+"""Pushes messages into a queue: takes what callers bring, and hands it to the lanes in batches.
+
+Owns the callers' side of a push (checks, futures, deadlines, chunks) and the threads that run the lanes.
+What must not break: a caller hears "stored" only after the database acknowledged, and always hears
+something.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
+from datetime import timedelta
+from functools import partial
+
+from cassq.clock import Clock
+from cassq.coordination.port import Coordinator
+from cassq.errors import CassqError
+from cassq.lane import Lane
+from cassq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
+from cassq.model.ids import MessageId, new_pipe_id
+from cassq.model.message import NO_HEADERS, Headers, MessageIds, check_body, check_headers
+from cassq.model.settings import QueueSettings
+from cassq.parcel import Parcel, ParcelBuffer
+from cassq.storage.port import Storage
+
+#: How long a push may take by default.
+PUSH_TIMEOUT = timedelta(seconds=30)
+
+#: How many parcels of one `push_many` are on their way at once.
+PARCELS_IN_FLIGHT = 4
+
+
+class Pusher:
+    """Pushes into one queue; shared by all threads of a process.
+
+    Args:
+        check_open: raises `QueueNotFoundError` when the queue was deleted; called before each write.
+    """
+
+    def __init__(  # noqa: PLR0913 - collaborators are passed in
+        self,
+        storage: Storage,
+        coordinator: Coordinator,
+        queue: str,
+        settings: QueueSettings,
+        *,
+        clock: Clock,
+        check_open: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._coordinator = coordinator
+        self._queue = queue
+        self._settings = settings
+        self._clock = clock
+        self.check_open = check_open
+        self._buffer = ParcelBuffer(clock)
+        name = str(new_pipe_id())
+        self._lanes = [
+            Lane(storage, queue, settings, host=self, pusher=name, number=number, clock=clock)
+            for number in range(settings.push_width)
+        ]
+        self._threads = [
+            threading.Thread(target=self._run, args=(lane,), name=f"cassq-push-{queue}", daemon=True)
+            for lane in self._lanes
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def push(self, body: bytes, headers: object, timeout: timedelta) -> MessageId:
+        """Store one message; see `Queue.push`."""
+        return self.push_soon(body, headers, timeout).result()
+
+    def push_soon(self, body: bytes, headers: object, timeout: timedelta) -> "Future[MessageId]":
+        """Store one message soon; see `Queue.push_soon`."""
+        checked = (check_body(body, self._settings.body_bytes_max),)
+        future: Future[MessageId] = Future()
+        future.set_running_or_notify_cancel()
+        self._put(checked, (check_headers(headers),), timeout, partial(_resolve_one, future))
+        return future
+
+    def push_many(
+        self,
+        bodies: Iterable[bytes | tuple[bytes, Headers]],
+        progress: Callable[[int], None] | None,
+        timeout: timedelta,
+    ) -> MessageIds:
+        """Store many messages; see `Queue.push_many`."""
+        ids = MessageIds()
+        flying: deque[Future[MessageIds]] = deque()
+
+        def land() -> None:
+            ids.extend(flying.popleft().result())
+            if progress:
+                progress(len(ids))
+
+        try:
+            for chunk, headers in self._chunks(bodies):
+                future: Future[MessageIds] = Future()
+                flying.append(future)
+                self._put(chunk, headers, timeout, partial(_resolve, future))
+                if len(flying) >= PARCELS_IN_FLIGHT:
+                    land()
+            while flying:
+                land()
+        except BaseException:
+            # What is on its way ends first: nothing of this call is stored after it raised.
+            wait_for(flying)
+            raise
+        return ids
+
+    def close(self, timeout: timedelta = PUSH_TIMEOUT) -> None:
+        """Store what is in the buffer, seal the pipes and end; waits at most `timeout`."""
+        self._buffer.close()
+        deadline = self._clock.now() + timeout.total_seconds()
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - self._clock.now()))
+        for lane in self._lanes:
+            lane.stop_waiting()
+        for thread in self._threads:
+            thread.join(timeout.total_seconds())
+
+    # -- what the lanes see ----------------------------------------------------------------------------
+
+    def note_pushed(self, count: int) -> None:
+        """Wake as many hungry poppers as there are new messages."""
+        hungry = self._coordinator.hungry(self._queue)
+        if hungry:
+            self._coordinator.wake(self._queue, min(count, hungry))
+
+    def expire(self) -> None:
+        """Fail what waits too long behind a troubled lane."""
+        self._buffer.expire()
+
+    # ---------------------------------------------------------------------------------------------------
+
+    def _run(self, lane: Lane) -> None:
+        messages_max = min(BATCH_MESSAGES_MAX, self._settings.pipe_messages_max)
+        bytes_max = min(BATCH_BYTES_MAX, self._settings.pipe_bytes_max)
+        idle_s: float | None = 0.0
+        while not self._buffer.is_finished:
+            parcels = self._buffer.get(messages_max, bytes_max, idle_s)
+            if parcels:
+                lane.write(parcels)
+                idle_s = 0.0
+            else:
+                idle_s = lane.tend()
+        lane.close()
+
+    def _put(
+        self,
+        bodies: tuple[bytes, ...],
+        headers: tuple[Headers, ...],
+        timeout: timedelta,
+        finished: Callable[[MessageIds | None, CassqError | None], None],
+    ) -> None:
+        deadline = self._clock.now() + timeout.total_seconds()
+        self._buffer.put(Parcel(bodies, headers, deadline, finished))
+
+    def _chunks(
+        self, messages: Iterable[bytes | tuple[bytes, Headers]]
+    ) -> Iterator[tuple[tuple[bytes, ...], tuple[Headers, ...]]]:
+        """Cut the messages into parcels, each small enough for one write and for one pipe."""
+        body_max = self._settings.body_bytes_max
+        count_max = min(BATCH_MESSAGES_MAX, self._settings.pipe_messages_max)
+        size_max = min(BATCH_BYTES_MAX, self._settings.pipe_bytes_max)
+        bodies: list[bytes] = []
+        headers: list[Headers] = []
+        size = 0
+        for message in messages:
+            body, header = message if isinstance(message, tuple) else (message, NO_HEADERS)
+            body = check_body(body, body_max)
+            if bodies and (len(bodies) >= count_max or size + len(body) > size_max):
+                yield tuple(bodies), tuple(headers)
+                bodies, headers, size = [], [], 0
+            bodies.append(body)
+            headers.append(check_headers(header) if header else NO_HEADERS)
+            size += len(body)
+        if bodies:
+            yield tuple(bodies), tuple(headers)
+
+
+def _resolve(future: "Future[MessageIds]", ids: MessageIds | None, error: CassqError | None) -> None:
+    if ids is None:
+        future.set_exception(error)
+    else:
+        future.set_result(ids)
+
+
+def _resolve_one(future: "Future[MessageId]", ids: MessageIds | None, error: CassqError | None) -> None:
+    if ids is None:
+        future.set_exception(error)
+    else:
+        future.set_result(ids[0])

@@ -1,0 +1,1 @@
+"""Where messages are kept: the port, and one adapter for each database."""

@@ -1,0 +1,181 @@
+"""The contract between the protocol and a database.
+
+Everything cassq asks of a database is one of these twelve methods; `tests/contract` holds every adapter to
+every sentence below. An adapter decides nothing: it neither retries a write nor judges a state.
+
+Three rules hold for all of them:
+
+- **Errors.** `StorageUnavailableError`: nothing was written, and nothing will be. `OutcomeUnknownError`: a
+  write may have happened, or may still happen later. `DecodeError`: a stored row is not one of ours, which
+  is never skipped. Nothing else leaves an adapter except `ClosedError` after it was closed and
+  `SchemaMismatchError` where a table is missing.
+- **Time.** Every `*_ms` that an adapter fills in is the database's clock, in milliseconds since 1970.
+- **Threads.** Every method may be called from many threads at once. After a fork only the parent may call;
+  the child gets `ClosedError`.
+
+Whoever made an adapter opens and closes it; that is not part of the port.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+from uuid import UUID
+
+from cassq.limits import SEQ_MAX
+from cassq.model.ids import MessageId
+from cassq.model.message import Batch, Headers
+from cassq.model.pipe import Head, Mark, PipeEntry, PipeState
+from cassq.model.queue_record import QueueRecord
+from cassq.model.transaction import Answer, Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The pipes of a queue, oldest id first, and the database's clock when they were read."""
+
+    entries: tuple[PipeEntry, ...]
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchQuery:
+    """Which batches to read.
+
+    Attributes:
+        first: only batches that begin at this number or later.
+        last: only batches that begin at this number or earlier.
+        limit: at most so many.
+        is_newest_first: descending by number, so that the limit keeps the newest.
+        is_outline: leave the bodies and headers out.
+    """
+
+    first: int = 1
+    last: int = SEQ_MAX
+    limit: int = 1
+    is_newest_first: bool = False
+    is_outline: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that was given up, kept under its own id.
+
+    Attributes:
+        reason: why, for people to read.
+        attempts: how often it was handed out.
+        died_at_ms: database's clock; filled in by the adapter.
+    """
+
+    message_id: MessageId
+    body: bytes
+    headers: Headers
+    pushed_at_ms: int
+    attempts: int
+    reason: str
+    died_at_ms: int = field(default=0)
+
+
+class Storage(Protocol):
+    """The database, as the protocol sees it."""
+
+    def read_queues(self, name: str | None = None) -> Sequence[QueueRecord]:
+        """Return the record of one queue (or nothing), or of all queues ordered by name.
+
+        Guarantees: linearizable for one name: every applied `change_queue` before the call is seen.
+        """
+        ...
+
+    def change_queue(self, seen: QueueRecord | None, wanted: QueueRecord) -> bool:
+        """Write `wanted` if the record still has `seen.op`, or none exists where `seen` is None.
+
+        Deleted records stay as rows in state `deleted`; a new queue of the name replaces such a row.
+
+        Returns: whether it was applied.
+        Guarantees: compare-and-set; exactly one of two racing calls with the same `seen` applies.
+        Idempotent: no. After a time-out (`OutcomeUnknownError`): read the record; `wanted.op` tells.
+        """
+        ...
+
+    def create_pipe(self, queue: str, entry: PipeEntry, head: Head) -> None:
+        """Create a pipe: the head first, acknowledged, and only then its entry in the queue's list.
+
+        Guarantees: nobody can see the entry before the head. `entry.created_at_ms` is filled in.
+        Idempotent: never call it twice for one id. After a time-out: use a new id; what may be left over is
+        an empty pipe that the reaper retires, or a head that nobody lists.
+        """
+        ...
+
+    def list_pipes(self, queue: str, since: UUID | None = None) -> Listing:
+        """Return the listed pipes, in time order of their ids, from `since` (included) on.
+
+        Guarantees: every pipe is listed whose `create_pipe` returned before the call and whose
+        `delete_pipe` was not called.
+        """
+        ...
+
+    def delete_pipe(self, queue: str, pipe: UUID) -> None:
+        """Delete for ever what was waiting, then what was pending with the head, then the entry.
+
+        Guarantees: nothing that arrives later under this id comes back, whatever its timestamp.
+        Idempotent: yes; also for a pipe that is partly deleted already. After a time-out: call it again.
+        """
+        ...
+
+    def append(self, pipe: UUID, batch: Batch) -> None:
+        """Write one batch under its first number; `pushed_at_ms` is filled in.
+
+        Guarantees: when it returns, the batch is durable and every later `read_batches` sees it. All of it
+        or nothing. In a deleted pipe it has no effect.
+        Idempotent: yes, for the same batch. After a time-out: send the same batch again, or seal the pipe.
+        """
+        ...
+
+    def read_batches(self, pipe: UUID, query: BatchQuery) -> Sequence[Batch]:
+        """Return the batches that `query` asks for, in its order.
+
+        Guarantees: a batch that one call returned, every later call returns. A batch whose `append` timed
+        out may or may not be there; batches may be missing *before* one that is there, when both were being
+        written meanwhile, so readers stop at the first gap.
+        """
+        ...
+
+    def load_pipe(self, pipe: UUID) -> PipeState | None:
+        """Return head, and runs and marks above its floor; None when the pipe is gone.
+
+        Guarantees: linearizable with `transact`: every applied transaction before the call is seen; every
+        mark whose `mark` returned before is seen. `now_ms` was read before the runs and marks were.
+        """
+        ...
+
+    def transact(self, pipe: UUID, transaction: Transaction) -> Answer:
+        """Apply a conditional write to a pipe, all or nothing.
+
+        Guarantees: atomic and linearizable with every other transaction on the pipe. A pipe that is gone
+        refuses every transaction.
+        Idempotent: no, and never sent again by the adapter. After a time-out (`OutcomeUnknownError`): a
+        `load_pipe` tells whether it was applied so far; it may still be applied later, until another
+        transaction that is conditional on the op that read showed was applied.
+        """
+        ...
+
+    def mark(self, pipe: UUID, marks: Sequence[Mark]) -> None:
+        """Write marks; of two with the same first number the longer one stands.
+
+        Guarantees: when it returns, every later `load_pipe` sees them. In a deleted pipe no effect.
+        Idempotent: yes. After a time-out: call it again.
+        """
+        ...
+
+    def read_dead(self, queue: str, after: MessageId | None = None, limit: int = 100) -> Sequence[DeadLetter]:
+        """Return up to `limit` dead letters, in the order of their ids, after `after` (excluded)."""
+        ...
+
+    def change_dead(
+        self, queue: str, added: Sequence[DeadLetter] = (), removed: Sequence[MessageId] = ()
+    ) -> None:
+        """Insert or overwrite dead letters, each under its own id, and remove others.
+
+        Guarantees: when it returns, every later `read_dead` shows it.
+        Idempotent: yes. After a time-out: call it again.
+        """
+        ...

@@ -1,0 +1,259 @@
+"""One SQLite file, opened, kept and shared between threads and processes.
+
+Owns connections, transactions, the store's clock, and the translation of SQLite's errors. Refuses to know
+what is in the tables. The rule that must not break: a write transaction that returned is on the disk.
+"""
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+
+from cassq.clock import Clock
+from cassq.errors import (
+    CassqError,
+    ClosedError,
+    CorruptError,
+    OutcomeUnknownError,
+    SchemaMismatchError,
+    StorageUnavailableError,
+)
+
+#: How long a writer waits for other processes' writes before it gives up.
+BUSY_TIMEOUT_S = 15.0
+
+_NOT_OURS = {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}
+
+
+class SqliteFile:
+    """A database file (or, without a path, a database in memory) with one connection per thread.
+
+    Args:
+        path: the file; None keeps everything in memory, shared by the threads of this process.
+        is_synced: whether a commit waits for the disk (`synchronous=FULL`); without it a power cut may
+            lose the last moments, a crash of any process still loses nothing.
+        clock: the machine's elapsed time.
+
+    Raises:
+        CorruptError: the file is not an SQLite database.
+        SchemaMismatchError: it was made by a newer version of cassq, or by another program.
+        StorageUnavailableError: it cannot be opened or written.
+    """
+
+    def __init__(self, path: str | None, clock: Clock, *, is_synced: bool = True) -> None:
+        self.path = path
+        self._clock = clock
+        self._synchronous = "FULL" if is_synced else "NORMAL"
+        self._pid = os.getpid()
+        self._local = threading.local()
+        self._connections: list[sqlite3.Connection] = []
+        self._guard = threading.Lock()
+        # One writer at a time inside this process: SQLite's own waiting sleeps, a lock wakes.
+        self._writing = threading.RLock()
+        self._is_closed = False
+        self._memory = self._connect() if path is None else None
+        try:
+            with self._explained():
+                self._migrate()
+                self._offset_ms = self._read_offset()
+        except CassqError:
+            self.close()
+            raise
+
+    @property
+    def where(self) -> str:
+        """The file's name, for people."""
+        return repr(self.path) if self.path else "the store in memory"
+
+    def now_ms(self) -> int:
+        """Return the store's clock: like the time of day, but it cannot be set back while the machine is up."""
+        return self._offset_ms + round(self._read_clock() * 1000)
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Read one consistent state of the file."""
+        with self._explained(), self._in_memory_lock():
+            connection = self._connection()
+            connection.execute("BEGIN")
+            try:
+                yield connection
+            finally:
+                connection.execute("ROLLBACK")
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """Write all or nothing; the write is durable when the block ends without an error."""
+        with self._explained(), self._writing:
+            connection = self._connection()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            except BaseException:
+                _roll_back(connection)
+                raise
+            try:
+                connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                _roll_back(connection)
+                if _code(error) == sqlite3.SQLITE_IOERR:
+                    raise OutcomeUnknownError(
+                        f"{self.where}: the disk failed during a commit: {error}"
+                    ) from error
+                raise
+
+    def close(self) -> None:
+        """Close every connection; nothing happens when it is closed already."""
+        with self._guard:
+            self._is_closed = True
+            connections, self._connections = self._connections, []
+        if os.getpid() != self._pid:
+            return
+        with self._writing:
+            for connection in connections:
+                connection.close()
+
+    def _connection(self) -> sqlite3.Connection:
+        if os.getpid() != self._pid:
+            raise ClosedError(
+                f"{self.where} was opened before this process was forked: connect again in the child"
+            )
+        if self._is_closed:
+            raise ClosedError(f"{self.where} is closed")
+        if self._memory is not None:
+            return self._memory
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = self._connect()
+        return connection
+
+    def _connect(self) -> sqlite3.Connection:
+        with self._explained():
+            connection = sqlite3.connect(
+                self.path or ":memory:",
+                timeout=BUSY_TIMEOUT_S,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=256,
+            )
+            with self._guard:
+                self._connections.append(connection)
+            if self.path:
+                _retry_busy(lambda: connection.execute("PRAGMA journal_mode=WAL"))
+                connection.execute(f"PRAGMA synchronous={self._synchronous}")
+                connection.execute("PRAGMA journal_size_limit=67108864")
+            connection.execute("PRAGMA cache_size=-32768")
+            return connection
+
+    @contextmanager
+    def _in_memory_lock(self) -> Iterator[None]:
+        if self.path:
+            yield
+        else:
+            with self._writing:
+                yield
+
+    def _migrate(self) -> None:
+        folder = resources.files("cassq") / "schema" / "migrations" / "sqlite"
+        steps = sorted(
+            (step for step in folder.iterdir() if step.name.endswith(".sql")), key=lambda s: s.name
+        )
+        with self.reading() as db:
+            version = db.execute("PRAGMA user_version").fetchone()[0]
+        if version == len(steps):
+            return
+        with self.writing() as db:
+            version = db.execute("PRAGMA user_version").fetchone()[0]
+            if version > len(steps):
+                raise SchemaMismatchError(
+                    f"{self.where} has schema {version}; this cassq knows up to {len(steps)}: upgrade cassq"
+                )
+            if version == 0 and db.execute("SELECT 1 FROM sqlite_master").fetchone():
+                raise SchemaMismatchError(
+                    f"{self.where} holds another program's tables; name a file of cassq's own"
+                )
+            for step in steps[version:]:
+                for statement in _statements(step.read_text(encoding="utf-8")):
+                    db.execute(statement)
+            db.execute(f"PRAGMA user_version = {len(steps)}")
+
+    def _read_offset(self) -> int:
+        # The time of day is asked once for each boot of the machine; from then on only elapsed time counts,
+        # so that setting the clock neither ends leases early nor keeps them for ever.
+        boot = _boot_id()
+        self._read_clock: Callable[[], float] = self._clock.now if boot else time.time
+        with self.reading() as db:
+            row = db.execute("SELECT offset_ms FROM clock WHERE boot = ?", (boot,)).fetchone()
+        if row:
+            return int(row[0])
+        with self.writing() as db:
+            newest = db.execute(
+                "SELECT max(coalesce((SELECT max(created_at_ms) FROM pipes), 0),"
+                " coalesce((SELECT max(leased_at_ms) FROM runs), 0))"
+            ).fetchone()[0]
+            offset = max(round(time.time() * 1000), newest) - round(self._read_clock() * 1000)
+            db.execute("DELETE FROM clock WHERE boot <> ?", (boot,))
+            db.execute("INSERT OR IGNORE INTO clock (boot, offset_ms) VALUES (?, ?)", (boot, offset))
+            return int(db.execute("SELECT offset_ms FROM clock WHERE boot = ?", (boot,)).fetchone()[0])
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            code = _code(error)
+            if self._is_closed:
+                raise ClosedError(f"{self.where} is closed") from error
+            if code in _NOT_OURS:
+                raise CorruptError(f"{self.where} is not an SQLite database, or damaged: {error}") from error
+            reason = {
+                sqlite3.SQLITE_FULL: "the disk is full",
+                sqlite3.SQLITE_READONLY: "it is read-only",
+                sqlite3.SQLITE_CANTOPEN: "it cannot be opened; does its folder exist, and may you write there?",
+                sqlite3.SQLITE_BUSY: f"other processes kept it busy for {BUSY_TIMEOUT_S:g} s",
+            }.get(code, str(error))
+            raise StorageUnavailableError(f"{self.where}: {reason}; nothing was written") from error
+
+
+def _code(error: sqlite3.Error) -> int:
+    # The low byte is the primary code, what is above it only refines it.
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
+
+
+def _retry_busy(action: Callable[[], object]) -> None:
+    # Switching to WAL takes an exclusive lock that SQLite's busy timeout does not wait for.
+    for _ in range(200):
+        try:
+            action()
+        except sqlite3.OperationalError as error:
+            if _code(error) != sqlite3.SQLITE_BUSY:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+    action()
+
+
+def _statements(script: str) -> Iterator[str]:
+    pending = ""
+    for line in script.splitlines(keepends=True):
+        pending += line
+        if sqlite3.complete_statement(pending):
+            yield pending
+            pending = ""
+
+
+def _boot_id() -> str:
+    source = Path("/proc/sys/kernel/random/boot_id")
+    try:
+        return source.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,95 @@
+-- The embedded store: one file (or none, in memory), the same tables as schema/cassandra.cql.
+--
+-- Pipe ids are kept as 16 bytes with the time in front, so that they sort by time. Times are milliseconds
+-- since 1970 by the store's own clock (table clock). Rows of a pipe are deleted only when it retires.
+-- The version of the schema is the file's user_version. cassq runs the numbered files in migrations/sqlite
+-- when it opens a file; this is what they add up to.
+
+-- The store's clock: what to add to the machine's elapsed time in one boot. It cannot be set back.
+CREATE TABLE IF NOT EXISTS clock (boot TEXT PRIMARY KEY, offset_ms INTEGER NOT NULL) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS queues (
+    name        TEXT PRIMARY KEY,
+    incarnation BLOB NOT NULL,
+    op          BLOB NOT NULL,
+    state       TEXT NOT NULL,
+    settings    TEXT NOT NULL,  -- JSON object of integers
+    totals      TEXT NOT NULL,  -- JSON object of integers
+    counted     TEXT NOT NULL,  -- JSON list of pipe ids
+    samples     TEXT NOT NULL   -- JSON list of [at_ms, pushed, popped, committed]
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS pipes (
+    queue         TEXT NOT NULL,
+    shard         INTEGER NOT NULL DEFAULT 0,
+    pipe          BLOB NOT NULL,
+    pusher        TEXT NOT NULL,
+    priority      INTEGER NOT NULL,
+    lane          INTEGER NOT NULL,
+    created_at_ms INTEGER NOT NULL,
+    PRIMARY KEY (queue, shard, pipe)
+) WITHOUT ROWID;
+
+-- One row per batch: the bodies one after the other, cut at `lengths`.
+CREATE TABLE IF NOT EXISTS waiting (
+    pipe         BLOB NOT NULL,
+    first        INTEGER NOT NULL,
+    count        INTEGER NOT NULL,
+    pushed_at_ms INTEGER NOT NULL,
+    lengths      BLOB NOT NULL,  -- count little-endian 32-bit integers
+    headers      TEXT,           -- JSON list of objects, or null when no message has any
+    bodies       BLOB NOT NULL,
+    PRIMARY KEY (pipe, first)
+);
+
+CREATE TABLE IF NOT EXISTS heads (
+    pipe        BLOB PRIMARY KEY,
+    op          BLOB NOT NULL,
+    cursor      INTEGER NOT NULL,
+    read_from   INTEGER NOT NULL,
+    floor       INTEGER NOT NULL,
+    phase       TEXT NOT NULL,
+    last        INTEGER NOT NULL,
+    skipped     INTEGER NOT NULL,
+    dead        INTEGER NOT NULL,
+    purged      INTEGER NOT NULL,
+    rolled_back INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS runs (
+    pipe          BLOB NOT NULL,
+    first         INTEGER NOT NULL,
+    last          INTEGER NOT NULL,
+    read_from     INTEGER NOT NULL,
+    state         TEXT NOT NULL,
+    attempt       INTEGER NOT NULL,
+    lease_id      BLOB NOT NULL,
+    leased_at_ms  INTEGER NOT NULL,
+    lease_ms      INTEGER NOT NULL,
+    not_before_ms INTEGER NOT NULL,
+    holder        TEXT NOT NULL,
+    rolled_back   INTEGER NOT NULL,
+    PRIMARY KEY (pipe, first)
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS marks (
+    pipe   BLOB NOT NULL,
+    first  INTEGER NOT NULL,
+    last   INTEGER NOT NULL,
+    ending TEXT NOT NULL,
+    PRIMARY KEY (pipe, first)
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS dead (
+    queue        TEXT NOT NULL,
+    shard        INTEGER NOT NULL DEFAULT 0,
+    pipe         BLOB NOT NULL,
+    seq          INTEGER NOT NULL,
+    body         BLOB NOT NULL,
+    headers      TEXT NOT NULL,
+    pushed_at_ms INTEGER NOT NULL,
+    attempts     INTEGER NOT NULL,
+    reason       TEXT NOT NULL,
+    died_at_ms   INTEGER NOT NULL,
+    PRIMARY KEY (queue, shard, pipe, seq)
+);
