@@ -59,6 +59,17 @@ def new_token() -> UUID:
     return uuid4()
 
 
+def time_key(pipe: UUID) -> bytes:
+    """Return the id's bytes with the time in front: keys sort by time."""
+    raw = pipe.bytes
+    return raw[6:8] + raw[4:6] + raw[0:4] + raw[8:]
+
+
+def from_time_key(key: bytes) -> UUID:
+    """Undo `time_key`."""
+    return UUID(bytes=key[4:8] + key[2:4] + key[0:2] + key[8:])
+
+
 def check_name(name: object, what: str = "queue name") -> str:
     """Return `name` when it is a valid name.
 

@@ -1,0 +1,276 @@
+"""From a URL to an open store; the only importer of adapters.
+
+Owns the grammar of the URL. What must not break: a URL that is wrong is refused with a word about what is
+right, before anything is opened; a password never shows in a message.
+"""
+
+import atexit
+import ssl
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from cassq.clock import SystemClock
+from cassq.coordination.absent import AbsentCoordinator
+from cassq.coordination.local import LocalCoordinator
+from cassq.coordination.port import Coordinator
+from cassq.coordination.zookeeper import ZooKeeperCoordinator
+from cassq.errors import InvalidOptionError
+from cassq.model.ids import check_name
+from cassq.storage.cassandra import open_storage
+from cassq.storage.sqlite import SqliteStorage
+from cassq.store import Store
+
+EXAMPLES = "cassandra://host1,host2/keyspace?zookeeper=host1,host2, sqlite:///path/to/file.db or memory:"
+CASSANDRA_PORT = 9042
+ZOOKEEPER_PORT = 2181
+
+_CASSANDRA_OPTIONS = {
+    "zookeeper",
+    "zookeeper_auth",
+    "zookeeper_session",
+    "datacenter",
+    "tls",
+    "tls_ca",
+    "tls_cert",
+    "tls_key",
+    "timeout",
+    "username",
+    "password",
+}
+_SQLITE_OPTIONS = {"durability"}
+
+
+@dataclass(frozen=True, slots=True)
+class CassandraTarget:
+    """A `cassandra:` URL, taken apart."""
+
+    hosts: tuple[tuple[str, int], ...]
+    keyspace: str
+    username: str | None
+    password: str | None
+    datacenter: str | None
+    tls: ssl.SSLContext | None
+    timeout_s: float
+    zookeeper: str | None
+    zookeeper_auth: tuple[str, str] | None
+    zookeeper_session_s: float
+
+    @property
+    def shown(self) -> str:
+        """The URL without user and password."""
+        hosts = ",".join(f"{host}:{port}" for host, port in self.hosts)
+        return f"cassandra://{hosts}/{self.keyspace}"
+
+
+def connect(url: str, **options: str) -> Store:
+    """Open a store.
+
+    Args:
+        url: `cassandra://[USER:PASSWORD@]HOST[:PORT][,…]/KEYSPACE?zookeeper=HOST[:PORT][,…]`,
+            `sqlite:///RELATIVE.db`, `sqlite:////ABSOLUTE.db`, or `memory:`.
+        options: what may also stand behind the `?` of the URL. For Cassandra: zookeeper, zookeeper_auth
+            (USER:PASSWORD), zookeeper_session (seconds), username, password, datacenter (then LOCAL_QUORUM),
+            tls (1, or "noverify" for tests), tls_ca, tls_cert, tls_key (files), timeout (seconds for one
+            request). For SQLite: durability ("full", or "normal": a power cut may lose the last moments).
+
+    Raises:
+        InvalidOptionError: the URL or an option is malformed or unknown.
+        StorageUnavailableError: the database cannot be reached; within 10 seconds.
+        SchemaMismatchError: the schema is missing, older or newer than this version needs.
+        CorruptError: the SQLite file is not one.
+    """
+    scheme, _, rest = _text(url).partition(":")
+    if scheme == "memory" and rest == "" and not options:
+        return _open_sqlite(None, is_synced=False)
+    if scheme == "sqlite":
+        path, given = _take_apart_sqlite(url, options)
+        return _open_sqlite(path, is_synced=given.get("durability", "full") == "full")
+    if scheme == "cassandra":
+        return _open_cassandra(take_apart_cassandra(url, options))
+    raise InvalidOptionError(f"{_hide(url)!r} is not the URL of a store: use {EXAMPLES}")
+
+
+def take_apart_cassandra(url: str, options: Mapping[str, str] | None = None) -> CassandraTarget:
+    """Read a `cassandra:` URL.
+
+    Raises:
+        InvalidOptionError, InvalidNameError: it is malformed; the message says where.
+    """
+    try:
+        parts = urlsplit(url)
+        given = {**dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))}
+    except ValueError as error:
+        raise InvalidOptionError(f"{_hide(url)!r} is malformed ({error}); the form is {EXAMPLES}") from None
+    given |= dict(options or {})
+    _check_options(given, _CASSANDRA_OPTIONS, url)
+    user, _, hosts = parts.netloc.rpartition("@")
+    username, _, password = user.partition(":")
+    keyspace = parts.path.strip("/")
+    if not hosts:
+        raise InvalidOptionError(f"{_hide(url)!r} names no host; the form is {EXAMPLES}")
+    if not keyspace:
+        raise InvalidOptionError(
+            f"{_hide(url)!r} names no keyspace; put it behind the hosts, for example /cassq"
+        )
+    auth = given.get("zookeeper_auth")
+    if auth is not None and ":" not in auth:
+        raise InvalidOptionError("zookeeper_auth must be USER:PASSWORD")
+    zookeeper = given.get("zookeeper")
+    return CassandraTarget(
+        hosts=tuple(_address(each, CASSANDRA_PORT) for each in hosts.split(",")),
+        keyspace=check_name(keyspace, "keyspace"),
+        username=given.get("username") or unquote(username) or None,
+        password=given.get("password") or unquote(password) or None,
+        datacenter=given.get("datacenter"),
+        tls=_tls(given),
+        timeout_s=_seconds("timeout", given.get("timeout", "10")),
+        zookeeper=None
+        if zookeeper is None
+        else ",".join("{}:{}".format(*_address(each, ZOOKEEPER_PORT)) for each in zookeeper.split(",")),
+        zookeeper_auth=None if auth is None else (auth.partition(":")[0], auth.partition(":")[2]),
+        zookeeper_session_s=_seconds("zookeeper_session", given.get("zookeeper_session", "10")),
+    )
+
+
+def _open_cassandra(target: CassandraTarget) -> Store:
+    storage = open_storage(
+        target.hosts,
+        target.keyspace,
+        username=target.username,
+        password=target.password,
+        datacenter=target.datacenter,
+        tls=target.tls,
+        timeout_s=target.timeout_s,
+    )
+    clock = SystemClock()
+    coordinator: Coordinator
+    if target.zookeeper is None:
+        coordinator = AbsentCoordinator()
+    else:
+        coordinator = ZooKeeperCoordinator(
+            target.zookeeper,
+            target.keyspace,
+            clock=clock,
+            session_timeout=target.zookeeper_session_s,
+            auth=target.zookeeper_auth,
+        )
+
+    def closed() -> None:
+        coordinator.close()
+        storage.close()
+
+    return _closed_at_exit(Store(target.shown, storage, coordinator, clock=clock, closed=closed))
+
+
+def _open_sqlite(path: str | None, *, is_synced: bool) -> Store:
+    clock = SystemClock()
+    storage = SqliteStorage(path, is_synced=is_synced, clock=clock)
+    coordinator = LocalCoordinator(f"{path}-coordination" if path else None, clock)
+
+    def closed() -> None:
+        coordinator.close()
+        storage.close()
+
+    url = f"sqlite:///{path}" if path else "memory:"
+    return _closed_at_exit(Store(url, storage, coordinator, clock=clock, closed=closed))
+
+
+def _closed_at_exit(store: Store) -> Store:
+    # A program that ends without closing its store still seals its pipes and gives back what it has, so
+    # that nobody has to wait for leases and for the reaper.
+    reference = weakref.ref(store)
+
+    def close() -> None:
+        left = reference()
+        if left:
+            left.close()
+
+    atexit.register(close)
+    return store
+
+
+def _take_apart_sqlite(url: str, options: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    location, _, query = url.partition("?")
+    prefix = "sqlite:///"
+    if not location.startswith(prefix) or not location.removeprefix(prefix):
+        raise InvalidOptionError(
+            f"{url!r} names no file: use sqlite:///relative.db or sqlite:////absolute/path.db"
+        )
+    try:
+        given = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))) | dict(options)
+    except ValueError as error:
+        raise InvalidOptionError(f"{url!r} is malformed: {error}") from None
+    _check_options(given, _SQLITE_OPTIONS, url)
+    if given.get("durability", "full") not in {"full", "normal"}:
+        raise InvalidOptionError(f"durability={given['durability']!r} must be 'full' or 'normal'")
+    path = unquote(location.removeprefix(prefix))
+    if Path(path).is_dir():
+        raise InvalidOptionError(f"{path!r} is a folder; name a file")
+    return path, given
+
+
+def _check_options(given: Mapping[str, str], known: set[str], url: str) -> None:
+    for name in given:
+        if name not in known:
+            raise InvalidOptionError(
+                f"{name!r} is not an option of {_hide(url)!r}; the options are {', '.join(sorted(known))}"
+            )
+
+
+def _address(text: str, default_port: int) -> tuple[str, int]:
+    host, colon, port = text.strip().rpartition(":")
+    if text.strip().startswith("[") and text.strip().endswith("]"):
+        host, colon, port = text.strip(), "", ""
+    if not colon:
+        host, port = (host or port), str(default_port)
+        host = text.strip() or ""
+    host = host.strip("[]")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise InvalidOptionError(f"{text!r} is not HOST or HOST:PORT (port 1 to 65535)")
+    return host, int(port)
+
+
+def _tls(given: Mapping[str, str]) -> ssl.SSLContext | None:
+    wanted = given.get("tls", "1" if "tls_ca" in given or "tls_cert" in given else "0")
+    if wanted not in {"0", "1", "noverify"}:
+        raise InvalidOptionError(f"tls={wanted!r} must be 0, 1 or noverify")
+    if wanted == "0":
+        return None
+    try:
+        context = ssl.create_default_context(cafile=given.get("tls_ca"))
+        if "tls_cert" in given:
+            context.load_cert_chain(given["tls_cert"], given.get("tls_key"))
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidOptionError(f"the TLS files cannot be read: {error}") from error
+    if wanted == "noverify":
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _seconds(name: str, text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0.1 <= seconds <= timedelta(hours=1).total_seconds():
+        raise InvalidOptionError(f"{name}={text!r} must be a number of seconds from 0.1 to 3600")
+    return seconds
+
+
+def _text(url: object) -> str:
+    if not isinstance(url, str):
+        raise InvalidOptionError(f"the URL of a store is a str, not {type(url).__name__}; use {EXAMPLES}")
+    return url
+
+
+def _hide(url: str) -> str:
+    """Return the URL with user and password cut out."""
+    scheme, separator, rest = url.partition("://")
+    netloc, slash, path = rest.partition("/")
+    shown = path.partition("?")[0] if "password" in path or "auth" in path else path
+    return scheme + separator + netloc.rpartition("@")[2] + slash + shown

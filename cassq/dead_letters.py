@@ -1,0 +1,99 @@
+"""The messages of a queue that were given up.
+
+Owns listing, looking at, putting back and discarding them. Each is kept under its own id, with why and how
+often it was tried.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from cassq.errors import InvalidOptionError
+from cassq.model.ids import MessageId
+from cassq.model.message import Headers, Message, to_datetime
+from cassq.storage.port import DeadLetter, Storage
+
+#: Dead letters read at once.
+PAGE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class DeadMessage(Message):
+    """A message that was given up.
+
+    Attributes:
+        attempts: how often it was handed out.
+        reason: why it was given up.
+        died_at: when, by the database's clock.
+    """
+
+    attempts: int
+    reason: str
+    died_at: datetime
+
+
+class DeadLetters:
+    """The dead letters of one queue.
+
+    Args:
+        push: stores a message again and returns its new id.
+    """
+
+    def __init__(self, storage: Storage, queue: str, push: Callable[[bytes, Headers], MessageId]) -> None:
+        self._storage = storage
+        self._queue = queue
+        self._push = push
+
+    def __iter__(self) -> Iterator[DeadMessage]:
+        """Yield all dead letters, in the order of their ids."""
+        after: MessageId | None = None
+        while page := self._storage.read_dead(self._queue, after, PAGE):
+            yield from map(_to_message, page)
+            after = page[-1].message_id
+
+    def peek(self, count: int = 10) -> list[DeadMessage]:
+        """Return the first `count` dead letters; nothing changes."""
+        if not isinstance(count, int) or count < 1:
+            raise InvalidOptionError(f"count={count!r} must be an int of 1 or more")
+        return [_to_message(letter) for letter in self._storage.read_dead(self._queue, None, count)]
+
+    def put_back(
+        self, message_ids: Iterable[MessageId] | None = None, progress: Callable[[int], None] | None = None
+    ) -> int:
+        """Push dead letters again, as new messages with a full count of attempts; return how many.
+
+        A message is pushed first and removed after: a crash in between leaves it in both places.
+
+        Args:
+            message_ids: which; None puts all back.
+            progress: called with the count so far.
+        """
+        wanted = None if message_ids is None else set(message_ids)
+        count = 0
+        for message in self:
+            if wanted is None or message.message_id in wanted:
+                self._push(message.body, message.headers)
+                self._storage.change_dead(self._queue, removed=(message.message_id,))
+                count += 1
+                if progress:
+                    progress(count)
+        return count
+
+    def discard(self, message_ids: Iterable[MessageId] | None = None) -> int:
+        """Remove dead letters for ever; None removes all. Return how many were named or found."""
+        gone = [message.message_id for message in self] if message_ids is None else list(message_ids)
+        for begin in range(0, len(gone), PAGE):
+            self._storage.change_dead(self._queue, removed=gone[begin : begin + PAGE])
+        return len(gone)
+
+
+def _to_message(letter: DeadLetter) -> DeadMessage:
+    return DeadMessage(
+        letter.message_id,
+        letter.body,
+        letter.headers,
+        to_datetime(letter.pushed_at_ms),
+        letter.attempts,
+        letter.reason,
+        to_datetime(letter.died_at_ms),
+    )

@@ -1,0 +1,158 @@
+"""A message in a consumer's hands.
+
+Owns the one rule of a delivery: it ends once, by a commit or a rollback, and says so when it is asked to
+end again. How that is written is the held run's business, or the committer's when commits are grouped.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Protocol, Self
+
+from cassq.errors import CassqError, ClosedError, InvalidOptionError
+from cassq.held_run import HeldRun, Return, group_by_run
+from cassq.model.ids import MessageId
+from cassq.model.message import Headers, to_datetime
+
+#: A rollback may rest a message for so long.
+DELAY_MAX = timedelta(days=7)
+
+
+class Committer(Protocol):
+    """Whoever writes commits: at once, or in groups."""
+
+    def commit(self, deliveries: "Sequence[Delivery]") -> None:
+        """Commit deliveries that were claimed for it; raise as `Delivery.commit` says."""
+        ...
+
+
+class Delivery:
+    """One message, delivered once.
+
+    Use it as a context manager: the message is committed when the block ends, and rolled back when the
+    block raises. Or call `commit`, `rollback` and `extend`.
+
+    Attributes:
+        message_id: its public id, as push returned it.
+        body: the bytes that were pushed.
+        headers: str to str.
+        attempt: 1 on the first delivery, one more after each rollback or expired lease.
+        pushed_at: when it became durable, by the database's clock (UTC).
+    """
+
+    __slots__ = ("_committer", "_ending", "_pushed_at_ms", "body", "headers", "run", "seq")
+
+    def __init__(  # noqa: PLR0913, PLR0917 - made by the thousand, by one caller
+        self,
+        run: HeldRun,
+        seq: int,
+        body: bytes,
+        headers: Headers,
+        pushed_at_ms: int,
+        committer: Committer,
+    ) -> None:
+        self.run = run
+        self.seq = seq
+        self.body = body
+        self.headers = headers
+        self._pushed_at_ms = pushed_at_ms
+        self._committer = committer
+        self._ending: str | None = None
+
+    @property
+    def message_id(self) -> MessageId:
+        """The message's public id."""
+        return MessageId(self.run.pipe, self.seq)
+
+    @property
+    def attempt(self) -> int:
+        """Which delivery of the message this is, from 1."""
+        return self.run.attempt
+
+    @property
+    def pushed_at(self) -> datetime:
+        """When the push became durable, by the database's clock."""
+        return to_datetime(self._pushed_at_ms)
+
+    def commit(self) -> None:
+        """End the message: it will never be delivered again.
+
+        Raises:
+            ClosedError: it was committed or rolled back before.
+            DeliveryExpiredError: its lease ended; it is delivered again.
+            OutcomeUnknownError: the lease ended before the commit was acknowledged; it may come again.
+        """
+        self.finish("committed")
+        self._committer.commit((self,))
+
+    def rollback(self, delay: timedelta = timedelta(0)) -> bool:
+        """Give the message back: it is delivered again, `delay` from now at the earliest.
+
+        Returns: False when its lease had ended already, or ends before this could be written: then it comes
+            again by itself, without the delay.
+
+        Raises:
+            ClosedError: it was committed or rolled back before.
+            InvalidOptionError: the delay is negative or longer than 7 days.
+        """
+        if not isinstance(delay, timedelta) or not timedelta(0) <= delay <= DELAY_MAX:
+            raise InvalidOptionError(f"{delay=} must be a timedelta from 0 to {DELAY_MAX.days} days")
+        self.finish("rolled back")
+        return self.run.give_back((self.seq,), Return(round(delay / timedelta(milliseconds=1))))
+
+    def extend(self) -> None:
+        """Begin the lease anew; do so before it ends, for work that takes longer than the queue's lease.
+
+        It extends every message that was taken together with this one.
+
+        Raises:
+            ClosedError: it was committed or rolled back before.
+            DeliveryExpiredError: its lease ended; it is delivered again.
+            OutcomeUnknownError, StorageUnavailableError: not known to be extended; the old lease stands.
+        """
+        self.check_unfinished()
+        self.run.extend()
+
+    def check_unfinished(self) -> None:
+        """Raise `ClosedError` when it was committed or rolled back before."""
+        if self._ending:
+            raise ClosedError(f"{self!r} was {self._ending} before: a delivery ends once")
+
+    def finish(self, ending: str) -> None:
+        """Claim the delivery for the one ending it gets, or raise `ClosedError`."""
+        self.check_unfinished()
+        self._ending = ending
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._ending:
+            return
+        if error is None:
+            self.commit()
+        else:
+            self.rollback()
+
+    def __repr__(self) -> str:
+        return f"<Delivery {self.message_id} attempt {self.attempt}, {len(self.body)} bytes>"
+
+
+class DirectCommitter:
+    """Writes every commit at once, one mark for each stretch of neighbours."""
+
+    def commit(self, deliveries: Sequence[Delivery]) -> None:
+        """See `Committer.commit`; all runs are tried, then the first error is raised."""
+        failed: CassqError | None = None
+        for run, seqs in group_by_run((each.run, each.seq) for each in deliveries).items():
+            try:
+                run.commit(seqs)
+            except CassqError as error:
+                failed = failed or error
+        if failed:
+            raise failed

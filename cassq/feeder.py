@@ -1,0 +1,285 @@
+"""Finds messages for one popper: claims pipes, takes from them, lets them go.
+
+Owns which pipes this popper claims and for how long. Refuses to know consumers: it is told how many
+messages are wanted and returns what it took. What must not break: with a width of 1, nothing is taken from
+a pipe while an older one of the same pusher may still have something.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from cassq.clock import Clock
+from cassq.coordination.port import Coordinator
+from cassq.errors import CassqError, CoordinationUnavailableError, CorruptError
+from cassq.held_run import HeldRun
+from cassq.model.pipe import Mark, PipeEntry, Run
+from cassq.model.settings import QueueSettings
+from cassq.model.taking import Taken
+from cassq.owned_pipe import OwnedPipe
+from cassq.pipe_list import PipeList
+from cassq.storage.port import Storage
+
+_log = logging.getLogger("cassq.popper")
+
+#: A pipe that somebody else holds is tried again after so long, unless this popper is woken.
+BUSY_S = 0.25
+
+#: A pipe that was let go for a hungry popper is left to it for so long.
+COURTESY_S = 0.05
+
+#: An owned pipe that shows nothing new is read anew (its head, what came back) this often, and at most.
+LOOK_S = 0.5
+LOOK_SOON_S = 0.005
+
+#: A pipe with nothing to take is left alone for so long, if nothing comes due before.
+REST_S = 5.0
+
+
+@dataclass(slots=True)
+class Claimed:
+    """A pipe this popper claims, and when its head was last read."""
+
+    owned: OwnedPipe
+    looked_at: float
+
+
+class Feeder:
+    """Takes runs from the pipes of one queue for one popper.
+
+    Args:
+        holder: the popper's name, unique.
+        over: hears of pipes that may retire.
+    """
+
+    def __init__(  # noqa: PLR0913 - collaborators are passed in
+        self,
+        storage: Storage,
+        coordinator: Coordinator,
+        queue: str,
+        settings: QueueSettings,
+        *,
+        holder: str,
+        clock: Clock,
+        over: Callable[[UUID], None] = lambda _pipe: None,
+    ) -> None:
+        self._storage = storage
+        self._coordinator = coordinator
+        self._queue = queue
+        self._settings = settings
+        self._holder = holder
+        self._clock = clock
+        self._over = over
+        self._pipes = PipeList(storage, queue, settings, clock)
+        self._claimed: dict[UUID, Claimed] = {}
+        self._not_before: dict[UUID, float] = {}
+        self._busy_until: dict[UUID, float] = {}
+        self.buried = 0
+
+    def feed(self, wanted: int, *, is_woken: bool = False) -> list[tuple[HeldRun, Taken]]:
+        """Take up to about `wanted` messages, from the oldest pipes first.
+
+        Args:
+            is_woken: somebody says that there is something: forget which pipes were busy.
+
+        Raises:
+            CoordinationUnavailableError: takes are not allowed now.
+            StorageUnavailableError: the database cannot be read.
+        """
+        if not self._coordinator.may_take():
+            self._claimed.clear()
+            raise CoordinationUnavailableError(
+                "the coordination service is out of reach, so no pipe may be claimed: pops wait for it"
+            )
+        if is_woken:
+            self._busy_until.clear()
+        haul: list[tuple[HeldRun, Taken]] = []
+        self._round(wanted, haul)
+        if not haul:
+            self._pipes.refresh()
+            self._drop_unlisted()
+            self._round(wanted, haul)
+        return haul
+
+    def share(self) -> None:
+        """After a take: when others are hungry, let go of what may feed them, and wake them."""
+        hungry = self._coordinator.hungry(self._queue, besides=self._holder)
+        if not hungry or not self._claimed:
+            return
+        spare = [claimed.owned for claimed in self._claimed.values()]
+        full = [owned for owned in spare if owned.may_have_more]
+        # Of several full pipes half are enough for the others; what is empty is of no use here.
+        given = [owned for owned in spare if owned not in full] + full[len(full) // 2 :]
+        for owned in given:
+            self._let_go(owned.pipe, COURTESY_S)
+        woken = len([owned for owned in given if owned in full])
+        if woken:
+            self._coordinator.wake(self._queue, min(woken, hungry), besides=self._holder)
+
+    def let_go(self) -> None:
+        """Give up every claim."""
+        for pipe in list(self._claimed):
+            self._let_go(pipe, 0.0)
+
+    def next_due(self) -> float:
+        """Return in how many seconds something known may come due; at most REST_S."""
+        now = self._clock.now()
+        due = [claimed.owned.next_due() for claimed in self._claimed.values()]
+        rests = [at - now for at in self._not_before.values() if at > now]
+        return max(0.0, min([seconds for seconds in due if seconds is not None] + rests + [REST_S]))
+
+    def _round(self, wanted: int, haul: list[tuple[HeldRun, Taken]]) -> None:
+        held_back: set[tuple[str, int]] = set()
+        for entry in self._pipes.entries:
+            if wanted <= 0:
+                return
+            source = (entry.pusher, entry.lane)
+            if source in held_back:
+                continue
+            claimed = self._claimed.get(entry.pipe) or self._claim(entry)
+            if claimed is None:
+                continue
+            before = len(haul)
+            self._take(claimed, wanted, haul)
+            wanted -= sum(taken.count for _, taken in haul[before:])
+            if len(haul) > before and claimed.owned.may_have_more:
+                return  # as much as one take may carry: the rest comes from here, not from a younger pipe
+            if self._settings.pop_width == 1 and entry.pipe in self._claimed:
+                held_back.add(source)
+
+    def _take(self, claimed: Claimed, wanted: int, haul: list[tuple[HeldRun, Taken]]) -> None:
+        """Take from one pipe; where there is nothing, see what became of it."""
+        pipe = claimed.owned.pipe
+        try:
+            if not self._coordinator.is_held(self._queue, pipe, self._holder):
+                self._claimed.pop(pipe, None)
+                return
+            taken = self._take_once(claimed, wanted, haul)
+            if not taken and pipe in self._claimed and self._is_worth_a_look(claimed):
+                self._look(claimed)
+                if pipe in self._claimed:
+                    self._take_once(claimed, wanted, haul)
+                    self._settle_exhausted(claimed)
+        except CorruptError:
+            _log.exception("queue %s: pipe %s cannot be read; it is left alone", self._queue, pipe)
+            self._let_go(pipe, REST_S)
+            raise
+        except CassqError:
+            # What may have been leased by a lost transaction comes back when its lease ends.
+            self._let_go(pipe, 0.0)
+            raise
+
+    def _take_once(self, claimed: Claimed, wanted: int, haul: list[tuple[HeldRun, Taken]]) -> bool:
+        owned = claimed.owned
+        loot = owned.take(wanted)
+        if loot is None:
+            self._let_go(owned.pipe, 0.0)
+            return False
+        for taken in loot.dead:
+            self.buried += owned.bury(taken)
+        ends_at = loot.sent_at + self._settings.lease.total_seconds()
+        for taken in loot.runs:
+            run = HeldRun(
+                self._storage, owned.pipe, taken, ends_at, clock=self._clock, told=self._tell(owned.pipe)
+            )
+            haul.append((run, taken))
+        return bool(loot.runs or loot.dead)
+
+    def _tell(self, pipe: UUID) -> Callable[[Mark | Run], None]:
+        def told(note: Mark | Run) -> None:
+            claimed = self._claimed.get(pipe)
+            if claimed:
+                claimed.owned.note(note)
+
+        return told
+
+    def _claim(self, entry: PipeEntry) -> Claimed | None:
+        """Claim a pipe and load it; None when it is busy, resting or gone."""
+        now = self._clock.now()
+        if max(self._not_before.get(entry.pipe, 0.0), self._busy_until.get(entry.pipe, 0.0)) > now:
+            return None
+        if len(self._claimed) >= self._settings.pop_width and not self._make_room():
+            return None
+        if not self._coordinator.claim(self._queue, entry.pipe, self._holder):
+            self._busy_until[entry.pipe] = now + BUSY_S
+            return None
+        try:
+            state = self._storage.load_pipe(entry.pipe)
+        except CassqError:
+            self._coordinator.release(self._queue, entry.pipe, self._holder)
+            raise
+        if state is None:
+            self._pipes.forget(entry.pipe)
+            self._over(entry.pipe)
+            self._coordinator.release(self._queue, entry.pipe, self._holder)
+            return None
+        owned = OwnedPipe(
+            self._storage,
+            self._queue,
+            entry,
+            state,
+            settings=self._settings,
+            holder=self._holder,
+            clock=self._clock,
+        )
+        claimed = self._claimed[entry.pipe] = Claimed(owned, now)
+        self._settle_exhausted(claimed)
+        return self._claimed.get(entry.pipe)
+
+    def _make_room(self) -> bool:
+        """Let one pipe go that has nothing to take, so that another can be claimed."""
+        for pipe, claimed in self._claimed.items():
+            if not claimed.owned.may_have_more:
+                self._let_go(pipe, BUSY_S)
+                return True
+        return False
+
+    def _is_worth_a_look(self, claimed: Claimed) -> bool:
+        since = self._clock.now() - claimed.looked_at
+        due = claimed.owned.next_due()
+        is_soon = self._pipes.has_successor(claimed.owned.entry) or (due is not None and due <= 0)
+        return since >= (LOOK_SOON_S if is_soon else LOOK_S)
+
+    def _look(self, claimed: Claimed) -> None:
+        """Read a pipe anew: was it sealed, did something come back, is its pusher gone?"""
+        owned = claimed.owned
+        claimed.looked_at = self._clock.now()
+        is_there = owned.look()
+        if is_there and self._pipes.is_abandoned(owned.entry):
+            is_there = owned.seal() and owned.drain()
+        if not is_there:
+            self._let_go(owned.pipe, 0.0)
+
+    def _settle_exhausted(self, claimed: Claimed) -> None:
+        """Let a pipe go whose every message was handed out; the reaper retires it."""
+        owned = claimed.owned
+        if not owned.is_exhausted or owned.pipe not in self._claimed:
+            return
+        if owned.is_over:
+            self._over(owned.pipe)
+            self._let_go(owned.pipe, REST_S)
+            return
+        due = owned.next_due()
+        if due is None or due > LOOK_SOON_S:
+            # Somebody is working on the rest. It comes due when a lease ends, or sooner by a rollback.
+            self._let_go(owned.pipe, min(LOOK_S if due is None else due, LOOK_S))
+
+    def _let_go(self, pipe: UUID, rest_s: float) -> None:
+        self._claimed.pop(pipe, None)
+        if rest_s:
+            self._not_before[pipe] = self._clock.now() + rest_s
+        self._coordinator.release(self._queue, pipe, self._holder)
+
+    def _drop_unlisted(self) -> None:
+        listed = {entry.pipe for entry in self._pipes.entries}
+        for pipe in [pipe for pipe in self._claimed if pipe not in listed]:
+            self._let_go(pipe, 0.0)
+        for waits in (self._not_before, self._busy_until):
+            for pipe in [pipe for pipe in waits if pipe not in listed]:
+                del waits[pipe]
+
+    @property
+    def claimed(self) -> Sequence[UUID]:
+        """The pipes this popper claims now."""
+        return tuple(self._claimed)

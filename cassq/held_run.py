@@ -1,0 +1,245 @@
+"""A run in a popper's hands, from the take until its last message has ended or its lease has.
+
+Owns the holder's half of the protocol: commit, rollback, extend, give back. Runs stay with their holder
+when the claim on the pipe moves on, so nothing here needs the claim. What must not break:
+
+- the lease ends for its holder first: it is counted from before the take was sent, on this process's clock;
+- a mark is begun only while the lease runs, and believed only if it was acknowledged while it ran;
+- a mark never reaches over the edge of a row of the run.
+"""
+
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from cassq.clock import Clock
+from cassq.errors import DeliveryExpiredError, OutcomeUnknownError, StorageUnavailableError
+from cassq.model.ids import new_token
+from cassq.model.pipe import End, Mark, Run, RunState
+from cassq.model.stretches import Stretch, Stretches
+from cassq.model.taking import Taken
+from cassq.model.transaction import RunChange, Transaction
+from cassq.storage.port import Storage
+
+#: The pause between two attempts to write a mark, while the lease runs.
+PAUSE_S = 0.05
+PAUSE_MAX_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """How messages go back.
+
+    Attributes:
+        delay_ms: how long they rest before they are delivered again.
+        is_counted: whether it counts as an attempt and as a rollback; not so for what was never handed out.
+    """
+
+    delay_ms: int = 0
+    is_counted: bool = True
+
+
+class HeldRun:
+    """The rows of one taken run, under one lease.
+
+    Args:
+        taken: what the take brought.
+        ends_at: the clock's reading when the lease ends for this process.
+        told: hears of acknowledged marks and returned rows, for the owner of the pipe.
+    """
+
+    def __init__(  # noqa: PLR0913 - collaborators are passed in
+        self,
+        storage: Storage,
+        pipe: UUID,
+        taken: Taken,
+        ends_at: float,
+        *,
+        clock: Clock,
+        told: Callable[[Mark | Run], None],
+    ) -> None:
+        self._storage = storage
+        self.pipe = pipe
+        self.ends_at = ends_at
+        self._clock = clock
+        self._told = told
+        self._lease_s = taken.run.lease_ms / 1000
+        self._lease_id = taken.run.lease_id
+        self.attempt = taken.run.attempt
+        self._batch_firsts = taken.batch_firsts
+        self._rows = [taken.run]
+        self._changing = threading.Lock()
+        self._pause = threading.Condition()
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the lease still runs, for this process."""
+        return self._clock.now() < self.ends_at
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the lease ends."""
+        return self.ends_at - self._clock.now()
+
+    def commit(self, seqs: Iterable[int]) -> None:
+        """Mark messages as committed; returns when the marks are durable and counted in time.
+
+        Raises:
+            DeliveryExpiredError: the lease had ended, no mark was written; the messages come again.
+            OutcomeUnknownError: the lease ended before the marks were acknowledged.
+        """
+        with self._changing:
+            marks = [
+                Mark(first, last, End.COMMITTED)
+                for part in Stretches((seq, seq) for seq in seqs)
+                for first, last in self._cut(part)
+            ]
+        pause = PAUSE_S
+        may_have_happened = False
+        while self.is_live:
+            try:
+                self._storage.mark(self.pipe, marks)
+            except OutcomeUnknownError:
+                may_have_happened = True
+            except StorageUnavailableError:
+                pass
+            else:
+                if not self.is_live:
+                    may_have_happened = True
+                    break
+                for mark in marks:
+                    self._told(mark)
+                return
+            with self._pause:
+                self._clock.wait(self._pause, min(pause, max(0.0, self.left_s)))
+            pause = min(2 * pause, PAUSE_MAX_S)
+        if may_have_happened:
+            raise OutcomeUnknownError("the lease ended before the commit was acknowledged: it may come again")
+        raise DeliveryExpiredError(
+            f"the lease of {self._lease_s:g} s ended before the commit: the message is delivered again; "
+            "work faster, give the queue a longer lease, or call extend()"
+        )
+
+    def give_back(self, seqs: Iterable[int], how: Return) -> bool:
+        """Return messages, so that they are delivered again; False when they come again by themselves.
+
+        A lost race or an outage is no error here: the lease ends, and they come back without a rollback.
+        """
+        returned = Stretches((seq, seq) for seq in seqs)
+        with self._changing:
+            if not self.is_live:
+                return False
+            try:
+                not_before_ms = self._database_ms() + how.delay_ms if how.delay_ms else 0
+                rows, changes = self._split(returned, not_before_ms, how)
+                if not changes:
+                    return True
+                if not self._storage.transact(self.pipe, Transaction(runs=tuple(changes))).is_applied:
+                    self.ends_at = self._clock.now()
+                    return False
+            except (OutcomeUnknownError, StorageUnavailableError):
+                # Which rows there are now is not known: nothing more is done under this lease.
+                self.ends_at = self._clock.now()
+                return False
+            self._rows = [row for row in rows if row.state is RunState.LEASED]
+        for row in rows:
+            if row.state is RunState.RETURNED:
+                self._told(row)
+        return True
+
+    def extend(self) -> None:
+        """Begin the lease anew, for every message of the run.
+
+        Raises:
+            DeliveryExpiredError: the lease had ended, or was taken over; the messages come again.
+            OutcomeUnknownError, StorageUnavailableError: not known to be extended; the old lease stands.
+        """
+        with self._changing:
+            if not self.is_live:
+                raise DeliveryExpiredError(
+                    "the lease has ended, it cannot be extended: the message comes again"
+                )
+            state = self._storage.load_pipe(self.pipe)
+            stand = {row.first: row for row in state.runs} if state else {}
+            changes: list[RunChange] = []
+            for row in self._rows:
+                standing = stand.get(row.first)
+                if standing is None:
+                    continue  # below the floor: everything in it has ended
+                if standing.lease_id != self._lease_id:
+                    changes = []
+                    break
+                changes.append(RunChange(standing, self._lease_id, standing.leased_at_ms, is_leased_now=True))
+            sent_at = self._clock.now()
+            if (
+                not changes
+                or not self._storage.transact(self.pipe, Transaction(runs=tuple(changes))).is_applied
+            ):
+                self.ends_at = self._clock.now()
+                raise DeliveryExpiredError("the lease was taken over: the message is delivered again")
+            self.ends_at = sent_at + self._lease_s
+
+    def _cut(self, part: Stretch) -> Iterator[Stretch]:
+        """Cut a stretch at the edges of the run's rows."""
+        for row in self._rows:
+            first, last = max(part.first, row.first), min(part.last, row.last)
+            if first <= last:
+                yield Stretch(first, last)
+
+    def _split(
+        self, returned: Stretches, not_before_ms: int, how: Return
+    ) -> tuple[list[Run], list[RunChange]]:
+        """Return the rows as they shall be, and the changes that make them so."""
+        rows: list[Run] = []
+        changes: list[RunChange] = []
+        for row in self._rows:
+            back = list(returned.within(row.first, row.last))
+            if not back:
+                rows.append(row)
+                continue
+            kept = list(returned.missing(row.first, row.last))
+            for part in sorted(back + kept):
+                is_back = part in back
+                new = self._row(row, part, is_back=is_back, not_before_ms=not_before_ms, how=how)
+                # What stays leased is leased from now on: the holder does not know since when it was, and
+                # counts by the earlier beginning itself.
+                if_lease_id = self._lease_id if part.first == row.first else None
+                changes.append(RunChange(new, if_lease_id, is_leased_now=not is_back))
+                rows.append(new)
+        return rows, changes
+
+    def _row(self, row: Run, part: Stretch, *, is_back: bool, not_before_ms: int, how: Return) -> Run:
+        place = bisect_right(self._batch_firsts, part.first) - 1
+        rolled_back = row.rolled_back if part.first == row.first else 0
+        new = replace(
+            row,
+            first=part.first,
+            last=part.last,
+            read_from=max(row.read_from, self._batch_firsts[place]),
+            rolled_back=rolled_back,
+        )
+        if not is_back:
+            return new
+        return replace(
+            new,
+            state=RunState.RETURNED,
+            lease_id=new_token(),
+            leased_at_ms=0,
+            not_before_ms=not_before_ms,
+            attempt=row.attempt if how.is_counted else row.attempt - 1,
+            rolled_back=rolled_back + (part.size if how.is_counted else 0),
+        )
+
+    def _database_ms(self) -> int:
+        state = self._storage.load_pipe(self.pipe)
+        return state.now_ms if state else 0
+
+
+def group_by_run(pairs: Iterable[tuple[HeldRun, int]]) -> dict[HeldRun, list[int]]:
+    """Group (run, number) pairs by run, in their order."""
+    groups: dict[HeldRun, list[int]] = {}
+    for run, seq in pairs:
+        groups.setdefault(run, []).append(seq)
+    return groups

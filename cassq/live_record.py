@@ -1,0 +1,102 @@
+"""A queue's record, as one process remembers it.
+
+Owns how old that memory may be. Pushers and poppers ask here whether the queue still stands and whether it
+is paused, without a read for every message.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+from cassq.clock import Clock
+from cassq.errors import OutcomeUnknownError, QueueNotFoundError, UnavailableError
+from cassq.model.ids import new_token
+from cassq.model.queue_record import QueueRecord, QueueState
+from cassq.storage.port import Storage
+
+#: So long a pause or a deletion may go unnoticed.
+REFRESH_S = 1.0
+
+#: How often a change is tried again when others change the record at the same time.
+CHANGE_ATTEMPTS = 20
+
+
+class LiveRecord:
+    """The record of one queue, at most about a second old."""
+
+    def __init__(self, storage: Storage, record: QueueRecord, clock: Clock) -> None:
+        self._storage = storage
+        self._record = record
+        self._clock = clock
+        self._read_at = clock.now()
+        self._reading = threading.Lock()
+
+    def is_same(self, record: QueueRecord) -> bool:
+        """Tell whether `record` is of this queue, not of a later one of the same name."""
+        return record.incarnation == self._record.incarnation
+
+    def check_open(self) -> None:
+        """Raise `QueueNotFoundError` when the queue was deleted, as far as is known."""
+        self._refresh()
+        if self._record.state is QueueState.DELETED:
+            raise QueueNotFoundError(
+                f"queue {self._record.name!r} was deleted: nothing was pushed or popped; "
+                f"open it anew with store.queue({self._record.name!r})"
+            )
+
+    def may_take(self) -> bool:
+        """Return False while the queue is paused; raise `QueueNotFoundError` when it was deleted."""
+        self.check_open()
+        return self._record.state is QueueState.ACTIVE
+
+    def read(self) -> QueueRecord:
+        """Return the record as it stands now.
+
+        Raises: QueueNotFoundError: the queue was deleted.
+        """
+        with self._reading:
+            self._read()
+        self.check_open()
+        return self._record
+
+    def change(self, changed: Callable[[QueueRecord], QueueRecord]) -> QueueRecord:
+        """Change the record by compare-and-set; `changed` may be called several times.
+
+        Raises:
+            QueueNotFoundError: the queue was deleted.
+            OutcomeUnknownError: others kept changing it.
+        """
+        for _ in range(CHANGE_ATTEMPTS):
+            seen = self.read()
+            wanted = replace(changed(seen), op=new_token())
+            try:
+                is_applied = self._storage.change_queue(seen, wanted)
+            except OutcomeUnknownError:
+                # Applied so far? If not, the next attempt's write settles it.
+                with self._reading:
+                    self._read()
+                is_applied = self._record.op == wanted.op
+            if is_applied:
+                with self._reading:
+                    self._record = wanted
+                return wanted
+        raise OutcomeUnknownError(f"queue {self._record.name!r}: others kept changing it; try again")
+
+    def _refresh(self) -> None:
+        if self._clock.now() - self._read_at < REFRESH_S or not self._reading.acquire(blocking=False):
+            return
+        try:
+            self._read()
+        except UnavailableError:
+            # What was known goes on to count; whoever needs the database will hear of it there.
+            self._read_at = self._clock.now()
+        finally:
+            self._reading.release()
+
+    def _read(self) -> None:
+        found = next(iter(self._storage.read_queues(self._record.name)), None)
+        self._read_at = self._clock.now()
+        if found is None or found.incarnation != self._record.incarnation:
+            self._record = replace(self._record, state=QueueState.DELETED)
+        else:
+            self._record = found

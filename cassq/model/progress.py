@@ -1,0 +1,147 @@
+"""What an owner knows of its pipe between two reads: the head, what is out, what has ended.
+
+Pure bookkeeping over what was read or acknowledged; nothing here is a guess. The rule that must not break:
+a message counts as ended only when its mark was acknowledged or read.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from cassq.model.pipe import End, Head, Mark, PipeState, Run, Tally
+from cassq.model.stretches import Stretch, Stretches
+
+
+class Progress:
+    """The head of a pipe, its runs that are not over, and the stretches that ended above its floor."""
+
+    __slots__ = ("_dead", "_ended", "_purged", "_rolled_back", "head", "runs")
+
+    def __init__(self, state: PipeState) -> None:
+        self.head = state.head
+        self.runs: dict[int, Run] = {}
+        self._ended = Stretches()
+        self._dead = Stretches()
+        self._purged = Stretches()
+        # How often messages of runs that are over came back; moves into the head with the floor.
+        self._rolled_back: dict[int, int] = {}
+        self.note_marks(state.marks)
+        for run in state.runs:
+            self.note_run(run)
+
+    def note_marks(self, marks: Iterable[Mark]) -> None:
+        """Note stretches that ended; runs without anything left are over."""
+        for mark in marks:
+            if mark.last <= self.head.floor:
+                continue
+            self._ended.add(mark.first, mark.last)
+            if mark.end is End.DEAD:
+                self._dead.add(mark.first, mark.last)
+            elif mark.end is End.PURGED:
+                self._purged.add(mark.first, mark.last)
+            for run in [
+                run for run in self.runs.values() if run.first <= mark.last and mark.first <= run.last
+            ]:
+                self._close_if_over(run)
+
+    def note_run(self, run: Run) -> None:
+        """Note a run as it stands in the database."""
+        self.runs[run.first] = run
+        self._close_if_over(run)
+
+    def left_of(self, run: Run) -> Iterator[Stretch]:
+        """Yield the parts of a run that have not ended."""
+        return self._ended.missing(run.first, run.last)
+
+    def missing(self, first: int, last: int) -> Iterator[Stretch]:
+        """Yield the parts of first … last that have not ended."""
+        return self._ended.missing(first, last)
+
+    def count_left(self, first: int, last: int) -> int:
+        """Return how many messages of first … last have not ended."""
+        return last - first + 1 - self._ended.count_within(first, last)
+
+    def is_ended(self, seq: int) -> bool:
+        """Tell whether message `seq` has ended."""
+        return seq <= self.head.floor or seq in self._ended
+
+    def ending_of(self, seq: int) -> End | None:
+        """Return how message `seq` ended; None when it has not, or when that is below the floor."""
+        if seq not in self._ended:
+            return None
+        if seq in self._dead:
+            return End.DEAD
+        return End.PURGED if seq in self._purged else End.COMMITTED
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether everything this pipe will ever deliver was handed out."""
+        return self.head.is_decided and self.head.cursor >= self.head.last
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the pipe may retire: exhausted, and everything in it has ended."""
+        return self.is_exhausted and self._ended.covers(self.head.floor + 1, self.head.last)
+
+    @property
+    def first_left(self) -> int:
+        """Number of the oldest message that has not ended (one past the cursor when all have)."""
+        return self._ended.reach(self.head.floor + 1) + 1
+
+    def raise_floor(self) -> Head:
+        """Return the head with the highest floor it may have, and with the counts up to there.
+
+        The floor never cuts a run that is not over, so that every run and mark is either wholly above it
+        or wholly at or below it.
+        """
+        head = self.head
+        floor = self._ended.reach(head.floor + 1)
+        for first in self.runs:
+            if first <= floor:
+                floor = first - 1
+        if floor <= head.floor:
+            return head
+        return replace(
+            head,
+            floor=floor,
+            dead=head.dead + self._dead.count_within(head.floor + 1, floor),
+            purged=head.purged + self._purged_within(head.floor + 1, floor),
+            rolled_back=head.rolled_back
+            + sum(times for first, times in self._rolled_back.items() if first <= floor),
+        )
+
+    def note_head(self, head: Head) -> None:
+        """Note the head as it was written, and forget what is below its floor."""
+        self.head = head
+        for ended in (self._ended, self._dead, self._purged):
+            ended.forget_below(head.floor + 1)
+        for first in [first for first in self._rolled_back if first <= head.floor]:
+            del self._rolled_back[first]
+
+    def tally(self, pushed: int) -> Tally:
+        """Count what became of the pipe's messages so far, of which `pushed` were pushed."""
+        head = self.head
+        first, last = head.floor + 1, max(head.cursor, pushed)
+        dead = head.dead + self._dead.count_within(first, last)
+        purged = head.purged + self._purged_within(first, last)
+        return Tally(
+            pushed=pushed,
+            popped=head.cursor - head.skipped,
+            committed=head.floor + self._ended.count_within(first, last) - dead - purged,
+            dead=dead,
+            purged=purged,
+            rolled_back=head.rolled_back
+            + sum(self._rolled_back.values())
+            + sum(run.rolled_back for run in self.runs.values()),
+        )
+
+    def _purged_within(self, first: int, last: int) -> int:
+        return sum(
+            part.size - self._dead.count_within(part.first, part.last)
+            for part in self._purged.within(first, last)
+        )
+
+    def _close_if_over(self, run: Run) -> None:
+        if self._ended.covers(run.first, run.last):
+            self.runs.pop(run.first, None)
+            if run.rolled_back:
+                self._rolled_back[run.first] = run.rolled_back

@@ -1,0 +1,182 @@
+"""What one take asks for: pure plans over what is known and what was read.
+
+Owns which messages make a run, where a run is split, and what the rows then say. The rule that must not
+break: a message that has ended is never handed out, and one that is handed out lies in exactly one run.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from cassq.limits import TAKE_BYTES_MAX
+from cassq.model.ids import new_token
+from cassq.model.message import Batch, Headers
+from cassq.model.pipe import Head, Run, RunState
+from cassq.model.progress import Progress
+from cassq.model.stretches import Stretch
+from cassq.model.transaction import RunChange
+
+#: A message on its way to a consumer: number, body, headers, pushed_at_ms.
+Handout = tuple[int, bytes, Headers, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Lessee:
+    """Who leases, and for how long."""
+
+    holder: str
+    lease_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A run that was taken, with the messages of it that are handed out.
+
+    Attributes:
+        run: the run as it was written (`leased_at_ms` is not known to its holder).
+        messages: those that have not ended, in order.
+        batch_firsts: first numbers of the batches the run lies in, ascending.
+    """
+
+    run: Run
+    messages: list[Handout]
+    batch_firsts: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        """How many messages are handed out."""
+        return len(self.messages)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One run to take: the row changes, and what is handed out once they are applied."""
+
+    taken: Taken
+    changes: tuple[RunChange, ...]
+    rest: Run | None = None
+
+
+def size_of(batch: Batch) -> int:
+    """Return the bytes of a batch's bodies."""
+    return sum(map(len, batch.bodies))
+
+
+def plan_fresh(
+    progress: Progress, batches: Sequence[Batch], wanted: int, lessee: Lessee
+) -> tuple[Head, Plan | None]:
+    """Plan to take what was never handed out: up to `wanted` messages behind the cursor.
+
+    Returns: the head with cursor, read_from and skipped moved on, and the run; None for the run where
+        everything up to the new cursor was cancelled.
+    """
+    head = progress.head
+    messages: list[Handout] = []
+    firsts: list[int] = []
+    size = 0
+    cursor, read_from = head.cursor, head.read_from
+    for batch in batches:
+        for seq in range(max(batch.first, head.cursor + 1), min(batch.last, head.last) + 1):
+            body, headers = batch.message(seq)
+            if messages and (len(messages) >= wanted or size + len(body) > TAKE_BYTES_MAX):
+                break
+            cursor = seq
+            if not progress.is_ended(seq):
+                size += len(body)
+                messages.append((seq, body, headers, batch.pushed_at_ms or 0))
+        else:
+            firsts.append(batch.first)
+            read_from = batch.last + 1
+            continue
+        if cursor >= batch.first:
+            firsts.append(batch.first)
+            read_from = batch.first
+        break
+    moved = replace(
+        head,
+        cursor=cursor,
+        read_from=read_from,
+        skipped=head.skipped + (cursor - head.cursor) - len(messages),
+    )
+    if not messages:
+        return moved, None
+    run = Run(
+        first=head.cursor + 1,
+        last=cursor,
+        read_from=firsts[0],
+        state=RunState.LEASED,
+        attempt=1,
+        lease_id=new_token(),
+        leased_at_ms=0,
+        lease_ms=lessee.lease_ms,
+        not_before_ms=0,
+        holder=lessee.holder,
+    )
+    return moved, Plan(Taken(run, messages, tuple(firsts)), (RunChange(run, is_leased_now=True),))
+
+
+def portion_of(progress: Progress, run: Run, wanted: int) -> int:
+    """Return the last number to take of a run so that at most `wanted` messages are taken again."""
+    for part in progress.left_of(run):
+        if part.size >= wanted:
+            return part.first + wanted - 1
+        wanted -= part.size
+    return run.last
+
+
+def plan_again(progress: Progress, run: Run, batches: Sequence[Batch], wanted: int, lessee: Lessee) -> Plan:
+    """Plan to take again up to `wanted` messages of a run that was returned or whose lease ran out.
+
+    The rest of the run, if any, becomes a returned run of its own. Messages whose lease ran out count as
+    rolled back now; returned ones were counted when they came back.
+
+    Args:
+        batches: those that hold the messages up to `portion_of(progress, run, wanted)`.
+    """
+    last = portion_of(progress, run, wanted)
+    messages: list[Handout] = [
+        (seq, *batch.message(seq), batch.pushed_at_ms or 0)
+        for batch in batches
+        for seq in range(max(batch.first, run.first), min(batch.last, last) + 1)
+        if not progress.is_ended(seq)
+    ]
+    taken = replace(
+        run,
+        last=last,
+        state=RunState.LEASED,
+        attempt=run.attempt + 1,
+        lease_id=new_token(),
+        lease_ms=lessee.lease_ms,
+        not_before_ms=0,
+        holder=lessee.holder,
+        rolled_back=run.rolled_back + (len(messages) if run.state is RunState.LEASED else 0),
+    )
+    changes = [RunChange(taken, run.lease_id, run.leased_at_ms, is_leased_now=True)]
+    rest = None
+    if last < run.last:
+        cut = batches[-1]
+        rest = returned(
+            progress, run, Stretch(last + 1, run.last), cut.first if cut.last > last else last + 1
+        )
+        changes.append(RunChange(rest))
+    firsts = tuple(batch.first for batch in batches if batch.first <= last)
+    return Plan(Taken(taken, messages, firsts), tuple(changes), rest)
+
+
+def returned(progress: Progress, run: Run, part: Stretch, read_from: int) -> Run:
+    """Return the row for a part of a run that nobody holds any more, to be taken again at once.
+
+    It gets a lease id of its own, so that nothing the former holder sent can match it.
+    """
+    is_expired = run.state is RunState.LEASED
+    own = run.rolled_back if part.first == run.first else 0
+    return replace(
+        run,
+        first=part.first,
+        last=part.last,
+        read_from=read_from,
+        state=RunState.RETURNED,
+        lease_id=new_token(),
+        leased_at_ms=0,
+        not_before_ms=0 if is_expired else run.not_before_ms,
+        rolled_back=own + (progress.count_left(*part) if is_expired else 0),
+    )

@@ -1,0 +1,81 @@
+"""The pipes of a queue, as one process sees them.
+
+Owns the remembered floor that keeps retired pipes from costing anything, and since when a pipe is known.
+The floor is a cache: ids made by a clock that runs late lie below it, so now and then everything is read.
+"""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from cassq.clock import Clock
+from cassq.model.ids import time_key
+from cassq.model.pipe import PipeEntry
+from cassq.model.settings import QueueSettings
+from cassq.storage.port import Storage
+
+
+class PipeList:
+    """The live pipes of one queue: highest priority first, then oldest first."""
+
+    def __init__(self, storage: Storage, queue: str, settings: QueueSettings, clock: Clock) -> None:
+        self._storage = storage
+        self._queue = queue
+        self._settings = settings
+        self._clock = clock
+        self._entries: dict[UUID, PipeEntry] = {}
+        self._first_seen: dict[UUID, float] = {}
+        self._newest: dict[tuple[str, int], UUID] = {}
+        self._floor: UUID | None = None
+        self._full_read_at: float | None = None
+        self._now_ms = 0
+        self._now_at = 0.0
+
+    @property
+    def entries(self) -> Sequence[PipeEntry]:
+        """The pipes, in the order in which poppers should look at them."""
+        return tuple(self._entries.values())
+
+    def refresh(self) -> None:
+        """Read the list, from the floor on or, once per lifetime of a pipe, all of it."""
+        now = self._clock.now()
+        is_full = self._full_read_at is None or now - self._full_read_at >= self._gone_after_s
+        listing = self._storage.list_pipes(self._queue, None if is_full else self._floor)
+        if is_full:
+            self._full_read_at = now
+            kept: list[PipeEntry] = []
+        else:
+            floor = time_key(self._floor) if self._floor else b""
+            kept = [entry for entry in self._entries.values() if time_key(entry.pipe) < floor]
+        found = sorted({*kept, *listing.entries}, key=lambda entry: (-entry.priority, time_key(entry.pipe)))
+        if listing.entries:
+            self._floor = min((entry.pipe for entry in listing.entries), key=time_key)
+        self._entries = {entry.pipe: entry for entry in found}
+        self._first_seen = {pipe: self._first_seen.get(pipe, now) for pipe in self._entries}
+        self._newest = {
+            (entry.pusher, entry.lane): entry.pipe
+            for entry in sorted(found, key=lambda entry: time_key(entry.pipe))
+        }
+        self._now_ms, self._now_at = listing.now_ms, now
+
+    def forget(self, pipe: UUID) -> None:
+        """Drop a pipe that turned out to be gone."""
+        self._entries.pop(pipe, None)
+
+    def has_successor(self, entry: PipeEntry) -> bool:
+        """Tell whether its pusher has opened a newer pipe since."""
+        return self._newest.get((entry.pusher, entry.lane), entry.pipe) != entry.pipe
+
+    def is_abandoned(self, entry: PipeEntry) -> bool:
+        """Tell whether the pipe is so old that its pusher must have sealed it, if it lives.
+
+        By this process's clock since it first saw the pipe, or between two readings of the database's.
+        """
+        now = self._clock.now()
+        if now - self._first_seen.get(entry.pipe, now) > self._gone_after_s:
+            return True
+        skew_s = self._settings.clock_skew_max.total_seconds()
+        return (self._now_ms - entry.created_at_ms) / 1000 > self._gone_after_s + skew_s
+
+    @property
+    def _gone_after_s(self) -> float:
+        return (self._settings.push_age_max + self._settings.push_grace).total_seconds()

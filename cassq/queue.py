@@ -1,0 +1,319 @@
+"""What users hold: one queue, to push into, pop from, look at and steer.
+
+Owns the public interface and the life of the parts behind it; decides nothing about messages itself.
+"""
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Literal
+from uuid import UUID
+
+from cassq.clock import Clock
+from cassq.coordination.port import Coordinator
+from cassq.dead_letters import DeadLetters
+from cassq.errors import ClosedError, CoordinationUnavailableError, InvalidOptionError
+from cassq.feeder import Feeder
+from cassq.inspection import Inspection, MessageStatus
+from cassq.live_record import LiveRecord
+from cassq.loop import Loop
+from cassq.model.ids import MessageId
+from cassq.model.message import Headers, Message, MessageIds
+from cassq.model.queue_record import QueueRecord, QueueState
+from cassq.popper import Popper
+from cassq.process import Birthplace, process_name
+from cassq.pusher import PUSH_TIMEOUT, Pusher
+from cassq.reaper import Reaper, ReapReport
+from cassq.statistics import SAMPLES_MAX, PipeStats, QueueStats, Statistics
+from cassq.storage.port import Storage
+
+#: How often a process with poppers reaps, and how many pipes it examines then.
+REAP_S = 2.0
+REAP_PIPES_MAX = 32
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What a store lends to its queues."""
+
+    storage: Storage
+    coordinator: Coordinator
+    clock: Clock
+
+
+class Queue:
+    """One queue. Made by `Store.queue`; threads may share it.
+
+    Attributes:
+        name: its name.
+        settings: what it was created with.
+        dead: its dead letters.
+    """
+
+    def __init__(self, services: Services, record: QueueRecord) -> None:
+        self._services = services
+        self.name = record.name
+        self.settings = record.settings
+        self.record = LiveRecord(services.storage, record, services.clock)
+        self.dead = DeadLetters(services.storage, self.name, self.push)
+        self._statistics = Statistics(services.storage, self.name)
+        self._inspection = Inspection(services.storage, self.name, self.settings, services.clock)
+        self._birthplace = Birthplace()
+        self._making = threading.Lock()
+        self._pusher: Pusher | None = None
+        self._poppers: list[Popper] = []
+        self._reaper: Reaper | None = None
+        self._reaping: Loop | None = None
+        self._is_closed = False
+
+    # -- push ------------------------------------------------------------------------------------------
+
+    def push(
+        self, body: bytes, headers: Headers | None = None, *, timeout: timedelta = PUSH_TIMEOUT
+    ) -> MessageId:
+        """Push one message; returns when it is durable.
+
+        Args:
+            body: the message.
+            headers: str to str, small.
+            timeout: how long to try.
+
+        Returns: the message's id.
+
+        Raises:
+            InvalidOptionError, BodyTooLargeError: the message breaks a rule; nothing was pushed.
+            QueueNotFoundError, ClosedError: the queue was deleted or closed; nothing was pushed.
+            StorageUnavailableError: the database did not answer in time; the message is not stored.
+            OutcomeUnknownError: it may or may not be stored, and time was up before that was known.
+        """
+        return self._push().push(body, headers, timeout)
+
+    def push_soon(
+        self, body: bytes, headers: Headers | None = None, *, timeout: timedelta = PUSH_TIMEOUT
+    ) -> "Future[MessageId]":
+        """Push one message together with others; returns at once.
+
+        Waits only when thousands of messages are on their way already.
+
+        Returns: a future of the message's id, which is set, or fails as `push` raises, within `timeout`.
+        Raises: as `push`, for what is wrong with the message or the queue.
+        """
+        return self._push().push_soon(body, headers, timeout)
+
+    def push_many(
+        self,
+        bodies: Iterable[bytes | tuple[bytes, Headers]],
+        *,
+        progress: Callable[[int], None] | None = None,
+        timeout: timedelta = PUSH_TIMEOUT,
+    ) -> MessageIds:
+        """Push many messages, in order; returns when all are durable.
+
+        Args:
+            bodies: bytes, or pairs of bytes and headers; read as they are sent, so a generator of millions
+                is fine.
+            progress: called now and then with the number of messages that are durable.
+            timeout: how long each part of them (at most 1000 messages or 1 MiB) may take.
+
+        Returns: the ids, in the order of the bodies; they take little memory.
+        Raises: as `push`; what was pushed before stays pushed, as `progress` told.
+        """
+        return self._push().push_many(bodies, progress, timeout)
+
+    # -- pop -------------------------------------------------------------------------------------------
+
+    def popper(self, *, commit: Literal["each", "grouped"] = "each") -> Popper:
+        """Return a new popper, which takes messages from this queue until it is closed.
+
+        Args:
+            commit: "each" writes every commit before it returns. "grouped" writes commits together every few
+                milliseconds: faster, but what a crash catches in between is delivered again.
+
+        Raises: ClosedError, QueueNotFoundError, InvalidOptionError.
+        """
+        self._check_usable()
+        self.record.check_open()
+        services = self._services
+        services.coordinator.may_take()  # a store that can never pop says so here
+        holder = f"{process_name()}-{next(_numbers)}-{self.name}"
+        with self._making:
+            self._start_reaping()
+            reaper = self._reaper
+            feeder = Feeder(
+                services.storage,
+                services.coordinator,
+                self.name,
+                self.settings,
+                holder=holder,
+                clock=services.clock,
+                over=reaper.hint if reaper else lambda _pipe: None,
+            )
+            popper = Popper(
+                feeder,
+                services.coordinator,
+                self.name,
+                self.settings,
+                holder=holder,
+                clock=services.clock,
+                check_takes=self.record.may_take,
+                commit=commit,
+            )
+            self._poppers = [each for each in self._poppers if not each.is_closed] + [popper]
+        return popper
+
+    def pause(self) -> None:
+        """Stop deliveries, everywhere, within about a second; pushes go on, what is out may be committed."""
+        self._check_usable()
+        self.record.change(lambda record: replace(record, state=QueueState.PAUSED))
+
+    def resume(self) -> None:
+        """Let deliveries go on."""
+        self._check_usable()
+        self.record.change(lambda record: replace(record, state=QueueState.ACTIVE))
+
+    # -- look ------------------------------------------------------------------------------------------
+
+    def stats(self) -> QueueStats:
+        """Return what the queue holds and what went through it; one small read for each live pipe.
+
+        Raises: QueueNotFoundError, StorageUnavailableError.
+        """
+        self._check_usable()
+        return self._statistics.queue_stats(self.record.read)
+
+    def pipes(self) -> list[PipeStats]:
+        """Return the figures of each live pipe, oldest first; the owner is None where nobody can tell."""
+        self._check_usable()
+        owners: dict[UUID, str] = {}
+        with contextlib.suppress(CoordinationUnavailableError):
+            owners.update(self._services.coordinator.holders(self.name))
+        return self._statistics.pipe_stats(self.record.read, owners)
+
+    def peek(self, count: int = 10) -> list[Message]:
+        """Return the next `count` messages that could be delivered now; nothing is taken."""
+        self._check_usable()
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise InvalidOptionError(f"count={count!r} must be an int of 1 or more")
+        self.record.check_open()
+        return self._inspection.peek(count)
+
+    def status(self, message_id: MessageId | str) -> MessageStatus:
+        """Return what became of a message.
+
+        Args:
+            message_id: as push returned it, or its str.
+        """
+        self._check_usable()
+        self.record.check_open()
+        if not isinstance(message_id, MessageId):
+            message_id = MessageId.parse(message_id)
+        return self._inspection.status(message_id)
+
+    def purge(self) -> int:
+        """End every message that is in nobody's hands; return how many. Dead letters stay."""
+        self._check_usable()
+        self.record.check_open()
+        return self._inspection.purge()
+
+    def reap(self, pipes_max: int | None = None) -> ReapReport:
+        """Make one pass of the reaper over this queue; None examines every pipe."""
+        self._check_usable()
+        with self._making:
+            reaper = self._ensure_reaper()
+        return reaper.run_once(pipes_max)
+
+    # -- close -----------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close its poppers, push what is on its way, seal its pipes. May be called twice."""
+        if not self._birthplace.is_here:
+            return
+        with self._making:
+            self._is_closed = True
+            poppers, self._poppers = self._poppers, []
+            pusher, self._pusher = self._pusher, None
+            reaping, self._reaping = self._reaping, None
+        for popper in poppers:
+            popper.close()
+        if reaping:
+            reaping.close()
+        if pusher:
+            pusher.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed."""
+        return self._is_closed
+
+    def __repr__(self) -> str:
+        return f"<Queue {self.name!r}>"
+
+    def _push(self) -> Pusher:
+        self._check_usable()
+        pusher = self._pusher
+        if pusher is None:
+            self.record.check_open()
+            with self._making:
+                self._check_usable()
+                if self._pusher is None:
+                    self._pusher = Pusher(
+                        self._services.storage,
+                        self._services.coordinator,
+                        self.name,
+                        self.settings,
+                        clock=self._services.clock,
+                        check_open=self.record.check_open,
+                    )
+                pusher = self._pusher
+        return pusher
+
+    def _check_usable(self) -> None:
+        self._birthplace.check(f"queue {self.name!r}")
+        if self._is_closed:
+            raise ClosedError(f"queue {self.name!r} is closed: open it again with store.queue()")
+
+    def _ensure_reaper(self) -> Reaper:
+        if self._reaper is None:
+            services = self._services
+            self._reaper = Reaper(
+                services.storage,
+                services.coordinator,
+                self.name,
+                self.settings,
+                holder=f"{process_name()}-{next(_numbers)}-reaper",
+                clock=services.clock,
+            )
+        return self._reaper
+
+    def _start_reaping(self) -> None:
+        self._check_usable()
+        if self._reaping is None:
+            self._ensure_reaper()
+            self._reaping = Loop(f"cassq-reap-{self.name}", self._reap_once, REAP_S, self._services.clock)
+
+    def _reap_once(self) -> None:
+        if self._reaper:
+            self._reaper.run_once(REAP_PIPES_MAX)
+        self._sample()
+
+    def _sample(self) -> None:
+        """Remember how far the queue is, for the rates; one process in every few seconds does."""
+        sample = self._statistics.sample(self.record.read)
+        if sample:
+            record = self.record.read()
+            if not record.samples or record.samples[-1].at_ms < sample.at_ms:
+                self.record.change(
+                    lambda record: replace(record, samples=(*record.samples, sample)[-SAMPLES_MAX:])
+                )
+
+
+def close_all(queues: Sequence[Queue]) -> None:
+    """Close queues, the last opened first."""
+    for queue in reversed(queues):
+        queue.close()

@@ -1,0 +1,236 @@
+"""Heals what its owner left behind.
+
+Owns the pipes nobody owns: seals those of dead pushers, drains them, returns runs whose lease has run out,
+and retires what is over. Any number of reapers may run at once and be killed at any point; each step is
+conditional on what it was decided on, and is found half-done and finished by the next pass. What must not
+break: a pipe's counts enter the queue's totals exactly once, and before the pipe retires
+(`cassq.model.queue_record` draws the race).
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from cassq.clock import Clock
+from cassq.coordination.port import Coordinator
+from cassq.errors import CassqError, OutcomeUnknownError
+from cassq.model.ids import new_token
+from cassq.model.pipe import Phase, PipeEntry
+from cassq.model.queue_record import QueueRecord
+from cassq.model.settings import QueueSettings
+from cassq.owned_pipe import OwnedPipe
+from cassq.pipe_list import PipeList
+from cassq.storage.port import Storage
+
+_log = logging.getLogger("cassq.reaper")
+
+#: How often the totals are tried again when other reapers change them at the same time.
+COUNT_ATTEMPTS = 8
+
+#: A pipe that was examined is left alone for so long, unless somebody points at it.
+EXAMINE_S = 10.0
+
+
+@dataclass(slots=True)
+class ReapReport:
+    """What one pass did.
+
+    Attributes:
+        examined: pipes that were read.
+        sealed: pipes of dead pushers that were sealed.
+        returned: messages whose lease had run out and that came back.
+        retired: pipes that were retired and deleted.
+        busy: pipes that needed something but are in a popper's hands.
+        failed: what could not be done, in words.
+    """
+
+    examined: int = 0
+    sealed: int = 0
+    returned: int = 0
+    retired: int = 0
+    busy: int = 0
+    failed: list[str] = field(default_factory=list)
+
+    def add(self, other: "ReapReport") -> None:
+        """Add another pass to this one."""
+        self.examined += other.examined
+        self.sealed += other.sealed
+        self.returned += other.returned
+        self.retired += other.retired
+        self.busy += other.busy
+        self.failed += other.failed
+
+
+class Reaper:
+    """Reaps one queue.
+
+    Args:
+        holder: the name under which it claims pipes.
+    """
+
+    def __init__(  # noqa: PLR0913 - collaborators are passed in
+        self,
+        storage: Storage,
+        coordinator: Coordinator,
+        queue: str,
+        settings: QueueSettings,
+        *,
+        holder: str,
+        clock: Clock,
+    ) -> None:
+        self._storage = storage
+        self._coordinator = coordinator
+        self._queue = queue
+        self._settings = settings
+        self._holder = holder
+        self._clock = clock
+        self._pipes = PipeList(storage, queue, settings, clock)
+        self._examined_at: dict[UUID, float] = {}
+        self._hinted: set[UUID] = set()
+        self._retired: set[UUID] = set()
+
+    def hint(self, pipe: UUID) -> None:
+        """Hear from a popper that a pipe may be over; callable from any thread."""
+        self._hinted.add(pipe)
+
+    def run_once(self, pipes_max: int | None = None) -> ReapReport:
+        """Make one pass over the queue's pipes.
+
+        Args:
+            pipes_max: examine at most so many, those that were hinted at and the oldest first; None
+                examines all.
+
+        Raises: StorageUnavailableError, CoordinationUnavailableError: the list cannot be read.
+        """
+        report = ReapReport()
+        self._pipes.refresh()
+        over: list[OwnedPipe] = []
+        try:
+            for entry in self._candidates(pipes_max):
+                try:
+                    self._examine(entry, over, report)
+                except CassqError as error:
+                    report.failed.append(f"pipe {entry.pipe}: {error}")
+            self._retire(over, report)
+        finally:
+            for owned in over:
+                self._coordinator.release(self._queue, owned.pipe, self._holder)
+        for failure in report.failed:
+            _log.warning("queue %s: %s", self._queue, failure)
+        return report
+
+    def _candidates(self, pipes_max: int | None) -> Sequence[PipeEntry]:
+        entries = self._pipes.entries
+        listed = {entry.pipe for entry in entries}
+        self._examined_at = {pipe: at for pipe, at in self._examined_at.items() if pipe in listed}
+        if pipes_max is None:
+            return entries
+        hinted = {pipe for pipe in tuple(self._hinted) if pipe in listed}
+        self._hinted -= hinted
+        old = self._clock.now() - EXAMINE_S
+        due = [entry for entry in entries if self._examined_at.get(entry.pipe, old) <= old]
+        return [entry for entry in entries if entry.pipe in hinted] + [
+            entry for entry in due[:pipes_max] if entry.pipe not in hinted
+        ]
+
+    def _examine(self, entry: PipeEntry, over: list[OwnedPipe], report: ReapReport) -> None:
+        report.examined += 1
+        self._examined_at[entry.pipe] = self._clock.now()
+        state = self._storage.load_pipe(entry.pipe)
+        if state is None or state.head.phase is Phase.RETIRED:
+            self._delete(entry.pipe, report)
+            return
+        owned = OwnedPipe(
+            self._storage,
+            self._queue,
+            entry,
+            state,
+            settings=self._settings,
+            holder=self._holder,
+            clock=self._clock,
+        )
+        is_abandoned = self._pipes.is_abandoned(entry)
+        if not (owned.is_over or owned.needs_care(is_abandoned=is_abandoned)):
+            return
+        if not self._coordinator.claim(self._queue, entry.pipe, self._holder):
+            report.busy += 1
+            return
+        if not owned.is_over and not self._care(owned, is_abandoned=is_abandoned, report=report):
+            self._coordinator.release(self._queue, entry.pipe, self._holder)
+            return
+        over.append(owned)
+
+    def _care(self, owned: OwnedPipe, *, is_abandoned: bool, report: ReapReport) -> bool:
+        """Seal, drain and return what needs it; True when the pipe is over now."""
+        if is_abandoned and owned.head.phase is Phase.OPEN:
+            if not owned.seal():
+                return False
+            report.sealed += 1
+        if not owned.drain():
+            return False
+        report.returned += owned.return_expired()
+        return owned.is_over
+
+    def _retire(self, over: list[OwnedPipe], report: ReapReport) -> None:
+        """Count pipes that are over, all in one write, then retire and delete them one by one."""
+        if not over:
+            return
+        try:
+            ready = self._count(over)
+        except CassqError as error:
+            report.failed.append(f"the totals could not be written: {error}")
+            return
+        for pipe, owned in ready.items():
+            try:
+                if owned is None or owned.retire():
+                    self._retired.add(pipe)
+                    self._delete(pipe, report)
+            except CassqError as error:
+                report.failed.append(f"pipe {pipe}: {error}")
+
+    def _count(self, over: list[OwnedPipe]) -> dict[UUID, OwnedPipe | None]:
+        """Bring the pipes' counts into the totals; return those that may retire (None: is retired)."""
+        for _ in range(COUNT_ATTEMPTS):
+            record = self._read_record()
+            if record is None:
+                return {}
+            # The record first, then each head: see the race in `cassq.model.queue_record`.
+            ready = {owned.pipe: self._look(owned) for owned in over}
+            alive = {pipe: owned for pipe, owned in ready.items() if owned and owned.is_over}
+            gone = [pipe for pipe, owned in ready.items() if owned is None]
+            new = [owned for pipe, owned in alive.items() if pipe not in record.counted]
+            if new and not self._write_totals(record, new):
+                continue
+            return {**alive, **dict.fromkeys(gone)}
+        raise OutcomeUnknownError(f"{COUNT_ATTEMPTS} attempts met other reapers' changes")
+
+    def _look(self, owned: OwnedPipe) -> OwnedPipe | None:
+        is_there = owned.look()
+        return owned if is_there and owned.head.phase is not Phase.RETIRED else None
+
+    def _write_totals(self, record: QueueRecord, new: Iterable[OwnedPipe]) -> bool:
+        still_there = frozenset(pipe for pipe in record.counted if not self._is_retired(pipe))
+        totals = sum((owned.tally(owned.head.last) for owned in new), record.totals)
+        counted = still_there | {owned.pipe for owned in new}
+        wanted = replace(record, op=new_token(), totals=totals, counted=counted)
+        try:
+            return self._storage.change_queue(record, wanted)
+        except OutcomeUnknownError:
+            # Not seen now may still land, until another change of the record was applied; `_count` tries
+            # again with the record it then reads, and that write settles it.
+            return False
+
+    def _is_retired(self, pipe: UUID) -> bool:
+        if pipe in self._retired:
+            return True
+        state = self._storage.load_pipe(pipe)
+        return state is None or state.head.phase is Phase.RETIRED
+
+    def _read_record(self) -> QueueRecord | None:
+        return next(iter(self._storage.read_queues(self._queue)), None)
+
+    def _delete(self, pipe: UUID, report: ReapReport) -> None:
+        self._storage.delete_pipe(self._queue, pipe)
+        self._pipes.forget(pipe)
+        report.retired += 1

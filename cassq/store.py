@@ -1,0 +1,202 @@
+"""A connection to one database and its coordination: where queues are declared, listed and deleted.
+
+Owns the life of the queues it opened and the records of all. What must not break: two openings of the same
+name are the same queue, with the same settings, or an error that says how they differ.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+
+from cassq.clock import Clock
+from cassq.coordination.port import Coordinator
+from cassq.errors import (
+    ClosedError,
+    CoordinationUnavailableError,
+    OutcomeUnknownError,
+    QueueNotFoundError,
+    UnavailableError,
+)
+from cassq.model.ids import check_name, new_token
+from cassq.model.queue_record import QueueRecord, QueueState
+from cassq.model.settings import QueueSettings
+from cassq.process import Birthplace
+from cassq.queue import Queue, Services, close_all
+from cassq.reaper import ReapReport
+from cassq.storage.port import Storage
+
+#: How often the creation of a queue is tried again when others create or delete it at the same time.
+CREATE_ATTEMPTS = 10
+
+
+class Store:
+    """An open store. Made by `cassq.connect`; threads may share it, processes may not.
+
+    Args:
+        url: what it was opened by, without a password, for people to read.
+        closed: closes the adapters.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        storage: Storage,
+        coordinator: Coordinator,
+        *,
+        clock: Clock,
+        closed: Callable[[], None],
+    ) -> None:
+        self.url = url
+        self.storage = storage
+        self.coordinator = coordinator
+        self._services = Services(storage, coordinator, clock)
+        self._closed = closed
+        self._birthplace = Birthplace()
+        self._guard = threading.Lock()
+        self._queues: dict[str, Queue] = {}
+        self._is_closed = False
+
+    def queue(self, name: str, **settings: object) -> Queue:
+        """Open a queue, and create it if there is none of this name.
+
+        Args:
+            name: ASCII letters, digits, '.', '_' and '-', at most 128 characters.
+            settings: see `QueueSettings`; what is not named gets its default at creation, and is not
+                compared afterwards.
+
+        Raises:
+            InvalidNameError: the name breaks the rule.
+            InvalidOptionError: a setting is unknown or out of range, or the queue has another value.
+            StorageUnavailableError: the database cannot be reached.
+        """
+        self._check_usable()
+        check_name(name)
+        QueueSettings.from_options(settings)
+        for _ in range(CREATE_ATTEMPTS):
+            record = self._read(name)
+            if record is None or record.state is QueueState.DELETED:
+                record = self._create(name, record, settings)
+            if record is not None:
+                record.settings.check_same(name, settings)
+                return self._open(record)
+        raise OutcomeUnknownError(f"queue {name!r}: others kept creating and deleting it; try again")
+
+    def find_queue(self, name: str) -> Queue:
+        """Open a queue that exists.
+
+        Raises:
+            QueueNotFoundError: there is none of this name.
+        """
+        self._check_usable()
+        record = self._read(check_name(name))
+        if record is None or record.state is QueueState.DELETED:
+            names = ", ".join(each.name for each in self._list()[:5])
+            raise QueueNotFoundError(
+                f"there is no queue {name!r} in {self.url}"
+                + (f"; there are: {names}" if names else "; there is none at all")
+            )
+        return self._open(record)
+
+    def queues(self) -> list[str]:
+        """Return the names of all queues, in order."""
+        self._check_usable()
+        return [record.name for record in self._list()]
+
+    def delete_queue(self, name: str) -> None:
+        """Delete a queue with all its messages and dead letters.
+
+        Poppers and pushers elsewhere hear of it within about a second; what they push until then goes with
+        the queue.
+
+        Raises: QueueNotFoundError: there is none of this name.
+        """
+        queue = self.find_queue(name)
+        queue.record.change(lambda record: replace(record, state=QueueState.DELETED))
+        with self._guard:
+            opened = self._queues.pop(name, None)
+        if opened:
+            opened.close()
+        self._clear(name)
+
+    def reap(self) -> ReapReport:
+        """Make one pass of the reaper over every queue; safe to run any number of at once."""
+        self._check_usable()
+        report = ReapReport()
+        for record in self.storage.read_queues():
+            try:
+                if record.state is QueueState.DELETED:
+                    report.retired += self._clear(record.name)
+                else:
+                    report.add(self._open(record).reap())
+            except (UnavailableError, OutcomeUnknownError) as error:
+                if isinstance(error, CoordinationUnavailableError):
+                    raise
+                report.failed.append(f"queue {record.name}: {error}")
+        return report
+
+    def close(self) -> None:
+        """Close every queue it opened, then the connections. May be called twice; does nothing in a fork."""
+        if not self._birthplace.is_here:
+            return
+        with self._guard:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            queues = list(self._queues.values())
+        close_all(queues)
+        self._closed()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Store {self.url}>"
+
+    def _list(self) -> Sequence[QueueRecord]:
+        return [record for record in self.storage.read_queues() if record.state is not QueueState.DELETED]
+
+    def _read(self, name: str) -> QueueRecord | None:
+        return next(iter(self.storage.read_queues(name)), None)
+
+    def _create(self, name: str, old: QueueRecord | None, settings: dict[str, object]) -> QueueRecord | None:
+        """Create the queue; None when somebody else did, or may have."""
+        if old is not None:
+            self._clear(name)  # a deletion that was cut short must not leave messages to the new queue
+        wanted = QueueRecord(name, new_token(), QueueSettings.from_options(settings), op=new_token())
+        try:
+            return wanted if self.storage.change_queue(None, wanted) else None
+        except OutcomeUnknownError:
+            return None
+
+    def _clear(self, name: str) -> int:
+        """Delete what a deleted queue left; return how many pipes."""
+        entries = self.storage.list_pipes(name).entries
+        for entry in entries:
+            self.storage.delete_pipe(name, entry.pipe)
+        while letters := self.storage.read_dead(name):
+            self.storage.change_dead(name, removed=[letter.message_id for letter in letters])
+        return len(entries)
+
+    def _open(self, record: QueueRecord) -> Queue:
+        with self._guard:
+            queue = self._queues.get(record.name)
+            if queue is None or queue.is_closed or not queue.record.is_same(record):
+                if queue:
+                    queue.close()
+                queue = self._queues[record.name] = Queue(self._services, record)
+            return queue
+
+    def _check_usable(self) -> None:
+        self._birthplace.check(f"the store {self.url}")
+        if self._is_closed:
+            raise ClosedError(f"the store {self.url} is closed: call cassq.connect() again")

@@ -1,0 +1,104 @@
+"""Reads what waits in one pipe, a little ahead of what is taken.
+
+Owns the read-ahead: batches are immutable, so a batch that was read once need not be read again for the
+messages that were left over. Nothing here decides what may be handed out.
+"""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from cassq.errors import DecodeError
+from cassq.limits import TAKE_BYTES_MAX
+from cassq.model.message import Batch
+from cassq.model.pipe import Run
+from cassq.model.taking import size_of
+from cassq.storage.port import BatchQuery, Storage
+
+#: Batches read at once before anything is known of their size, and at most.
+FIRST_LIMIT = 4
+LIMIT_MAX = 64
+
+
+class WaitingReader:
+    """The waiting row of one pipe, as its owner reads it."""
+
+    def __init__(self, storage: Storage, pipe: UUID) -> None:
+        self._storage = storage
+        self._pipe = pipe
+        self._ahead: list[Batch] = []
+        self._limit = FIRST_LIMIT
+        self._is_limited = True
+
+    def read(self, read_from: int, cursor: int, wanted: int) -> Sequence[Batch]:
+        """Return batches without a gap from the one that holds message cursor + 1 on.
+
+        Reads from the database only when what was read ahead does not hold `wanted` messages. Empty when
+        nothing waits.
+        """
+        self._ahead = [batch for batch in self._ahead if batch.last > cursor]
+        if self._ahead and self._ahead[0].first > cursor + 1:
+            self._ahead = []
+        self._is_limited = True
+        while self._is_limited and not self._has_enough(cursor, wanted):
+            reached = self._ahead[-1].last if self._ahead else cursor
+            first = reached + 1 if self._ahead else read_from
+            limit = self._limit
+            batches = self._storage.read_batches(self._pipe, BatchQuery(first, limit=limit))
+            following = _without_gap([batch for batch in batches if batch.last > cursor], reached)
+            self._is_limited = len(batches) == limit and bool(following)
+            self._ahead += following
+            self._adapt(batches, wanted)
+        return self._ahead
+
+    def _has_enough(self, cursor: int, wanted: int) -> bool:
+        if not self._ahead:
+            return False
+        size = sum(size_of(batch) for batch in self._ahead)
+        return self._ahead[-1].last - cursor >= wanted or size >= TAKE_BYTES_MAX
+
+    def read_run(self, run: Run, last: int) -> Sequence[Batch]:
+        """Return the batches that hold messages run.first … last, which were handed out before.
+
+        Raises:
+            DecodeError: one of them is not there (what was once read can always be read again).
+        """
+        batches: list[Batch] = []
+        first = run.read_from
+        while not batches or batches[-1].last < last:
+            found = self._storage.read_batches(self._pipe, BatchQuery(first, last, limit=LIMIT_MAX))
+            if not found or found[0].first > max(first, run.first):
+                raise DecodeError(
+                    f"pipe {self._pipe}: messages {first} to {last} were handed out, and are gone"
+                )
+            batches += found
+            first = batches[-1].last + 1
+        return [batch for batch in batches if batch.last >= run.first]
+
+    def is_drained(self, read_from: int, cursor: int) -> bool:
+        """Tell, by a fresh read, whether nothing waits behind the cursor."""
+        if any(batch.last > cursor for batch in self._ahead):
+            return False
+        found = self._storage.read_batches(self._pipe, BatchQuery(read_from, limit=2, is_outline=True))
+        return all(batch.last <= cursor for batch in found)
+
+    def may_have_more_behind(self, cursor: int) -> bool:
+        """Tell whether more is known to wait behind the cursor, or the last read stopped at its limit."""
+        return self._is_limited or any(batch.last > cursor for batch in self._ahead)
+
+    def _adapt(self, batches: Sequence[Batch], wanted: int) -> None:
+        # The next read asks for as many batches as the last ones let expect, by number and by bytes.
+        if batches:
+            messages = sum(batch.count for batch in batches) / len(batches)
+            size = max(1.0, sum(size_of(batch) for batch in batches) / len(batches))
+            self._limit = max(1, min(LIMIT_MAX, round(wanted / messages) + 1, round(TAKE_BYTES_MAX / size)))
+
+
+def _without_gap(batches: Sequence[Batch], reached: int) -> list[Batch]:
+    # A read that runs beside two pushes may see the later one only: stop there, the next read sees both.
+    following: list[Batch] = []
+    for batch in batches:
+        if batch.first > reached + 1:
+            break
+        following.append(batch)
+        reached = batch.last
+    return following
