@@ -20,7 +20,7 @@ from cassq.errors import (
     UnavailableError,
 )
 from cassq.model.ids import check_name, new_token
-from cassq.model.queue_record import QueueRecord, QueueState
+from cassq.model.queue_record import QueueRecord, QueueState, Sample
 from cassq.model.settings import QueueSettings
 from cassq.process import Birthplace
 from cassq.queue import Queue, Services, close_all
@@ -172,7 +172,10 @@ class Store:
         """Create the queue; None when somebody else did, or may have."""
         if old is not None:
             self._clear(name)  # a deletion that was cut short must not leave messages to the new queue
-        wanted = QueueRecord(name, new_token(), QueueSettings.from_options(settings), op=new_token())
+        # The first sample: rates count from the creation on.
+        born = Sample(self.storage.list_pipes(name).now_ms, pushed=0, popped=0, committed=0)
+        chosen = QueueSettings.from_options(settings)
+        wanted = QueueRecord(name, new_token(), chosen, op=new_token(), samples=(born,))
         try:
             return wanted if self.storage.change_queue(None, wanted) else None
         except OutcomeUnknownError:

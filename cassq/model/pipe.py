@@ -115,7 +115,8 @@ class Head:
         op: the fence; every owner's transaction sets a fresh one and requires the one it saw.
         cursor: number of the last message ever handed out; 0 when none was.
         read_from: first number of the batch to read on from.
-        floor: every message up to here has ended; nothing at or below it is read again.
+        floor: every message up to here has ended; nothing at or below it is read again. It lies on the
+            edge of a run, and at or below the cursor.
         phase: open, sealed or retired.
         last: nothing after it will ever be delivered; SEQ_MAX until that is decided.
         skipped: messages purged before they were ever handed out.

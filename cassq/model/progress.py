@@ -90,11 +90,11 @@ class Progress:
     def raise_floor(self) -> Head:
         """Return the head with the highest floor it may have, and with the counts up to there.
 
-        The floor never cuts a run that is not over, so that every run and mark is either wholly above it
-        or wholly at or below it.
+        The floor never cuts a run that is not over, and never passes the cursor: every run, also one that
+        is yet to come, and every mark is either wholly above it or wholly at or below it.
         """
         head = self.head
-        floor = self._ended.reach(head.floor + 1)
+        floor = min(self._ended.reach(head.floor + 1), head.cursor)
         for first in self.runs:
             if first <= floor:
                 floor = first - 1

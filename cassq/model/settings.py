@@ -110,12 +110,12 @@ class QueueSettings:
             DecodeError: a stored value is not one that this version would have stored.
         """
         settings: dict[str, Any] = {}
-        for setting in fields(cls):
-            is_duration = isinstance(setting.default, timedelta)
-            value = stored.get(f"{setting.name}_ms" if is_duration else setting.name)
-            if value is not None:
-                settings[setting.name] = timedelta(milliseconds=value) if is_duration else value
         try:
+            for setting in fields(cls):
+                is_duration = isinstance(setting.default, timedelta)
+                value = stored.get(f"{setting.name}_ms" if is_duration else setting.name)
+                if value is not None:
+                    settings[setting.name] = timedelta(milliseconds=value) if is_duration else value
             return replace(cls(), **settings)
         except (InvalidOptionError, TypeError) as error:
             raise DecodeError(f"stored queue settings are not valid: {error}") from error

@@ -6,37 +6,20 @@ pipe was deleted is refused here by looking at the head, there by the far-future
 """
 
 from collections.abc import Sequence
-from typing import assert_never
 from uuid import UUID
 
 from cassq.clock import Clock, SystemClock
-from cassq.model.ids import MessageId
+from cassq.model.ids import MessageId, time_key
 from cassq.model.message import Batch
-from cassq.model.pipe import Head, Mark, Phase, PipeEntry, PipeState
+from cassq.model.pipe import Head, Mark, PipeEntry, PipeState
 from cassq.model.queue_record import QueueRecord, QueueState
-from cassq.model.transaction import (
-    Advance,
-    Answer,
-    Cancel,
-    Drain,
-    ForceSeal,
-    HeadChange,
-    Retire,
-    RunChange,
-    Seal,
-    Transaction,
-)
-from cassq.limits import SEQ_MAX
+from cassq.model.transaction import Answer, Seal, Transaction
 from cassq.storage import sqlite_rows as rows
 from cassq.storage.port import BatchQuery, DeadLetter, Listing
 from cassq.storage.sqlite_file import SqliteFile
-from cassq.storage.sqlite_rows import pipe_key
+from cassq.storage.sqlite_transactions import MARK, RUN_COLUMNS, head_update, mark_row, run_write
 
 _HEAD = "op, cursor, read_from, floor, phase, last, skipped, dead, purged, rolled_back"
-_RUN = (
-    "first, last, read_from, state, attempt, lease_id, leased_at_ms, lease_ms, not_before_ms, holder,"
-    " rolled_back"
-)
 _RECORD = "name, incarnation, op, state, settings, totals, counted, samples"
 _LETTER = "pipe, seq, body, headers, pushed_at_ms, attempts, reason, died_at_ms"
 
@@ -89,7 +72,7 @@ class SqliteStorage:
 
     def create_pipe(self, queue: str, entry: PipeEntry, head: Head) -> None:
         """See `Storage.create_pipe`."""
-        key = pipe_key(entry.pipe)
+        key = time_key(entry.pipe)
         with self._file.writing() as db:
             db.execute(
                 f"INSERT INTO heads (pipe, {_HEAD}) VALUES (?,?,?,?,?,?,?,?,?,?,?)",  # noqa: S608
@@ -107,13 +90,13 @@ class SqliteStorage:
             found = db.execute(
                 "SELECT pipe, pusher, priority, lane, created_at_ms FROM pipes"
                 " WHERE queue = ? AND shard = 0 AND pipe >= ? ORDER BY pipe",
-                (queue, pipe_key(since) if since else b""),
+                (queue, time_key(since) if since else b""),
             ).fetchall()
         return Listing(tuple(rows.to_entry(row) for row in found), now_ms)
 
     def delete_pipe(self, queue: str, pipe: UUID) -> None:
         """See `Storage.delete_pipe`; here it is one step."""
-        key = pipe_key(pipe)
+        key = time_key(pipe)
         with self._file.writing() as db:
             for table in ("waiting", "marks", "runs", "heads"):
                 db.execute(f"DELETE FROM {table} WHERE pipe = ?", (key,))  # noqa: S608
@@ -121,7 +104,7 @@ class SqliteStorage:
 
     def append(self, pipe: UUID, batch: Batch) -> None:
         """See `Storage.append`."""
-        key = pipe_key(pipe)
+        key = time_key(pipe)
         with self._file.writing() as db:
             db.execute(
                 "INSERT OR IGNORE INTO waiting (pipe, first, count, pushed_at_ms, lengths, headers, bodies)"
@@ -137,13 +120,13 @@ class SqliteStorage:
             found = db.execute(
                 f"SELECT {columns} FROM waiting"  # noqa: S608 - our own words
                 f" WHERE pipe = ? AND first BETWEEN ? AND ? ORDER BY first {order} LIMIT ?",
-                (pipe_key(pipe), query.first, query.last, query.limit),
+                (time_key(pipe), query.first, query.last, query.limit),
             ).fetchall()
         return [rows.to_outline(row) if query.is_outline else rows.to_batch(row) for row in found]
 
     def load_pipe(self, pipe: UUID) -> PipeState | None:
         """See `Storage.load_pipe`."""
-        key = pipe_key(pipe)
+        key = time_key(pipe)
         now_ms = self._file.now_ms()
         with self._file.reading() as db:
             row = db.execute(f"SELECT {_HEAD} FROM heads WHERE pipe = ?", (key,)).fetchone()  # noqa: S608
@@ -151,7 +134,7 @@ class SqliteStorage:
                 return None
             head = rows.to_head(row)
             runs = db.execute(
-                f"SELECT {_RUN} FROM runs WHERE pipe = ? AND first > ? ORDER BY first",  # noqa: S608
+                f"SELECT {RUN_COLUMNS} FROM runs WHERE pipe = ? AND first > ? ORDER BY first",  # noqa: S608
                 (key, head.floor),
             ).fetchall()
             marks = db.execute(
@@ -164,18 +147,18 @@ class SqliteStorage:
 
     def transact(self, pipe: UUID, transaction: Transaction) -> Answer:
         """See `Storage.transact`."""
-        key = pipe_key(pipe)
+        key = time_key(pipe)
         try:
             with self._file.writing() as db:
                 if transaction.head:
-                    sql, values = _head_update(key, transaction.head)
+                    sql, values = head_update(key, transaction.head)
                     if db.execute(f"UPDATE heads SET {sql}", values).rowcount != 1:  # noqa: S608
                         raise _RefusedError
                 for change in transaction.runs:
-                    sql, values = _run_write(key, change, self._file.now_ms())
+                    sql, values = run_write(key, change, self._file.now_ms())
                     if db.execute(sql, values).rowcount != 1:
                         raise _RefusedError
-                db.executemany(_MARK, [_mark_row(key, mark) for mark in transaction.marks])
+                db.executemany(MARK, [mark_row(key, mark) for mark in transaction.marks])
         except _RefusedError:
             return self._refusal(key, transaction)
         return Answer(is_applied=True)
@@ -189,13 +172,13 @@ class SqliteStorage:
 
     def mark(self, pipe: UUID, marks: Sequence[Mark]) -> None:
         """See `Storage.mark`."""
-        key = pipe_key(pipe)
+        key = time_key(pipe)
         with self._file.writing() as db:
-            db.executemany(_MARK, [_mark_row(key, mark) for mark in marks])
+            db.executemany(MARK, [mark_row(key, mark) for mark in marks])
 
     def read_dead(self, queue: str, after: MessageId | None = None, limit: int = 100) -> Sequence[DeadLetter]:
         """See `Storage.read_dead`."""
-        key, seq = (pipe_key(after.pipe), after.seq) if after else (b"", 0)
+        key, seq = (time_key(after.pipe), after.seq) if after else (b"", 0)
         with self._file.reading() as db:
             found = db.execute(
                 f"SELECT {_LETTER} FROM dead WHERE queue = ? AND shard = 0"  # noqa: S608
@@ -216,65 +199,5 @@ class SqliteStorage:
             )
             db.executemany(
                 "DELETE FROM dead WHERE queue = ? AND shard = 0 AND pipe = ? AND seq = ?",
-                [(queue, pipe_key(gone.pipe), gone.seq) for gone in removed],
+                [(queue, time_key(gone.pipe), gone.seq) for gone in removed],
             )
-
-
-_MARK = (
-    "INSERT INTO marks (pipe, first, last, ending)"
-    " SELECT ?,?,?,? WHERE EXISTS (SELECT 1 FROM heads WHERE pipe = ?)"
-    " ON CONFLICT (pipe, first) DO UPDATE SET last = excluded.last, ending = excluded.ending"
-    " WHERE excluded.last > last"
-)
-
-
-def _mark_row(key: bytes, mark: Mark) -> rows.Row:
-    return key, mark.first, mark.last, mark.end.value, key
-
-
-def _head_update(key: bytes, change: HeadChange) -> tuple[str, rows.Row]:
-    sealed = Phase.SEALED.value
-    match change:
-        case Advance(seen_op, head):
-            return (
-                "op = ?, cursor = ?, read_from = ?, floor = ?, skipped = ?, dead = ?, purged = ?,"
-                " rolled_back = ? WHERE pipe = ? AND op = ? AND last >= ?",
-                (
-                    *(head.op.bytes, head.cursor, head.read_from, head.floor, head.skipped),
-                    *(head.dead, head.purged, head.rolled_back, key, seen_op.bytes, head.cursor),
-                ),
-            )
-        case Seal(last):
-            return (
-                "last = ?, phase = ? WHERE pipe = ? AND last = ? AND cursor <= ?",
-                (last, sealed, key, SEQ_MAX, last),
-            )
-        case ForceSeal(seen_op, op):
-            return "op = ?, phase = ? WHERE pipe = ? AND op = ?", (op.bytes, sealed, key, seen_op.bytes)
-        case Drain(seen_op, op, last):
-            return (
-                "op = ?, last = ? WHERE pipe = ? AND op = ? AND last = ?",
-                (op.bytes, last, key, seen_op.bytes, SEQ_MAX),
-            )
-        case Retire(seen_op, op):
-            return (
-                "op = ?, phase = ? WHERE pipe = ? AND op = ?",
-                (op.bytes, Phase.RETIRED.value, key, seen_op.bytes),
-            )
-        case Cancel(op, seq):
-            return "op = ? WHERE pipe = ? AND cursor < ?", (op.bytes, key, seq)
-        case _:
-            assert_never(change)
-
-
-def _run_write(key: bytes, change: RunChange, now_ms: int) -> tuple[str, rows.Row]:
-    row = rows.run_row(change.run, now_ms if change.is_leased_now else change.run.leased_at_ms)
-    if change.if_lease_id is None:
-        return f"INSERT OR REPLACE INTO runs (pipe, {_RUN}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)", (key, *row)  # noqa: S608
-    assignments = ", ".join(f"{name.strip()} = ?" for name in _RUN.split(","))
-    conditions = "WHERE pipe = ? AND first = ? AND lease_id = ?"
-    values: rows.Row = (*row, key, change.run.first, change.if_lease_id.bytes)
-    if change.if_leased_at_ms is not None:
-        conditions += " AND leased_at_ms = ?"
-        values = (*values, change.if_leased_at_ms)
-    return f"UPDATE runs SET {assignments} {conditions}", values  # noqa: S608

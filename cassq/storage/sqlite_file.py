@@ -70,7 +70,7 @@ class SqliteFile:
         return repr(self.path) if self.path else "the store in memory"
 
     def now_ms(self) -> int:
-        """Return the store's clock: like the time of day, but it cannot be set back while the machine is up."""
+        """Return the store's clock: the time of day, but nobody can set it back while the machine is up."""
         return self._offset_ms + round(self._read_clock() * 1000)
 
     @contextmanager
@@ -212,7 +212,7 @@ class SqliteFile:
             reason = {
                 sqlite3.SQLITE_FULL: "the disk is full",
                 sqlite3.SQLITE_READONLY: "it is read-only",
-                sqlite3.SQLITE_CANTOPEN: "it cannot be opened; does its folder exist, and may you write there?",
+                sqlite3.SQLITE_CANTOPEN: "it cannot be opened; is its folder there, and writable?",
                 sqlite3.SQLITE_BUSY: f"other processes kept it busy for {BUSY_TIMEOUT_S:g} s",
             }.get(code, str(error))
             raise StorageUnavailableError(f"{self.where}: {reason}; nothing was written") from error

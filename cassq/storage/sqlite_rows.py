@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from cassq.errors import DecodeError
-from cassq.model.ids import MessageId
+from cassq.model.ids import MessageId, from_time_key, time_key
 from cassq.model.message import Batch
 from cassq.model.pipe import End, Head, Mark, Phase, PipeEntry, Run, RunState, Tally
 from cassq.model.queue_record import QueueRecord, QueueState, Sample
@@ -22,17 +22,6 @@ from cassq.model.settings import QueueSettings
 from cassq.storage.port import DeadLetter
 
 Row = tuple[Any, ...]
-
-
-def pipe_key(pipe: UUID) -> bytes:
-    """Return the id's bytes with the time in front, so that keys sort by time."""
-    raw = pipe.bytes
-    return raw[6:8] + raw[4:6] + raw[0:4] + raw[8:]
-
-
-def pipe_of(key: bytes) -> UUID:
-    """Undo `pipe_key`."""
-    return UUID(bytes=key[4:8] + key[2:4] + key[0:2] + key[8:])
 
 
 @contextmanager
@@ -76,11 +65,9 @@ def to_outline(row: Row) -> Batch:
 
 def head_row(head: Head) -> Row:
     """Return the columns of `heads` after the pipe."""
-    return (head.op.bytes, head.cursor, head.read_from, head.floor, head.phase.value, head.last) + (
-        head.skipped,
-        head.dead,
-        head.purged,
-        head.rolled_back,
+    return (
+        *(head.op.bytes, head.cursor, head.read_from, head.floor, head.phase.value, head.last),
+        *(head.skipped, head.dead, head.purged, head.rolled_back),
     )
 
 
@@ -115,7 +102,7 @@ def to_mark(row: Row) -> Mark:
 def to_entry(row: Row) -> PipeEntry:
     """Read (pipe, pusher, priority, lane, created_at_ms) back."""
     with decoding("pipes"):
-        return PipeEntry(pipe_of(row[0]), *row[1:])
+        return PipeEntry(from_time_key(row[0]), *row[1:])
 
 
 def record_row(record: QueueRecord) -> Row:
@@ -151,7 +138,7 @@ def to_record(row: Row) -> QueueRecord:
 def letter_row(letter: DeadLetter, died_at_ms: int) -> Row:
     """Return the columns of `dead` after queue and shard."""
     return (
-        pipe_key(letter.message_id.pipe),
+        time_key(letter.message_id.pipe),
         letter.message_id.seq,
         letter.body,
         json.dumps(dict(letter.headers)),
@@ -167,7 +154,7 @@ def to_letter(row: Row) -> DeadLetter:
     with decoding("dead"):
         pipe, seq, body, headers, *rest = row
         return DeadLetter(
-            MessageId(pipe_of(pipe), seq), bytes(body), json.loads(headers), *_letter_rest(rest)
+            MessageId(from_time_key(pipe), seq), bytes(body), json.loads(headers), *_letter_rest(rest)
         )
 
 

@@ -1,0 +1,102 @@
+"""What a failure of the driver means.
+
+Owns the one place where driver errors become cassq errors. The same failure means different things for
+different calls: a read that timed out did nothing, a write that timed out may have happened.
+
+What must not break: `StorageUnavailableError` for a write says that nothing was written and nothing will be.
+In doubt it is `OutcomeUnknownError`.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cassandra import DriverException, InvalidRequest, Unauthorized, Unavailable
+from cassandra.cluster import NoHostAvailable
+from cassandra.connection import ConnectionBusy, ConnectionException
+from cassandra.pool import NoConnectionsAvailable
+from cassandra.protocol import ErrorMessage, OverloadedErrorMessage, SyntaxException
+
+from cassq.errors import CassqError, OutcomeUnknownError, SchemaMismatchError, StorageUnavailableError
+from cassq.storage.cassandra.statements import Call
+
+#: Everything the driver raises that is not a bug of the caller. A server error of a code that the driver
+#: does not know (0x1700, of transactions under contention) is a bare ErrorMessage.
+DRIVER_ERRORS: tuple[type[Exception], ...] = (
+    DriverException,
+    NoHostAvailable,
+    ErrorMessage,
+    ConnectionException,
+    ConnectionBusy,
+    NoConnectionsAvailable,
+    OSError,
+)
+
+#: A host that answers with one of these was not asked: the driver had no connection to send it on.
+_NOT_SENT = (ConnectionException, ConnectionBusy, NoConnectionsAvailable)
+
+#: The server looked at the statement and refused to begin.
+_REFUSED_WHOLE = (InvalidRequest, Unauthorized, SyntaxException)
+
+_SCHEMA_WORDS = re.compile(
+    r"unconfigured table|unconfigured columnfamily|does not exist|undefined column|unknown identifier"
+    r"|undefined name|unknown type",
+    re.IGNORECASE,
+)
+
+
+@contextmanager
+def mapped(call: Call, place: str) -> Iterator[None]:
+    """Turn what the driver raises inside into what it means for a call of this kind.
+
+    Args:
+        call: the kind of call.
+        place: the keyspace and the addresses, for the message.
+    """
+    try:
+        yield
+    except DRIVER_ERRORS as error:
+        raise to_cassq_error(error, call, place) from error
+
+
+def to_cassq_error(error: Exception, call: Call, place: str) -> CassqError:
+    """Return the cassq error that a driver error means for a call of this kind."""
+    words = tell(error)
+    if isinstance(error, InvalidRequest) and _SCHEMA_WORDS.search(str(error)):
+        return SchemaMismatchError(
+            f"the schema of {place} is missing or incomplete ({words}): "
+            "run `cassq schema apply --url …`, and `cassq schema check --url …` to see what differs"
+        )
+    if is_certainly_not_written(error, call):
+        return StorageUnavailableError(f"Cassandra does not serve {place}: {words}")
+    return OutcomeUnknownError(f"{place} did not confirm the write, it may have happened: {words}")
+
+
+def is_certainly_not_written(error: Exception, call: Call) -> bool:
+    """Tell whether a call that failed like this wrote nothing and never will."""
+    if call not in (Call.WRITE, Call.TRANSACTION) or isinstance(error, _REFUSED_WHOLE):
+        return True
+    if isinstance(error, NoHostAvailable):
+        # The policies never send a write twice: the driver gets here only by finding no connection at all.
+        return all(isinstance(cause, _NOT_SENT) for cause in _causes(error))
+    # The coordinator counts the replicas before it sends a plain write to any. A transaction counts them once
+    # per phase, and may have been accepted by then.
+    return call is Call.WRITE and isinstance(error, Unavailable | OverloadedErrorMessage)
+
+
+def tell(error: Exception) -> str:
+    """Return what the error says, in one line, with the addresses that the driver tried."""
+    if isinstance(error, NoHostAvailable):
+        tried = error.errors.items() if isinstance(error.errors, dict) else ()
+        causes = "; ".join(f"{address}: {_one_line(cause)}" for address, cause in tried)
+        return f"no node could be asked ({causes or 'none is up'})"
+    return _one_line(error)
+
+
+def _causes(error: NoHostAvailable) -> list[object]:
+    return list(error.errors.values()) if isinstance(error.errors, dict) else [error.errors]
+
+
+def _one_line(error: object) -> str:
+    words = " ".join(str(error).split())
+    return f"{type(error).__name__}: {words[:300]}"

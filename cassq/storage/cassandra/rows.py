@@ -1,0 +1,231 @@
+"""Rows of Cassandra's tables to values of the model, and back.
+
+Owns the order of the columns (as `statements.py` selects and binds them) and the check that a row is one of
+ours. What must not break: a row that is not ours raises `DecodeError`; it is never skipped and never guessed.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from cassandra.query import UNSET_VALUE
+
+from cassq.errors import DecodeError
+from cassq.model.ids import MessageId
+from cassq.model.message import Batch
+from cassq.model.pipe import End, Head, Mark, Phase, PipeEntry, Run, RunState, Tally
+from cassq.model.queue_record import QueueRecord, QueueState, Sample
+from cassq.model.settings import QueueSettings
+from cassq.storage.cassandra.statements import HEAD_KIND, HEAD_SEQ, MARK_KIND, RUN_KIND, SET_MARK_KIND
+from cassq.storage.port import DeadLetter
+
+Row = tuple[Any, ...]
+Values = tuple[Any, ...]
+
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - the driver returns naive times in UTC
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+@contextmanager
+def _decoding(what: str, row: Row) -> Iterator[None]:
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise DecodeError(f"a row is not {what} of cassq's ({error}): {str(row)[:300]}") from error
+
+
+def to_ms(time: datetime) -> int:
+    """Return a timestamp column as milliseconds since 1970."""
+    if not isinstance(time, datetime):
+        raise TypeError(f"{time!r} is not a time")
+    return (time - _EPOCH) // _MILLISECOND
+
+
+def record_values(record: QueueRecord) -> Values:
+    """Return the columns of a queue, without its key."""
+    totals = record.totals
+    return (
+        *(record.op, record.incarnation, record.state.value, record.settings.to_stored()),
+        *(totals.pushed, totals.popped, totals.committed, totals.dead, totals.purged, totals.rolled_back),
+        sorted(record.counted),
+        [(sample.at_ms, sample.pushed, sample.popped, sample.committed) for sample in record.samples],
+    )
+
+
+def to_record(row: Row) -> QueueRecord:
+    """Read a row of `queues`."""
+    with _decoding("a queue", row):
+        name, op, incarnation, state, settings, *totals, counted, samples = row
+        return QueueRecord(
+            name=name,
+            incarnation=_uuid(incarnation),
+            settings=QueueSettings.from_stored(dict(settings)),
+            op=_uuid(op),
+            state=QueueState(state),
+            totals=Tally(*map(_number, totals)),
+            counted=frozenset(counted),
+            samples=tuple(Sample(to_ms(at), *map(_number, counts)) for at, *counts in samples),
+        )
+
+
+def to_entry(row: Row) -> PipeEntry:
+    """Read a row of `pipes`."""
+    with _decoding("a pipe's entry", row):
+        pipe, pusher, priority, lane, created_at = row
+        return PipeEntry(pipe, _text(pusher), _number(priority), _number(lane), to_ms(created_at))
+
+
+def batch_values(pipe: UUID, batch: Batch) -> Values:
+    """Return the columns of a batch; headers stay unset where there are none: a null would be a tombstone."""
+    headers = UNSET_VALUE if batch.headers is None else batch.headers
+    return pipe, batch.first, batch.count, batch.bodies, headers
+
+
+def to_batch(row: Row) -> Batch:
+    """Read a row of `waiting`."""
+    with _decoding("a batch", row):
+        first, count, pushed_at, stored_bodies, stored_headers = row
+        bodies = tuple(stored_bodies)
+        headers = None if stored_headers is None else tuple(map(dict, stored_headers))
+        if len(bodies) != count or (headers is not None and len(headers) != count):
+            raise ValueError(f"it says it has {count} messages, and has {len(bodies)} bodies")
+        if None in bodies:
+            raise ValueError("a body is null")
+        return Batch(_message_number(first), bodies, headers, _message_number(count), to_ms(pushed_at))
+
+
+def to_outline(row: Row) -> Batch:
+    """Read a row of `waiting` without its bodies."""
+    with _decoding("a batch", row):
+        first, count, pushed_at = row
+        return Batch(_message_number(first), (), None, _message_number(count), to_ms(pushed_at))
+
+
+def head_values(head: Head) -> Values:
+    """Return the columns of a new head."""
+    return (
+        *(head.op, head.cursor, head.read_from, head.floor, head.phase.value, head.last),
+        *(head.skipped, head.dead, head.purged, head.rolled_back),
+    )
+
+
+def find_head(rows: Sequence[Row]) -> Head | None:
+    """Return the head when `rows`, in their order, begin with it: no head means that the pipe is gone."""
+    if not rows or rows[0][:2] != (HEAD_SEQ, HEAD_KIND):
+        return None
+    with _decoding("a head", rows[0]):
+        op, cursor, read_from, floor, phase, last, *counts = rows[0][2:12]
+        return Head(
+            *(_uuid(op), _number(cursor), _number(read_from), _number(floor), Phase(phase), _number(last)),
+            *map(_number, counts),
+        )
+
+
+def to_runs_and_marks(rows: Sequence[Row], floor: int) -> tuple[tuple[Run, ...], tuple[Mark, ...]]:
+    """Read the rows of `pending` that begin above the floor."""
+    runs: list[Run] = []
+    marks: dict[int, Mark] = {}
+    for row in rows:
+        seq, kind = row[:2]
+        if kind == HEAD_KIND and seq == HEAD_SEQ:
+            continue
+        if kind not in (RUN_KIND, MARK_KIND, SET_MARK_KIND) or seq < 1:
+            raise DecodeError(f"a row of pending has number {seq} and kind {kind}, which cassq never writes")
+        if seq <= floor:
+            continue
+        if kind == RUN_KIND:
+            runs.append(_to_run(row))
+            continue
+        mark = _to_mark(row)
+        if seq not in marks or marks[seq].last < mark.last:
+            marks[seq] = mark
+    return tuple(runs), tuple(marks.values())
+
+
+def run_values(run: Run) -> Values:
+    """Return the columns of a run, without its key and without `leased_at`."""
+    return (
+        *(run.last, run.read_from, run.state.value, run.attempt, run.lease_id, run.lease_ms),
+        *(run.not_before_ms, run.holder, run.rolled_back),
+    )
+
+
+def _to_run(row: Row) -> Run:
+    with _decoding("a run", row):
+        seq, _, _, _, read_from, _, _, last, _, _, _, rolled_back = row[:12]
+        state, attempt, lease_id, leased_at, lease_ms, not_before, holder, _ = row[12:]
+        return Run(
+            first=seq,
+            last=_not_before(seq, last),
+            read_from=_number(read_from),
+            state=RunState(state),
+            attempt=_number(attempt),
+            lease_id=_uuid(lease_id),
+            leased_at_ms=to_ms(leased_at),
+            lease_ms=_number(lease_ms),
+            not_before_ms=to_ms(not_before),
+            holder=_text(holder),
+            rolled_back=_number(rolled_back),
+        )
+
+
+def _to_mark(row: Row) -> Mark:
+    with _decoding("a mark", row):
+        return Mark(row[0], _not_before(row[0], row[7]), End(row[19]))
+
+
+def letter_values(letter: DeadLetter) -> Values:
+    """Return the columns of a dead letter."""
+    return (
+        *(letter.message_id.pipe, letter.message_id.seq, letter.body, dict(letter.headers)),
+        *(letter.pushed_at_ms, letter.attempts, letter.reason),
+    )
+
+
+def to_letter(row: Row) -> DeadLetter:
+    """Read a row of `dead`."""
+    with _decoding("a dead letter", row):
+        pipe, seq, body, headers, pushed_at, attempts, reason, died_at = row
+        if not isinstance(body, bytes):
+            raise TypeError("it has no body")
+        return DeadLetter(
+            message_id=MessageId(pipe, _message_number(seq)),
+            body=body,
+            headers=dict(headers),
+            pushed_at_ms=to_ms(pushed_at),
+            attempts=_number(attempts),
+            reason=_text(reason),
+            died_at_ms=to_ms(died_at),
+        )
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int):
+        raise TypeError(f"{value!r} is not a number")
+    return value
+
+
+def _message_number(value: object) -> int:
+    if _number(value) < 1:
+        raise ValueError(f"{value} is below 1")
+    return _number(value)
+
+
+def _not_before(first: int, last: object) -> int:
+    if _number(last) < first:
+        raise ValueError(f"it ends at {last}, before it begins")
+    return _number(last)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a text")
+    return value
+
+
+def _uuid(value: object) -> UUID:
+    if not isinstance(value, UUID):
+        raise TypeError(f"{value!r} is not a uuid")
+    return value

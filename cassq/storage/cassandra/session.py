@@ -1,0 +1,254 @@
+"""One process's connections to Cassandra.
+
+Owns the driver's Cluster and Session: how they are opened, with which consistency, retries and timeouts each
+kind of call goes out, and that every failure leaves as a cassq error. It refuses to know what is stored.
+
+What must not break: nothing that writes is ever sent twice by the driver. A transaction that was applied and
+is sent again by a retry answers "not applied".
+"""
+
+import os
+import re
+import socket
+import threading
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cassandra.auth import PlainTextAuthProvider
+from cassandra.cluster import Cluster
+from cassandra.cluster import Session as DriverSession
+from cassandra.policies import ConstantReconnectionPolicy
+from cassandra.query import BatchStatement, BatchType, BoundStatement, PreparedStatement
+
+from cassq.errors import (
+    ClosedError,
+    InvalidNameError,
+    OutcomeUnknownError,
+    StorageUnavailableError,
+)
+from cassq.storage.cassandra.errors_map import DRIVER_ERRORS, mapped, tell
+from cassq.storage.cassandra.profiles import Address, profiles_for
+from cassq.storage.cassandra.statements import Call, Statement
+
+Row = tuple[Any, ...]
+Work = tuple[Statement, Sequence[Any]]
+
+_PROTOCOL_VERSION = 5
+_CONNECT_S = 8.0
+_RECONNECT_S = 1.0
+_HEARTBEAT_S = 10
+_IN_FLIGHT_MAX = 32
+_SERIAL_READS_MAX = 4
+_CAS_UNKNOWN = 0x1700
+_KEYSPACE = re.compile(r"[a-z][a-z0-9_]{0,47}")
+
+# Without TCP_NODELAY a request of more than one segment waits 40 ms for an acknowledgement.
+_SOCKET_OPTIONS = (
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node of the cluster, as the driver sees it; `is_up` is None where it never connected to it."""
+
+    address: str
+    datacenter: str | None
+    rack: str | None
+    release_version: str | None
+    is_up: bool | None
+
+
+class CassandraSession:
+    """Sends statements; safe to use from many threads, and by the process that made it only."""
+
+    def __init__(self, driver: DriverSession, keyspace: str) -> None:
+        self.keyspace = keyspace
+        self._driver = driver
+        points = ", ".join(f"{host}:{port}" for host, port in driver.cluster.contact_points)
+        self._place = f"keyspace {keyspace!r} at {points}"
+        self._pid = os.getpid()
+        self._is_closed = False
+        self._lock = threading.Lock()
+        self._prepared: dict[Statement, PreparedStatement] = {}
+
+    def close(self) -> None:
+        """Close every connection; nothing happens when they are closed already, or in a forked child."""
+        with self._lock:
+            was_closed, self._is_closed = self._is_closed, True
+        if not was_closed and os.getpid() == self._pid:
+            self._driver.cluster.shutdown()
+
+    def execute(self, statement: Statement, values: Sequence[Any] = ()) -> list[Row]:
+        """Send one statement and return all its rows, page by page.
+
+        A SERIAL read that meets a transaction between its phases may be told that nobody knows how that one
+        ended. A read can be asked again, and mostly knows then.
+        """
+        for _ in range(_SERIAL_READS_MAX - 1 if statement.call is Call.SERIAL_READ else 0):
+            try:
+                return self.finish(statement, self.start(statement, values))
+            except StorageUnavailableError as error:
+                if getattr(error.__cause__, "code", None) != _CAS_UNKNOWN:
+                    raise
+        return self.finish(statement, self.start(statement, values))
+
+    def start(self, statement: Statement, values: Sequence[Any] = ()) -> Any:  # noqa: ANN401 - the driver's
+        """Send one statement without waiting for the answer; `finish` waits."""
+        with mapped(statement.call, self._place):
+            return self._send(statement.call, self._bind(statement, values))
+
+    def finish(self, statement: Statement, future: Any) -> list[Row]:  # noqa: ANN401 - the driver's
+        """Return all rows of a statement that was started."""
+        with mapped(statement.call, self._place):
+            return list(future.result())
+
+    def execute_conditional(self, work: Sequence[Work]) -> list[dict[str, Any]]:
+        """Send one transaction and return its reply, each row by the names of its columns."""
+        with mapped(Call.TRANSACTION, self._place):
+            found = self._send_together(work).result()
+            return [dict(zip(found.column_names, row, strict=True)) for row in found]
+
+    def execute_each(self, work: Iterable[Work]) -> None:
+        """Send plain writes side by side, a bounded number at a time.
+
+        Raises:
+            OutcomeUnknownError: some may have been written and others not.
+            StorageUnavailableError: none was written.
+        """
+        flying: deque[tuple[Statement, Any]] = deque()
+        finished = 0
+        try:
+            for statement, values in work:
+                flying.append((statement, self.start(statement, values)))
+                if len(flying) == _IN_FLIGHT_MAX:
+                    self.finish(*flying.popleft())
+                    finished += 1
+            while flying:
+                self.finish(*flying.popleft())
+                finished += 1
+        except StorageUnavailableError as error:
+            if finished or flying:
+                raise OutcomeUnknownError(f"part of a write may have happened: {error}") from error
+            raise
+
+    def execute_in_turn(self, groups: Sequence[Sequence[Work]]) -> None:
+        """Send plain writes one after the other, each only after the one before was acknowledged.
+
+        Args:
+            groups: what goes out as one write, on one partition: all of it or nothing.
+
+        Raises: see `execute_each`.
+        """
+        for place, work in enumerate(groups):
+            try:
+                with mapped(Call.WRITE, self._place):
+                    self._send_together(work).result()
+            except StorageUnavailableError as error:
+                if place:
+                    raise OutcomeUnknownError(f"only part of a write happened: {error}") from error
+                raise
+
+    def ask(self, cql: str, call: Call = Call.READ) -> list[Row]:
+        """Send a statement that is not worth preparing and return all its rows."""
+        with mapped(call, self._place):
+            return list(self._send(call, cql).result())
+
+    def define(self, cql: str) -> None:
+        """Send a statement that changes the schema."""
+        with mapped(Call.WRITE, self._place):
+            self._send(Call.WRITE, cql).result()
+
+    def nodes(self) -> tuple[Node, ...]:
+        """Return the nodes that the driver knows."""
+        self._check_usable()
+        hosts = self._driver.cluster.metadata.all_hosts()
+        return tuple(
+            Node(str(host.endpoint), host.datacenter, host.rack, host.release_version, host.is_up)
+            for host in hosts
+        )
+
+    def _send_together(self, work: Sequence[Work]) -> Any:  # noqa: ANN401 - the driver's
+        (first, values), *rest = work
+        query: BatchStatement | BoundStatement = self._bind(first, values)
+        if rest:
+            query = BatchStatement(BatchType.UNLOGGED).add(query)
+            for statement, more in rest:
+                query.add(self._bind(statement, more))
+        return self._send(first.call, query)
+
+    def _send(self, call: Call, query: Any) -> Any:  # noqa: ANN401 - statements and futures of the driver
+        self._check_usable()
+        return self._driver.execute_async(query, execution_profile=call.value)
+
+    def _bind(self, statement: Statement, values: Sequence[Any]) -> BoundStatement:
+        prepared = self._prepared.get(statement)
+        if prepared is None:
+            prepared = self._prepare(statement)
+        return prepared.bind(values)
+
+    def _prepare(self, statement: Statement) -> PreparedStatement:
+        self._check_usable()
+        # A statement that could not even be prepared was certainly not carried out: so it fails like a read.
+        with mapped(Call.READ, self._place):
+            prepared = self._driver.prepare(statement.cql.replace("{ks}", self.keyspace))
+        prepared.is_idempotent = statement.is_idempotent
+        prepared.fetch_size = statement.page_rows
+        self._prepared[statement] = prepared
+        return prepared
+
+    def _check_usable(self) -> None:
+        if os.getpid() != self._pid:
+            raise ClosedError("a store cannot be used after a fork: connect again in the child process")
+        if self._is_closed:
+            raise ClosedError("the store was closed; connect again")
+
+
+def open_session(address: Address, keyspace: str) -> CassandraSession:
+    """Connect to a cluster.
+
+    Raises:
+        InvalidNameError: the keyspace's name is none.
+        StorageUnavailableError: no contact point answered within 10 seconds.
+    """
+    if not isinstance(keyspace, str) or not _KEYSPACE.fullmatch(keyspace):
+        raise InvalidNameError(
+            f"{keyspace!r} is not a keyspace name: use at most 48 lower-case letters, digits and '_', "
+            "starting with a letter"
+        )
+    try:
+        cluster = _cluster(address)
+    except DRIVER_ERRORS as error:
+        raise StorageUnavailableError(f"cannot find Cassandra at {address}: {tell(error)}") from error
+    try:
+        return CassandraSession(cluster.connect(), keyspace)
+    except DRIVER_ERRORS as error:
+        cluster.shutdown()
+        named = f" in datacenter {address.datacenter!r}" if address.datacenter else ""
+        raise StorageUnavailableError(f"cannot reach Cassandra at {address}{named}: {tell(error)}") from error
+
+
+def _cluster(address: Address) -> Cluster:
+    auth = None
+    if address.username is not None:
+        auth = PlainTextAuthProvider(username=address.username, password=address.password or "")
+    # Contact points are tried one after the other, and each is asked twice before it counts as silent.
+    patience_s = max(0.5, _CONNECT_S / len(address.hosts) / 2)
+    return Cluster(
+        contact_points=list(address.hosts),
+        protocol_version=_PROTOCOL_VERSION,
+        auth_provider=auth,
+        ssl_context=address.tls,
+        sockopts=list(_SOCKET_OPTIONS),
+        compression=False,
+        execution_profiles=profiles_for(address),
+        reconnection_policy=ConstantReconnectionPolicy(_RECONNECT_S, max_attempts=None),
+        connect_timeout=patience_s,
+        control_connection_timeout=patience_s,
+        idle_heartbeat_interval=_HEARTBEAT_S,
+        idle_heartbeat_timeout=_HEARTBEAT_S / 2,
+        monitor_reporting_enabled=False,
+    )

@@ -1,0 +1,230 @@
+"""Every statement that cassq sends to Cassandra, in one table.
+
+Owns the CQL and, for each statement, what kind of call it is: that alone decides its consistency, its retry
+policy and what its failure means. It refuses to send anything (`session.py` does).
+
+What must not break: whatever is written outside of a transaction carries a fixed timestamp, and whatever a
+transaction writes carries none. So no clock decides between two writes, and a deletion beats all of them.
+"""
+
+# Every word of these statements is ours; values are bound.
+# ruff: noqa: S608
+
+from dataclasses import dataclass
+from enum import Enum
+
+#: What is written once: deletions and transactions beat it, and sending it again changes nothing.
+BORN_AT = 1
+
+#: What is deleted stays deleted, whatever arrives later. One below the largest timestamp there is.
+DIES_AT = 2**63 - 2
+
+#: Rows of one page: bodies are large, heads and marks are small, and what is read as one state should come
+#: as one page.
+_PAGE_OF_BODIES = 64
+_PAGE_OF_STATE = 20_000
+
+#: So many rows of a pipe are read with the head at once; most pipes are smaller.
+STATE_ROWS_MAX = 200
+
+HEAD_SEQ = -1
+HEAD_KIND = 0
+RUN_KIND = 1
+MARK_KIND = 2
+SET_MARK_KIND = 3
+
+#: Today's only shard of a queue.
+SHARD = 0
+
+
+class Call(Enum):
+    """What kind of call a statement is."""
+
+    WRITE = "write"  # QUORUM, never sent again by the driver
+    READ = "read"  # QUORUM
+    SERIAL_READ = "serial"  # SERIAL: settles what a transaction left half done
+    TRANSACTION = "transaction"  # QUORUM and SERIAL, never sent again by the driver
+    LOCAL = "local"  # one node's own tables: its clock, its settings
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement to prepare; `{ks}` in its text stands for the keyspace."""
+
+    call: Call
+    cql: str
+    is_idempotent: bool = True
+    page_rows: int = 5000
+
+
+READ_CLOCK = Statement(Call.LOCAL, "SELECT to_timestamp(now()) FROM system.local", is_idempotent=False)
+
+# Queues
+
+_RECORD = (
+    "op, incarnation, state, settings, pushed, popped, committed, dead, purged, rolled_back, counted, samples"
+)
+READ_QUEUE = Statement(
+    Call.SERIAL_READ, f"SELECT queue, {_RECORD} FROM {{ks}}.queues WHERE queue = ? AND shard = ?"
+)
+READ_QUEUES = Statement(Call.READ, f"SELECT queue, {_RECORD} FROM {{ks}}.queues")
+INSERT_QUEUE = Statement(
+    Call.TRANSACTION,
+    f"INSERT INTO {{ks}}.queues ({_RECORD}, queue, shard) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS",
+    is_idempotent=False,
+)
+_SET_RECORD = "UPDATE {ks}.queues SET " + ", ".join(f"{column} = ?" for column in _RECORD.split(", "))
+CHANGE_QUEUE = Statement(
+    Call.TRANSACTION, f"{_SET_RECORD} WHERE queue = ? AND shard = ? IF op = ?", is_idempotent=False
+)
+REPLACE_QUEUE = Statement(
+    Call.TRANSACTION, f"{_SET_RECORD} WHERE queue = ? AND shard = ? IF state = ?", is_idempotent=False
+)
+
+# The list of pipes
+
+INSERT_ENTRY = Statement(
+    Call.WRITE,
+    "INSERT INTO {ks}.pipes (queue, shard, pipe, pusher, priority, lane, created_at) "
+    f"VALUES (?, ?, ?, ?, ?, ?, to_timestamp(now())) USING TIMESTAMP {BORN_AT}",
+)
+_READ_ENTRIES = (
+    "SELECT pipe, pusher, priority, lane, created_at FROM {ks}.pipes WHERE queue = ? AND shard = ?"
+)
+READ_ENTRIES = Statement(Call.READ, _READ_ENTRIES)
+READ_ENTRIES_SINCE = Statement(Call.READ, f"{_READ_ENTRIES} AND pipe >= ?")
+DELETE_ENTRY = Statement(
+    Call.WRITE,
+    f"DELETE FROM {{ks}}.pipes USING TIMESTAMP {DIES_AT} WHERE queue = ? AND shard = ? AND pipe = ?",
+)
+
+# Waiting
+
+APPEND = Statement(
+    Call.WRITE,
+    "INSERT INTO {ks}.waiting (pipe, first, count, bodies, headers, pushed_at) "
+    f"VALUES (?, ?, ?, ?, ?, to_timestamp(now())) USING TIMESTAMP {BORN_AT}",
+)
+_BATCHES = "FROM {ks}.waiting WHERE pipe = ? AND first >= ? AND first <= ? ORDER BY first"
+#: By (is newest first, is outline).
+READ_BATCHES = {
+    (is_newest_first, is_outline): Statement(
+        Call.READ,
+        f"SELECT first, count, pushed_at{'' if is_outline else ', bodies, headers'} "
+        f"{_BATCHES} {'DESC' if is_newest_first else 'ASC'} LIMIT ?",
+        page_rows=5000 if is_outline else _PAGE_OF_BODIES,
+    )
+    for is_newest_first in (False, True)
+    for is_outline in (False, True)
+}
+DELETE_WAITING = Statement(Call.WRITE, f"DELETE FROM {{ks}}.waiting USING TIMESTAMP {DIES_AT} WHERE pipe = ?")
+
+# Pending: head, runs and marks
+
+_HEAD_KEY = f"pipe = ? AND seq = {HEAD_SEQ} AND kind = {HEAD_KIND}"
+_STATE = (
+    "seq, kind, op, cursor, read_from, floor, phase, last, skipped, dead, purged, rolled_back, state, "
+    "attempt, lease_id, leased_at, lease_ms, not_before, holder, ending"
+)
+_READ_STATE = f"SELECT {_STATE} FROM {{ks}}.pending WHERE pipe = ?"
+READ_HEAD = Statement(
+    Call.SERIAL_READ, f"SELECT {_STATE} FROM {{ks}}.pending WHERE {_HEAD_KEY}", page_rows=_PAGE_OF_STATE
+)
+READ_STATE_BEGINNING = Statement(
+    Call.SERIAL_READ, f"{_READ_STATE} LIMIT {STATE_ROWS_MAX}", page_rows=_PAGE_OF_STATE
+)
+READ_STATE_ABOVE = Statement(Call.SERIAL_READ, f"{_READ_STATE} AND seq > ?", page_rows=_PAGE_OF_STATE)
+READ_STATE = Statement(Call.SERIAL_READ, _READ_STATE, page_rows=_PAGE_OF_STATE)
+
+INSERT_HEAD = Statement(
+    Call.WRITE,
+    "INSERT INTO {ks}.pending (pipe, seq, kind, op, cursor, read_from, floor, phase, last, skipped, dead, "
+    f"purged, rolled_back) VALUES (?, {HEAD_SEQ}, {HEAD_KIND}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    f"USING TIMESTAMP {BORN_AT}",
+)
+DELETE_PENDING = Statement(Call.WRITE, f"DELETE FROM {{ks}}.pending USING TIMESTAMP {DIES_AT} WHERE pipe = ?")
+
+# Of two marks with the same first number the longer one stands, because its end is its timestamp.
+MARK = Statement(
+    Call.WRITE,
+    f"INSERT INTO {{ks}}.pending (pipe, seq, kind, last, ending) VALUES (?, ?, {MARK_KIND}, ?, ?) "
+    "USING TIMESTAMP ?",
+)
+
+
+def _transaction(cql: str) -> Statement:
+    return Statement(Call.TRANSACTION, cql, is_idempotent=False)
+
+
+def _head_change(columns: str, conditions: str) -> Statement:
+    assignments = ", ".join(f"{column} = ?" for column in columns.split())
+    return _transaction(f"UPDATE {{ks}}.pending SET {assignments} WHERE {_HEAD_KEY} IF {conditions}")
+
+
+ADVANCE = _head_change("op cursor read_from floor skipped dead purged rolled_back", "op = ? AND last >= ?")
+SEAL = _head_change("last phase", "last = ? AND cursor <= ?")
+SET_PHASE = _head_change("op phase", "op = ?")
+DRAIN = _head_change("op last", "op = ? AND last = ?")
+CANCEL = _head_change("op", "cursor < ?")
+
+SET_MARK = _transaction(
+    f"INSERT INTO {{ks}}.pending (pipe, seq, kind, last, ending) VALUES (?, ?, {SET_MARK_KIND}, ?, ?)"
+)
+
+_RUN_COLUMNS = "last read_from state attempt lease_id lease_ms not_before holder rolled_back leased_at"
+
+
+def _run_insert(*, is_leased_now: bool) -> Statement:
+    leased_at = "to_timestamp(now())" if is_leased_now else "?"
+    return _transaction(
+        f"INSERT INTO {{ks}}.pending ({', '.join(_RUN_COLUMNS.split())}, pipe, seq, kind) "
+        f"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, {leased_at}, ?, ?, {RUN_KIND})"
+    )
+
+
+def _run_update(conditions: str, *, is_leased_now: bool) -> Statement:
+    leased_at = "to_timestamp(now())" if is_leased_now else "?"
+    assignments = ", ".join(f"{column} = ?" for column in _RUN_COLUMNS.split()[:-1])
+    return _transaction(
+        f"UPDATE {{ks}}.pending SET {assignments}, leased_at = {leased_at} "
+        f"WHERE pipe = ? AND seq = ? AND kind = {RUN_KIND} IF {conditions}"
+    )
+
+
+#: By (condition, is leased now); the condition is "" for a row that does not exist yet.
+WRITE_RUN: dict[tuple[str, bool], Statement] = {
+    (condition, is_leased_now): (
+        _run_update(condition, is_leased_now=is_leased_now)
+        if condition
+        else _run_insert(is_leased_now=is_leased_now)
+    )
+    for condition in ("", "lease_id = ?", "lease_id = ? AND leased_at = ?")
+    for is_leased_now in (False, True)
+}
+
+# Dead letters. Their inserts carry the coordinator's time, so that a later one overwrites; a removal is for
+# ever, so that an insert that arrives late cannot bring a letter back that was dealt with.
+
+_LETTER = "pipe, seq, body, headers, pushed_at, attempts, reason"
+INSERT_DEAD = Statement(
+    Call.WRITE,
+    f"INSERT INTO {{ks}}.dead (queue, shard, {_LETTER}, died_at) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, to_timestamp(now()))",
+)
+DELETE_DEAD = Statement(
+    Call.WRITE,
+    f"DELETE FROM {{ks}}.dead USING TIMESTAMP {DIES_AT} "
+    "WHERE queue = ? AND shard = ? AND pipe = ? AND seq = ?",
+)
+_READ_DEAD = f"SELECT {_LETTER}, died_at FROM {{ks}}.dead WHERE queue = ? AND shard = ?"
+READ_DEAD = Statement(Call.READ, f"{_READ_DEAD} LIMIT ?", page_rows=_PAGE_OF_BODIES)
+READ_DEAD_AFTER = Statement(
+    Call.READ, f"{_READ_DEAD} AND (pipe, seq) > (?, ?) LIMIT ?", page_rows=_PAGE_OF_BODIES
+)
+
+# The schema
+
+READ_VERSION = Statement(
+    Call.READ, "SELECT version FROM {ks}.schema_version WHERE component = 'cassq' LIMIT 1"
+)

@@ -1,0 +1,154 @@
+"""The storage port on Cassandra.
+
+Owns the translation of each of the port's methods into statements, and the order in which they are sent. It
+refuses to decide: conditions are the database's to judge, and what an unknown outcome means is the caller's.
+
+What must not break: a pipe's state is read with the clock read first, and so that head, runs and marks
+belong together.
+"""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from cassq.model.ids import MessageId
+from cassq.model.message import Batch
+from cassq.model.pipe import Head, Mark, PipeEntry, PipeState
+from cassq.model.queue_record import QueueRecord, QueueState
+from cassq.model.transaction import Answer, Transaction
+from cassq.storage.cassandra import rows
+from cassq.storage.cassandra import statements as cql
+from cassq.storage.cassandra.session import CassandraSession, Work
+from cassq.storage.cassandra.transactions import to_answer, to_work
+from cassq.storage.port import BatchQuery, DeadLetter, Listing
+
+_MARKS_PER_WRITE = 1000
+
+
+class CassandraStorage:
+    """Keeps queues in one keyspace of a Cassandra cluster.
+
+    Args:
+        session: the connections; closed together with the storage.
+    """
+
+    def __init__(self, session: CassandraSession) -> None:
+        self._session = session
+
+    def close(self) -> None:
+        """Close the connections; nothing happens when they are closed already."""
+        self._session.close()
+
+    def read_queues(self, name: str | None = None) -> Sequence[QueueRecord]:
+        """See `Storage.read_queues`."""
+        if name is None:
+            found = self._session.execute(cql.READ_QUEUES)
+        else:
+            found = self._session.execute(cql.READ_QUEUE, (name, cql.SHARD))
+        return sorted(map(rows.to_record, found), key=lambda record: record.name)
+
+    def change_queue(self, seen: QueueRecord | None, wanted: QueueRecord) -> bool:
+        """See `Storage.change_queue`."""
+        values = (*rows.record_values(wanted), wanted.name, cql.SHARD)
+        if seen is not None:
+            return self._is_applied(cql.CHANGE_QUEUE, (*values, seen.op))
+        if self._is_applied(cql.INSERT_QUEUE, values):
+            return True
+        return self._is_applied(cql.REPLACE_QUEUE, (*values, QueueState.DELETED.value))
+
+    def _is_applied(self, statement: cql.Statement, values: rows.Values) -> bool:
+        return bool(self._session.execute(statement, values)[0][0])
+
+    def create_pipe(self, queue: str, entry: PipeEntry, head: Head) -> None:
+        """See `Storage.create_pipe`."""
+        listed = (queue, cql.SHARD, entry.pipe, entry.pusher, entry.priority, entry.lane)
+        self._session.execute_in_turn(
+            [[(cql.INSERT_HEAD, (entry.pipe, *rows.head_values(head)))], [(cql.INSERT_ENTRY, listed)]]
+        )
+
+    def list_pipes(self, queue: str, since: UUID | None = None) -> Listing:
+        """See `Storage.list_pipes`."""
+        # The clock may be read meanwhile: entries never change, so their ages are right at any moment.
+        clock = self._session.start(cql.READ_CLOCK)
+        if since is None:
+            found = self._session.execute(cql.READ_ENTRIES, (queue, cql.SHARD))
+        else:
+            found = self._session.execute(cql.READ_ENTRIES_SINCE, (queue, cql.SHARD, since))
+        now = self._session.finish(cql.READ_CLOCK, clock)
+        return Listing(tuple(map(rows.to_entry, found)), rows.to_ms(now[0][0]))
+
+    def delete_pipe(self, queue: str, pipe: UUID) -> None:
+        """See `Storage.delete_pipe`."""
+        self._session.execute_in_turn(
+            [
+                [(cql.DELETE_WAITING, (pipe,))],
+                [(cql.DELETE_PENDING, (pipe,))],
+                [(cql.DELETE_ENTRY, (queue, cql.SHARD, pipe))],
+            ]
+        )
+
+    def append(self, pipe: UUID, batch: Batch) -> None:
+        """See `Storage.append`."""
+        self._session.execute(cql.APPEND, rows.batch_values(pipe, batch))
+
+    def read_batches(self, pipe: UUID, query: BatchQuery) -> Sequence[Batch]:
+        """See `Storage.read_batches`."""
+        statement = cql.READ_BATCHES[query.is_newest_first, query.is_outline]
+        found = self._session.execute(statement, (pipe, query.first, query.last, query.limit))
+        return list(map(rows.to_outline if query.is_outline else rows.to_batch, found))
+
+    def load_pipe(self, pipe: UUID) -> PipeState | None:
+        """See `Storage.load_pipe`.
+
+        One read shows all of a small pipe. Of a large one only what is above the floor is read, which takes a
+        look at the head first; when the head's op is the same before and after, no owner came in between:
+
+            this reader                  an owner
+            | head: op 1, floor 40
+            |                            | take: op 2, inserts run 90
+            | rows above 40, with 90
+            | head: op 2 -> not one state: read everything at once
+        """
+        now_ms = rows.to_ms(self._session.execute(cql.READ_CLOCK)[0][0])
+        found = self._session.execute(cql.READ_STATE_BEGINNING, (pipe,))
+        head = rows.find_head(found)
+        if head is not None and len(found) == cql.STATE_ROWS_MAX:
+            found = self._session.execute(cql.READ_STATE_ABOVE, (pipe, head.floor))
+            settled = rows.find_head(self._session.execute(cql.READ_HEAD, (pipe,)))
+            if settled is None or settled.op != head.op:
+                found = self._session.execute(cql.READ_STATE, (pipe,))
+                settled = rows.find_head(found)
+            head = settled
+        if head is None:
+            return None
+        runs, marks = rows.to_runs_and_marks(found, head.floor)
+        return PipeState(head, runs, marks, now_ms)
+
+    def transact(self, pipe: UUID, transaction: Transaction) -> Answer:
+        """See `Storage.transact`."""
+        reply = self._session.execute_conditional(to_work(pipe, transaction))
+        return to_answer(transaction, reply)
+
+    def mark(self, pipe: UUID, marks: Sequence[Mark]) -> None:
+        """See `Storage.mark`."""
+        work = [(cql.MARK, (pipe, mark.first, mark.last, mark.end.value, mark.last)) for mark in marks]
+        self._session.execute_in_turn(
+            [work[begin : begin + _MARKS_PER_WRITE] for begin in range(0, len(work), _MARKS_PER_WRITE)]
+        )
+
+    def read_dead(self, queue: str, after: MessageId | None = None, limit: int = 100) -> Sequence[DeadLetter]:
+        """See `Storage.read_dead`."""
+        if after is None:
+            found = self._session.execute(cql.READ_DEAD, (queue, cql.SHARD, limit))
+        else:
+            found = self._session.execute(cql.READ_DEAD_AFTER, (queue, cql.SHARD, *after, limit))
+        return list(map(rows.to_letter, found))
+
+    def change_dead(
+        self, queue: str, added: Sequence[DeadLetter] = (), removed: Sequence[MessageId] = ()
+    ) -> None:
+        """See `Storage.change_dead`."""
+        work: list[Work] = [
+            (cql.INSERT_DEAD, (queue, cql.SHARD, *rows.letter_values(letter))) for letter in added
+        ]
+        work.extend((cql.DELETE_DEAD, (queue, cql.SHARD, *gone)) for gone in removed)
+        self._session.execute_each(work)

@@ -1,0 +1,79 @@
+"""The stores and services that tests run on.
+
+A service that is not there is a failure with clear words, never a skip: `tools/test` brings it.
+"""
+
+import os
+import secrets
+from collections.abc import Iterator
+
+import pytest
+
+import cassq
+from cassq.storage.cassandra import Address, CassandraSchema, CassandraSession, open_session
+
+
+def service(variable: str) -> str:
+    """Return the address in an environment variable, as HOST:PORT[,HOST:PORT…]."""
+    address = os.environ.get(variable)
+    if not address:
+        pytest.fail(
+            f"{variable} is not set, so there is no service to test with: run tools/test, or "
+            '`eval "$(tools/services env)"` first (pytest -m "not service" leaves these tests out)'
+        )
+    return address
+
+
+@pytest.fixture(scope="session")
+def cassandra_address() -> str:
+    """The Cassandra nodes under test, as a URL has them."""
+    return service("CASSQ_TEST_CASSANDRA")
+
+
+@pytest.fixture(scope="session")
+def zookeeper_address() -> str:
+    """The ZooKeeper servers under test, as a URL has them."""
+    return service("CASSQ_TEST_ZOOKEEPER")
+
+
+@pytest.fixture(scope="session")
+def cassandra_hosts(cassandra_address) -> list[tuple[str, int]]:
+    """The Cassandra nodes under test, as (host, port)."""
+    hosts = (part.rpartition(":") for part in cassandra_address.split(","))
+    return [(host, int(port)) for host, _, port in hosts]
+
+
+@pytest.fixture(scope="session")
+def cassandra_session(cassandra_hosts) -> Iterator[CassandraSession]:
+    """A session on a keyspace of this run, with the schema applied."""
+    session = open_session(Address(cassandra_hosts), f"cassq_test_{secrets.token_hex(6)}")
+    replicas = min(3, len(cassandra_hosts))
+    CassandraSchema(session).apply({"class": "SimpleStrategy", "replication_factor": replicas})
+    yield session
+    session.define(f"DROP KEYSPACE {session.keyspace}")
+    session.close()
+
+
+@pytest.fixture(params=["memory", "file", pytest.param("cassandra", marks=pytest.mark.service)])
+def url(request, tmp_path) -> str:
+    """The URL of an empty store, of each kind in turn."""
+    if request.param == "memory":
+        return "memory:"
+    if request.param == "file":
+        return f"sqlite:///{tmp_path}/store.db"
+    keyspace = request.getfixturevalue("cassandra_session").keyspace
+    cassandra = request.getfixturevalue("cassandra_address")
+    return f"cassandra://{cassandra}/{keyspace}?zookeeper={request.getfixturevalue('zookeeper_address')}"
+
+
+@pytest.fixture
+def store(url) -> Iterator[cassq.Store]:
+    """An open store."""
+    with cassq.connect(url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def name() -> str:
+    """A queue name that no other test uses."""
+    return f"q-{secrets.token_hex(6)}"

@@ -1,0 +1,317 @@
+"""The Cassandra schema: loaded by cqlsh and by the library, compared, migrated, refused when it is wrong."""
+
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cassq.errors import InvalidNameError, SchemaMismatchError, StorageUnavailableError
+from cassq.storage.cassandra import Address, CassandraSchema, open_session, open_storage
+from cassq.storage.cassandra.cql_file import read_migrations, read_shapes
+from cassq.storage.cassandra.facts import read_facts
+from cassq.storage.cassandra.schema import VERSION
+
+pytestmark = pytest.mark.service
+
+FILE = Path(__file__).parents[2] / "schema" / "cassandra.cql"
+ONE_REPLICA = {"class": "SimpleStrategy", "replication_factor": 1}
+
+
+def hosts():
+    text = os.environ.get("CASSQ_TEST_CASSANDRA")
+    if not text:
+        pytest.fail("CASSQ_TEST_CASSANDRA is not set: run tools/test, or `tools/services env` first")
+    return [(host, int(port)) for host, _, port in (part.rpartition(":") for part in text.split(","))]
+
+
+@pytest.fixture
+def open_keyspace():
+    """Sessions on keyspaces of fresh names, which are dropped at the end."""
+    opened = []
+
+    def open_one(keyspace=None):
+        session = open_session(Address(hosts()), keyspace or f"cassq_test_{secrets.token_hex(6)}")
+        opened.append((session, keyspace is None))
+        return session
+
+    yield open_one
+    for session, is_ours in opened:
+        if is_ours:
+            session.define(f"DROP KEYSPACE IF EXISTS {session.keyspace}")
+        session.close()
+
+
+@pytest.fixture
+def session(open_keyspace):
+    return open_keyspace()
+
+
+def described(session):
+    """Return everything that the server knows of a keyspace's tables, apart from names and ids."""
+    found = {}
+    for table in ("tables", "columns", "indexes", "types", "views"):
+        query = f"SELECT JSON * FROM system_schema.{table} WHERE keyspace_name = '{session.keyspace}'"
+        rows = [row[0].replace(session.keyspace, "KEYSPACE") for row in session.ask(query)]
+        found[table] = [
+            row[: row.index('"id"')] + row[row.index('"id"') + 46 :] if '"id"' in row else row for row in rows
+        ]
+    assert found["tables"]
+    return found
+
+
+def run_cqlsh(file):
+    host, port = hosts()[0]
+    program = Path(sys.executable).with_name("cqlsh")
+    return subprocess.run(
+        [sys.executable, program, host, str(port), "-f", file],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+class TestCqlsh:
+    def test_loads_the_file_as_it_stands_and_again(self, open_keyspace):
+        for _ in range(2):
+            loaded = run_cqlsh(FILE)
+            assert loaded.returncode == 0, loaded.stderr
+
+        assert CassandraSchema(open_keyspace("cassq")).check() == []
+
+    def test_loads_what_the_library_applies(self, session, open_keyspace, tmp_path):
+        other = open_keyspace()
+        text = FILE.read_text().replace("NOT EXISTS cassq\n", f"NOT EXISTS {other.keyspace}\n")
+        file = tmp_path / "renamed.cql"
+        file.write_text(text.replace(" cassq.", f" {other.keyspace}."))
+
+        CassandraSchema(session).apply()
+        loaded = run_cqlsh(file)
+
+        assert loaded.returncode == 0, loaded.stderr
+        assert described(session) == described(other)
+
+
+class TestApply:
+    def test_brings_an_empty_cluster_to_this_version(self, session):
+        schema = CassandraSchema(session)
+        assert schema.version() is None
+
+        schema.apply(ONE_REPLICA)
+
+        assert schema.version() == VERSION
+        assert schema.check() == []
+        schema.check_version()
+
+    def test_again_changes_nothing(self, session):
+        schema = CassandraSchema(session)
+        schema.apply()
+        before = described(session)
+
+        schema.apply()
+
+        assert described(session) == before
+
+    def test_puts_a_missing_table_back(self, session):
+        schema = CassandraSchema(session)
+        schema.apply()
+        session.define(f"DROP TABLE {session.keyspace}.dead")
+
+        schema.apply()
+
+        assert schema.check() == []
+
+    def test_takes_the_replication_that_it_is_given(self, session):
+        CassandraSchema(session).apply({"class": "NetworkTopologyStrategy", "datacenter1": 1})
+
+        replication = read_facts(session, time.time).replication
+        assert replication["class"].endswith("NetworkTopologyStrategy")
+        assert replication["datacenter1"] == "1"
+
+    def test_leaves_the_replication_of_a_keyspace_that_is_there(self, session):
+        session.define(
+            f"CREATE KEYSPACE {session.keyspace} "
+            "WITH replication = {'class': 'NetworkTopologyStrategy', 'datacenter1': 1}"
+        )
+
+        CassandraSchema(session).apply(ONE_REPLICA)
+
+        assert read_facts(session, time.time).replication["class"].endswith("NetworkTopologyStrategy")
+        assert CassandraSchema(session).check() == []
+
+    def test_the_migrations_replayed_from_nothing_give_the_same_schema(self, session, open_keyspace):
+        replayed = open_keyspace()
+        CassandraSchema(session).apply()
+
+        migrations = read_migrations(replayed.keyspace)
+        for statements in migrations.values():
+            for statement in statements:
+                replayed.define(statement)
+
+        assert list(migrations) == list(range(1, VERSION + 1))
+        assert described(replayed) == described(session)
+        assert CassandraSchema(replayed).version() == VERSION
+
+
+class TestCheck:
+    def test_knows_every_table_of_the_file(self):
+        assert sorted(read_shapes()) == ["dead", "pending", "pipes", "queues", "schema_version", "waiting"]
+
+    def test_names_every_planted_difference(self, session):
+        schema = CassandraSchema(session)
+        schema.apply()
+        leveled = "LeveledCompactionStrategy"
+        for change in (
+            "DROP TABLE {ks}.dead",
+            "ALTER TABLE {ks}.pending DROP holder",
+            "ALTER TABLE {ks}.pipes ADD colour text",
+            "ALTER TABLE {ks}.waiting WITH gc_grace_seconds = 3600",
+            "ALTER TABLE {ks}.pending WITH read_repair = 'NONE'",
+            "ALTER TABLE {ks}.pipes WITH default_time_to_live = 60",
+            "ALTER TABLE {ks}.queues WITH compaction = {{'class': 'LeveledCompactionStrategy'}}",
+        ):
+            session.define(change.format(ks=session.keyspace))
+
+        assert sorted(schema.check()) == [
+            "column pending.holder (text) is missing",
+            "column pipes.colour (text) is not one of cassq's",
+            f"compaction of table queues is {leveled}, and should be UnifiedCompactionStrategy",
+            "default_time_to_live of table pipes is 60, and should be 0",
+            "gc_grace_seconds of table waiting is 3600, and should be 86400",
+            "read_repair of table pending is NONE, and should be BLOCKING",
+            "table dead is missing",
+        ]
+
+    def test_names_a_table_of_another_shape(self, session):
+        schema = CassandraSchema(session)
+        schema.apply()
+        session.define(f"DROP TABLE {session.keyspace}.dead")
+        session.define(f"CREATE TABLE {session.keyspace}.dead (queue text PRIMARY KEY, seq int)")
+
+        differences = schema.check()
+
+        assert (
+            "column dead.queue is text, partition key 1, and should be text, partition key 1"
+            not in differences
+        )
+        assert "column dead.seq is int, and should be bigint, clustering 2 asc" in differences
+        assert "column dead.body (blob) is missing" in differences
+
+    def test_says_that_the_keyspace_is_not_there(self, session):
+        assert CassandraSchema(session).check() == [f"keyspace {session.keyspace} does not exist"]
+
+
+class TestOpening:
+    def test_a_missing_keyspace_names_the_way_out(self):
+        with pytest.raises(
+            SchemaMismatchError, match=r"'no_such_keyspace' does not exist.*cassq schema apply"
+        ):
+            open_storage(hosts(), "no_such_keyspace")
+
+    def test_a_keyspace_without_tables_names_the_way_out(self, session):
+        session.define(f"CREATE KEYSPACE {session.keyspace} WITH replication = {ONE_REPLICA}")
+
+        with pytest.raises(SchemaMismatchError, match=r"has no tables.*cassq schema apply"):
+            open_storage(hosts(), session.keyspace)
+
+    def test_a_newer_schema_is_refused_and_never_made_older(self, session):
+        schema = CassandraSchema(session)
+        schema.apply()
+        session.define(
+            f"INSERT INTO {session.keyspace}.schema_version (component, version) "
+            f"VALUES ('cassq', {VERSION + 1})"
+        )
+
+        with pytest.raises(SchemaMismatchError, match="newer"):
+            open_storage(hosts(), session.keyspace)
+        with pytest.raises(SchemaMismatchError, match="newer"):
+            schema.apply()
+
+        assert schema.version() == VERSION + 1
+        assert any("version" in difference for difference in schema.check())
+
+    def test_an_older_schema_is_refused(self, session):
+        CassandraSchema(session).apply()
+        session.define(f"DELETE FROM {session.keyspace}.schema_version WHERE component = 'cassq'")
+        session.define(
+            f"INSERT INTO {session.keyspace}.schema_version (component, version) VALUES ('cassq', 0)"
+        )
+
+        with pytest.raises(SchemaMismatchError, match=r"version 0.*cassq schema apply"):
+            open_storage(hosts(), session.keyspace)
+
+    def test_an_unchecked_store_tells_at_the_first_call(self, session):
+        storage = open_storage(hosts(), session.keyspace, is_schema_checked=False)
+
+        with pytest.raises(SchemaMismatchError, match="cassq schema apply"):
+            storage.read_queues("orders")
+
+        storage.close()
+
+    def test_a_table_that_is_dropped_while_it_is_used_is_told(self, session):
+        CassandraSchema(session).apply()
+        storage = open_storage(hosts(), session.keyspace)
+        assert list(storage.read_dead("orders")) == []
+
+        session.define(f"DROP TABLE {session.keyspace}.dead")
+
+        with pytest.raises(SchemaMismatchError, match="cassq schema apply"):
+            storage.read_dead("orders")
+        storage.close()
+
+    @pytest.mark.parametrize("name", ["", "Orders", "a-b", "1a", "a" * 49, 'x"; DROP', None])
+    def test_a_name_that_is_none_is_refused(self, name):
+        with pytest.raises(InvalidNameError):
+            open_storage([("127.0.0.1", 1)], name)
+
+    def test_a_host_that_refuses_is_named(self):
+        with pytest.raises(StorageUnavailableError, match=r"127\.0\.0\.1:1\b"):
+            open_storage([("127.0.0.1", 1)], "cassq")
+
+    def test_a_host_name_that_is_none_is_named(self):
+        with pytest.raises(StorageUnavailableError, match=r"no-such-host\.invalid"):
+            open_storage([("no-such-host.invalid", 9042)], "cassq")
+
+    def test_a_datacenter_that_there_is_not_is_named(self):
+        with pytest.raises(StorageUnavailableError, match="atlantis"):
+            open_storage(hosts(), "cassq", datacenter="atlantis")
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("count", [1, 3])
+    def test_hosts_that_never_answer_are_named_within_ten_seconds(self, count):
+        silent = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+        ports = [listener.getsockname()[1] for listener in silent]
+        started = time.monotonic()
+
+        with pytest.raises(StorageUnavailableError, match=rf"127\.0\.0\.1:{ports[-1]}"):
+            open_storage([("127.0.0.1", port) for port in ports], "cassq")
+
+        assert time.monotonic() - started < 10
+        for listener in silent:
+            listener.close()
+
+
+class TestFacts:
+    def test_tells_what_doctor_asks_for(self, session):
+        CassandraSchema(session).apply()
+
+        facts = read_facts(session, time.time)
+
+        assert any(node.is_up and node.release_version for node in facts.nodes)
+        assert facts.gc_grace_s == dict.fromkeys(read_shapes(), 86400)
+        assert facts.replication["replication_factor"] == "1"
+        assert facts.settings["paxos_variant"] in {"v1", "v2"}
+        assert facts.settings["max_hint_window"] == "3h"
+        assert abs(facts.clock_offset_ms) <= 1000
+
+    def test_sees_a_clock_that_is_off(self, session):
+        CassandraSchema(session).apply()
+
+        facts = read_facts(session, lambda: time.time() - 3600)
+
+        assert facts.clock_offset_ms == pytest.approx(3_600_000, abs=1000)

@@ -1,0 +1,201 @@
+"""What the adapter costs the server, as the server itself traces it."""
+
+import os
+import re
+import secrets
+from dataclasses import replace
+
+import pytest
+
+from cassq.model.ids import new_pipe_id, new_token
+from cassq.model.message import Batch
+from cassq.model.pipe import End, Head, Mark, PipeEntry, Run, RunState
+from cassq.model.transaction import Advance, Cancel, RunChange, Seal, Transaction
+from cassq.storage.cassandra import (
+    Address,
+    CassandraSchema,
+    CassandraSession,
+    CassandraStorage,
+    open_session,
+)
+from cassq.storage.cassandra.statements import Call
+from cassq.storage.port import BatchQuery
+
+pytestmark = pytest.mark.service
+
+_ROWS_READ = re.compile(r"Read (\d+) live rows and (\d+) tombstone cells")
+
+
+class TracedDriver:
+    """The driver's session, with every request traced."""
+
+    def __init__(self, driver):
+        self._driver = driver
+        self.requests = []
+
+    def __getattr__(self, name):
+        return getattr(self._driver, name)
+
+    def execute_async(self, query, execution_profile):
+        future = self._driver.execute_async(query, trace=True, execution_profile=execution_profile)
+        self.requests.append((Call(execution_profile), future))
+        return future
+
+    def calls(self):
+        return [call for call, _ in self.requests]
+
+    def events(self):
+        return [
+            event.description
+            for _, future in self.requests
+            for event in future.get_query_trace(max_wait=20).events
+        ]
+
+
+@pytest.fixture(scope="module")
+def plain_session():
+    address = os.environ.get("CASSQ_TEST_CASSANDRA")
+    if not address:
+        pytest.fail("CASSQ_TEST_CASSANDRA is not set: run tools/test, or `tools/services env` first")
+    host, _, port = address.split(",")[0].rpartition(":")
+    session = open_session(Address([(host, int(port))]), f"cassq_test_{secrets.token_hex(6)}")
+    CassandraSchema(session).apply()
+    yield session
+    session.define(f"DROP KEYSPACE {session.keyspace}")
+    session.close()
+
+
+@pytest.fixture
+def driver(plain_session):
+    return TracedDriver(plain_session._driver)
+
+
+@pytest.fixture
+def storage(driver, plain_session):
+    return CassandraStorage(CassandraSession(driver, plain_session.keyspace))
+
+
+def run(first, last, **changes):
+    values = (first, RunState.LEASED, 1, new_token(), 0, 30_000, 0, "a popper")
+    return replace(Run(first, last, *values), **changes)
+
+
+def rows_and_tombstones(events):
+    found = [match for event in events if (match := _ROWS_READ.search(event))]
+    return sum(int(match[1]) for match in found), sum(int(match[2]) for match in found)
+
+
+def lived_in(storage, queue):
+    """Make a pipe with some life behind it: every kind of write that a live pipe sees."""
+    pipe = new_pipe_id()
+    head = Head(new_token())
+    storage.create_pipe(queue, PipeEntry(pipe, "a pusher"), head)
+    for first in range(1, 21):
+        storage.append(pipe, Batch(first, (b"x",), None if first % 2 else ({"a": "b"},), 1))
+    for last in (5, 10):
+        taken = run(last - 4, last)
+        wanted = replace(head, op=new_token(), cursor=last)
+        assert storage.transact(
+            pipe, Transaction(Advance(head.op, wanted), (RunChange(taken, is_leased_now=True),))
+        ).is_applied
+        head = wanted
+        extended = RunChange(taken, taken.lease_id, is_leased_now=True)
+        assert storage.transact(pipe, Transaction(runs=(extended,))).is_applied
+    storage.mark(pipe, [Mark(1, 5, End.COMMITTED), Mark(6, 8, End.COMMITTED)])
+    cancel = Transaction(Cancel(new_token(), 12), marks=(Mark(12, 12, End.PURGED),))
+    assert storage.transact(pipe, cancel).is_applied
+    return pipe
+
+
+def test_no_read_of_a_live_pipe_crosses_a_tombstone(storage, driver):
+    pipe = lived_in(storage, "live")
+    driver.requests.clear()
+
+    storage.load_pipe(pipe)
+    storage.read_batches(pipe, BatchQuery(limit=100))
+    storage.read_batches(pipe, BatchQuery(limit=100, is_newest_first=True, is_outline=True))
+    storage.list_pipes("live")
+    storage.transact(pipe, Transaction(Seal(20)))
+
+    rows, tombstones = rows_and_tombstones(driver.events())
+    assert rows >= 20 + 20 + 6 + 1
+    assert tombstones == 0
+
+
+def test_a_listing_from_a_later_id_does_not_cross_the_retired_pipes(storage, driver):
+    pipes = sorted((lived_in(storage, "listed") for _ in range(4)), key=lambda pipe: pipe.time)
+    for pipe in pipes[:3]:
+        storage.delete_pipe("listed", pipe)
+
+    def tombstones_of(since):
+        driver.requests.clear()
+        assert [entry.pipe for entry in storage.list_pipes("listed", since).entries] == [pipes[3]]
+        return rows_and_tombstones(driver.events())[1]
+
+    assert tombstones_of(None) >= 3  # so the traces do show them
+    assert tombstones_of(pipes[3]) == 0
+
+
+def test_a_take_is_one_lightweight_transaction(storage, driver):
+    pipe = new_pipe_id()
+    head = Head(new_token())
+    old = run(1, 10)
+    storage.create_pipe("taken", PipeEntry(pipe, "a pusher"), head)
+    seen = replace(head, op=new_token(), cursor=10)
+    storage.transact(pipe, Transaction(Advance(head.op, seen), (RunChange(old),)))
+    driver.requests.clear()
+
+    again = RunChange(replace(old, attempt=2, lease_id=new_token()), old.lease_id, 0, is_leased_now=True)
+    take = Transaction(
+        Advance(seen.op, replace(seen, op=new_token(), cursor=20)),
+        (again, RunChange(run(11, 20), is_leased_now=True)),
+        (Mark(21, 22, End.PURGED),),
+    )
+    assert storage.transact(pipe, take).is_applied
+
+    assert driver.calls() == [Call.TRANSACTION]
+    proposals = [event for event in driver.events() if event.startswith("Reading existing values for CAS")]
+    assert len(proposals) == 1
+
+
+def test_each_other_step_is_as_few_requests_as_the_protocol_says(storage, driver):
+    pipe = lived_in(storage, "counted")
+
+    def calls_of(step):
+        driver.requests.clear()
+        step()
+        return driver.calls()
+
+    many = [Mark(first, first, End.COMMITTED) for first in range(30, 230, 2)]
+    assert calls_of(lambda: storage.append(pipe, Batch(21, (b"x",) * 500, None, 500))) == [Call.WRITE]
+    assert calls_of(lambda: storage.load_pipe(pipe)) == [Call.LOCAL, Call.SERIAL_READ]
+    assert calls_of(lambda: storage.mark(pipe, many)) == [Call.WRITE]
+    assert calls_of(lambda: storage.read_batches(pipe, BatchQuery(limit=50))) == [Call.READ]
+    assert calls_of(lambda: storage.delete_pipe("counted", pipe)) == [Call.WRITE] * 3
+
+
+@pytest.mark.parametrize("reads", [1, 2, 3])
+def test_what_an_owner_did_between_two_reads_of_a_large_pipe_is_seen_as_a_whole(storage, driver, reads):
+    pipe = new_pipe_id()
+    head = Head(new_token())
+    storage.create_pipe("torn", PipeEntry(pipe, "a pusher"), head)
+    storage.mark(pipe, [Mark(first, first, End.COMMITTED) for first in range(1, 300)])
+    taken = run(400, 410)
+    take = Transaction(Advance(head.op, replace(head, op=new_token(), cursor=410)), (RunChange(taken),))
+    send = driver.execute_async
+    driver.requests.clear()
+
+    def take_after_so_many_reads(query, execution_profile):
+        future = send(query, execution_profile)
+        if driver.calls() == [Call.LOCAL, *[Call.SERIAL_READ] * reads]:
+            future.result()
+            assert storage.transact(pipe, take).is_applied
+        return future
+
+    driver.execute_async = take_after_so_many_reads
+
+    state = storage.load_pipe(pipe)
+
+    # Taken after the last read, it was not there yet.
+    assert (state.head.cursor, state.runs) == ((0, ()) if reads == 3 else (410, (taken,)))
+    assert len(state.marks) == 299

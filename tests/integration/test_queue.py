@@ -1,0 +1,429 @@
+"""The public interface of a queue, on every store."""
+
+import threading
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+import cassq
+
+
+@pytest.fixture
+def queue(store, name):
+    return store.queue(name)
+
+
+@pytest.fixture
+def popper(queue):
+    with queue.popper() as opened:
+        yield opened
+
+
+def drain(popper, count, timeout=10.0):
+    """Pop `count` messages, whatever it takes."""
+    popped = []
+    while len(popped) < count:
+        more = popper.pop_many(count - len(popped), timeout=timeout)
+        assert more, f"only {len(popped)} of {count} messages came"
+        popped += more
+    return popped
+
+
+# -- push ----------------------------------------------------------------------------------------------
+
+
+def test_a_message_comes_out_as_it_went_in(queue, popper):
+    before = datetime.now(UTC) - timedelta(minutes=1)
+    message_id = queue.push(b"\x00body\xff", headers={"type": "new", "": "ä"})
+
+    delivery = popper.pop(timeout=10)
+
+    assert delivery.body == b"\x00body\xff"
+    assert delivery.headers == {"type": "new", "": "ä"}
+    assert delivery.message_id == message_id
+    assert delivery.attempt == 1
+    assert before < delivery.pushed_at < before + timedelta(minutes=3)
+
+
+def test_an_empty_body_is_a_message(queue, popper):
+    queue.push(b"")
+
+    assert popper.pop(timeout=10).body == b""
+
+
+def test_one_pusher_and_one_popper_of_width_one_keep_the_order_over_many_pipes(store, name):
+    queue = store.queue(name, pipe_messages_max=7, pop_width=1)
+    bodies = [str(number).encode() for number in range(100)]
+    queue.push_many(bodies[:50])
+    with queue.popper() as popper:
+        pushing = threading.Thread(target=lambda: [queue.push(body) for body in bodies[50:]])
+        pushing.start()
+        popped = drain(popper, 100)
+        pushing.join()
+
+    assert [delivery.body for delivery in popped] == bodies
+
+
+def test_many_messages_are_streamed_with_progress_and_ids_in_order(queue, popper):
+    told = []
+    ids = queue.push_many((b"%d" % number for number in range(2500)), progress=told.append)
+
+    assert told == sorted(told)
+    assert told[-1] == len(ids) == 2500
+    assert len(set(ids)) == 2500
+    by_id = {delivery.message_id: delivery.body for delivery in drain(popper, 2500)}
+    assert [by_id[message_id] for message_id in ids] == [b"%d" % number for number in range(2500)]
+
+
+def test_push_many_takes_headers_with_bodies(queue, popper):
+    queue.push_many([b"plain", (b"told", {"a": "b"})])
+
+    assert [delivery.headers for delivery in drain(popper, 2)] == [{}, {"a": "b"}]
+
+
+def test_push_soon_gives_futures_that_end_with_ids(queue):
+    futures = [queue.push_soon(b"%d" % number) for number in range(200)]
+
+    ids = [future.result(timeout=10) for future in futures]
+
+    assert len(set(ids)) == 200
+    assert queue.stats().waiting == 200
+
+
+def test_pushers_in_many_threads_lose_nothing(queue, popper):
+    with ThreadPoolExecutor(8) as pool:
+        ids = list(pool.map(lambda number: queue.push(b"%d" % number), range(200)))
+
+    assert {delivery.message_id for delivery in drain(popper, 200)} == set(ids)
+
+
+# -- commit, rollback, extend --------------------------------------------------------------------------
+
+
+def test_a_committed_message_never_comes_again(queue, popper):
+    queue.push(b"once")
+
+    with popper.pop(timeout=10):
+        pass
+
+    assert popper.pop(timeout=0) is None
+    stats = queue.stats()
+    assert (stats.waiting, stats.pending, stats.committed) == (0, 0, 1)
+
+
+def test_a_block_that_raises_rolls_back(queue, popper):
+    queue.push(b"again")
+
+    with pytest.raises(ZeroDivisionError), popper.pop(timeout=10):
+        raise ZeroDivisionError
+
+    delivery = popper.pop(timeout=10)
+    assert (delivery.body, delivery.attempt) == (b"again", 2)
+
+
+def test_a_rollback_with_a_delay_rests_the_message(queue, popper):
+    message_id = queue.push(b"later")
+    assert popper.pop(timeout=10).rollback(delay=timedelta(seconds=1.5))
+
+    assert queue.status(message_id) is cassq.MessageStatus.DELAYED
+    assert queue.stats().delayed == 1
+    assert popper.pop(timeout=0) is None
+    assert popper.pop(timeout=20).attempt == 2
+
+
+def test_one_message_of_a_run_rolls_back_alone(queue, popper):
+    queue.push_many([b"%d" % number for number in range(5)])
+    popped = drain(popper, 5)
+
+    assert popped[2].rollback()
+    popper.commit_many([delivery for delivery in popped if delivery is not popped[2]])
+
+    again = popper.pop(timeout=10)
+    assert (again.body, again.attempt) == (b"2", 2)
+    again.commit()
+    assert queue.stats().committed == 5
+
+
+def test_a_delivery_ends_once(queue, popper):
+    queue.push(b"x")
+    delivery = popper.pop(timeout=10)
+    delivery.commit()
+
+    for end_again in (delivery.commit, delivery.rollback, delivery.extend):
+        with pytest.raises(cassq.ClosedError, match="was committed before"):
+            end_again()
+    with pytest.raises(cassq.ClosedError, match="was committed before"):
+        popper.commit_many([delivery])
+
+
+def test_a_lease_that_ended_is_told_and_the_message_comes_again(store, name):
+    queue = store.queue(name, lease=timedelta(milliseconds=300), clock_skew_max=timedelta(0))
+    queue.push(b"slow")
+    with queue.popper() as popper:
+        late = popper.pop(timeout=10)
+        again = popper.pop(timeout=20)
+
+        assert (again.body, again.attempt) == (b"slow", 2)
+        with pytest.raises(cassq.DeliveryExpiredError, match="is delivered again"):
+            late.commit()
+        again.commit()
+    assert queue.stats().rolled_back == 1
+
+
+def test_a_lease_that_is_extended_outlasts_itself(store, name):
+    queue = store.queue(name, lease=timedelta(seconds=1), clock_skew_max=timedelta(0))
+    queue.push(b"long work")
+    with queue.popper() as popper, queue.popper() as other:
+        delivery = popper.pop(timeout=10)
+        first_end = delivery.run.ends_at
+        while delivery.run.ends_at < first_end + 1.5:
+            delivery.extend()
+            assert other.pop(timeout=0.3) is None
+        delivery.commit()
+    assert queue.stats().rolled_back == 0
+
+
+def test_what_was_popped_but_not_handed_out_goes_back_without_an_attempt(queue):
+    queue.push_many([b"%d" % number for number in range(300)])
+    with queue.popper() as popper:
+        first = drain(popper, 150)
+        popper.commit_many(first)
+
+    with queue.popper() as popper:
+        rest = drain(popper, 150)
+
+    assert {delivery.attempt for delivery in rest} == {1}
+    assert len({delivery.body for delivery in first + rest}) == 300
+
+
+def test_a_message_that_fails_too_often_is_a_dead_letter_and_can_be_put_back(store, name):
+    queue = store.queue(name, max_attempts=2)
+    message_id = queue.push(b"poison", headers={"kind": "bad"})
+    with queue.popper() as popper:
+        for _ in range(2):
+            popper.pop(timeout=10).rollback()
+        assert popper.pop(timeout=0.5) is None
+
+        (dead,) = queue.dead
+        assert (dead.message_id, dead.body, dead.headers) == (message_id, b"poison", {"kind": "bad"})
+        assert dead.attempts == 2
+        assert "max_attempts=2" in dead.reason
+        assert queue.dead.peek(5) == [dead]
+        assert queue.status(message_id) is cassq.MessageStatus.DEAD
+        assert queue.stats().dead == 1
+
+        assert queue.dead.put_back() == 1
+        assert list(queue.dead) == []
+        again = popper.pop(timeout=10)
+        assert (again.body, again.headers, again.attempt) == (b"poison", {"kind": "bad"}, 1)
+
+
+def test_dead_letters_can_be_discarded(store, name):
+    queue = store.queue(name, max_attempts=1)
+    queue.push_many([b"1", b"2"])
+    with queue.popper() as popper:
+        for delivery in drain(popper, 2):
+            delivery.rollback()
+        assert popper.pop(timeout=0.5) is None
+
+    assert queue.dead.discard() == 2
+    assert list(queue.dead) == []
+
+
+def test_grouped_commits_arrive_soon_and_all_at_close(queue):
+    queue.push_many([b"%d" % number for number in range(500)])
+    with queue.popper(commit="grouped") as popper:
+        for delivery in drain(popper, 500):
+            delivery.commit()
+
+    assert queue.stats().committed == 500
+
+
+def test_commits_from_many_threads_all_count(queue, popper):
+    queue.push_many([b"%d" % number for number in range(200)])
+    popped = drain(popper, 200)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda delivery: delivery.commit(), popped))
+
+    stats = queue.stats()
+    assert (stats.committed, stats.pending) == (200, 0)
+
+
+# -- several poppers -----------------------------------------------------------------------------------
+
+
+def test_poppers_share_one_pipe_and_deliver_each_message_once(queue):
+    queue.push_many([b"%d" % number for number in range(400)])
+    poppers = [queue.popper() for _ in range(4)]
+
+    def consume(popper):
+        popped = []
+        while delivery := popper.pop(timeout=1.5):
+            popped.append(delivery.body)
+            delivery.commit()
+        return popped
+
+    with ThreadPoolExecutor(4) as pool:
+        shares = list(pool.map(consume, poppers))
+    for popper in poppers:
+        popper.close()
+
+    assert sorted(body for share in shares for body in share) == sorted(b"%d" % n for n in range(400))
+
+
+def test_an_idle_popper_is_woken_by_a_push(queue, popper):
+    got = []
+    waiting = threading.Thread(target=lambda: got.append(popper.pop(timeout=30)))
+    waiting.start()
+    queue.push(b"wake up")
+    waiting.join(timeout=30)
+
+    assert got[0].body == b"wake up"
+
+
+def test_iteration_ends_when_the_popper_is_closed(queue):
+    popper = queue.popper()
+    queue.push(b"last")
+    bodies = []
+
+    for delivery in popper:
+        with delivery:
+            bodies.append(delivery.body)
+        popper.close()
+
+    assert bodies == [b"last"]
+    with pytest.raises(cassq.ClosedError, match="popper is closed"):
+        popper.pop(timeout=0)
+
+
+# -- steering and looking ------------------------------------------------------------------------------
+
+
+def test_a_paused_queue_delivers_nothing_until_it_is_resumed(queue):
+    queue.push(b"x")
+    queue.pause()
+    with queue.popper() as popper:
+        assert popper.pop(timeout=0) is None
+        assert queue.stats().state == "paused"
+
+        queue.resume()
+        assert popper.pop(timeout=10).body == b"x"
+
+
+def test_peek_shows_what_would_come_and_takes_nothing(queue, popper):
+    ids = queue.push_many([b"1", (b"2", {"h": "v"}), b"3"])
+
+    peeked = queue.peek(2)
+
+    assert [(m.message_id, m.body, m.headers) for m in peeked] == [
+        (ids[0], b"1", {}),
+        (ids[1], b"2", {"h": "v"}),
+    ]
+    assert [delivery.body for delivery in drain(popper, 3)] == [b"1", b"2", b"3"]
+    assert queue.peek() == []
+
+
+def test_purge_ends_what_is_in_nobodys_hands(queue, popper):
+    queue.push_many([b"%d" % number for number in range(10)])
+    held = popper.pop(timeout=10)
+    popper.pop(timeout=10).rollback(delay=timedelta(hours=1))
+    popper.close()  # what it had taken ahead goes back
+
+    assert queue.purge() == 9
+
+    held.commit()
+    stats = queue.stats()
+    assert (stats.waiting, stats.pending, stats.delayed, stats.committed, stats.purged) == (0, 0, 0, 1, 9)
+
+
+def test_the_status_of_a_message_follows_its_life(queue, popper):
+    message_id = queue.push(b"x")
+    assert queue.status(message_id) is cassq.MessageStatus.WAITING
+    delivery = popper.pop(timeout=10)
+    assert queue.status(str(message_id)) is cassq.MessageStatus.PENDING
+    delivery.commit()
+    assert queue.status(message_id) in {cassq.MessageStatus.COMMITTED, cassq.MessageStatus.ENDED}
+    assert queue.status(message_id._replace(seq=99)) is cassq.MessageStatus.UNKNOWN
+    assert queue.status(cassq.MessageId(uuid.uuid1(), 1)) is cassq.MessageStatus.ENDED
+
+
+def test_the_figures_of_each_pipe_add_up_to_those_of_the_queue(store, name):
+    queue = store.queue(name, pipe_messages_max=10)
+    queue.push_many([b"%d" % number for number in range(25)])
+    with queue.popper() as popper:
+        popper.commit_many(drain(popper, 5))
+        pipes = queue.pipes()
+        stats = queue.stats()
+
+    assert sum(pipe.pushed for pipe in pipes) == stats.pushed == 25
+    assert sum(pipe.committed for pipe in pipes) == stats.committed == 5
+    assert sum(pipe.waiting for pipe in pipes) == stats.waiting
+    assert {pipe.phase for pipe in pipes} <= {"PA", "PF", "E"}
+    assert any(pipe.phase == "PF" for pipe in pipes)
+
+
+def test_the_age_of_the_oldest_message_is_that_of_the_first_left(queue, popper):
+    assert queue.stats().oldest_age is None
+    queue.push(b"first")
+
+    assert timedelta(0) <= queue.stats().oldest_age < timedelta(minutes=1)
+    popper.pop(timeout=10).commit()
+    assert queue.stats().oldest_age is None
+
+
+def test_retired_pipes_leave_the_list_and_stay_in_the_totals(store, name):
+    queue = store.queue(name, pipe_messages_max=10)
+    queue.push_many([b"%d" % number for number in range(100)])
+    with queue.popper() as popper:
+        popper.commit_many(drain(popper, 100))
+    queue.close()
+    queue = store.queue(name)
+
+    store.reap()
+
+    stats = queue.stats()
+    assert stats.pipes == 0
+    assert (stats.pushed, stats.popped, stats.committed, stats.waiting) == (100, 100, 100, 0)
+    assert queue.pipes() == []
+
+
+def test_a_queue_is_opened_twice_with_the_same_settings(store, name):
+    created = store.queue(name, lease=timedelta(seconds=7))
+
+    assert store.queue(name) is created
+    assert store.queue(name, lease=timedelta(seconds=7)) is created
+    with pytest.raises(cassq.InvalidOptionError, match="created with lease=7s, not 8s"):
+        store.queue(name, lease=timedelta(seconds=8))
+    assert name in store.queues()
+
+
+def test_a_deleted_queue_is_gone_and_may_be_created_anew(store, name):
+    queue = store.queue(name, max_attempts=3)
+    queue.push(b"goes with it")
+    popper = queue.popper()
+
+    store.delete_queue(name)
+
+    assert name not in store.queues()
+    for use in (lambda: queue.push(b"x"), lambda: popper.pop(timeout=0), queue.stats):
+        with pytest.raises((cassq.ClosedError, cassq.QueueNotFoundError)):
+            use()
+    with pytest.raises(cassq.QueueNotFoundError, match=name):
+        store.delete_queue(name)
+    assert store.queue(name, max_attempts=4).stats().waiting == 0
+
+
+def test_other_openings_of_a_deleted_queue_hear_of_it(tmp_path, name):
+    with cassq.connect(f"sqlite:///{tmp_path}/one.db") as mine, cassq.connect(mine.url) as theirs:
+        queue = theirs.queue(name)
+        queue.push(b"x")
+        popper = queue.popper()
+        mine.delete_queue(name)
+
+        with pytest.raises(cassq.QueueNotFoundError, match="was deleted"):
+            popper.pop(timeout=None)
+        with pytest.raises(cassq.QueueNotFoundError, match="was deleted"):
+            queue.push(b"y")
