@@ -87,7 +87,7 @@ def connect(url: str, **options: str) -> Store:
     if scheme == "memory" and rest == "" and not options:
         return _open_sqlite(None, is_synced=False)
     if scheme == "sqlite":
-        path, given = _take_apart_sqlite(url, options)
+        path, given = take_apart_sqlite(url, options)
         return _open_sqlite(path, is_synced=given.get("durability", "full") == "full")
     if scheme == "cassandra":
         return _open_cassandra(take_apart_cassandra(url, options))
@@ -193,7 +193,12 @@ def _closed_at_exit(store: Store) -> Store:
     return store
 
 
-def _take_apart_sqlite(url: str, options: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+def take_apart_sqlite(url: str, options: Mapping[str, str] | None = None) -> tuple[str, dict[str, str]]:
+    """Read an `sqlite:` URL; return the file's path and the options.
+
+    Raises:
+        InvalidOptionError: it is malformed; the message says where.
+    """
     location, _, query = url.partition("?")
     prefix = "sqlite:///"
     if not location.startswith(prefix) or not location.removeprefix(prefix):
@@ -201,7 +206,8 @@ def _take_apart_sqlite(url: str, options: Mapping[str, str]) -> tuple[str, dict[
             f"{url!r} names no file: use sqlite:///relative.db or sqlite:////absolute/path.db"
         )
     try:
-        given = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))) | dict(options)
+        given = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
+        given |= dict(options or {})
     except ValueError as error:
         raise InvalidOptionError(f"{url!r} is malformed: {error}") from None
     _check_options(given, _SQLITE_OPTIONS, url)

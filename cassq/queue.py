@@ -157,12 +157,12 @@ class Queue:
             popper = Popper(
                 feeder,
                 services.coordinator,
-                self.name,
-                self.settings,
-                holder=holder,
-                clock=services.clock,
+                queue=self.name,
+                name=holder,
+                lease=self.settings.lease,
                 check_takes=self.record.may_take,
                 commit=commit,
+                clock=services.clock,
             )
             self._poppers = [each for each in self._poppers if not each.is_closed] + [popper]
         return popper

@@ -55,12 +55,26 @@ class Coordinator(Protocol):
         """
         ...
 
-    def announce_hunger(self, queue: str, popper: str, wake: Callable[[], None]) -> None:
-        """Let the others know that `popper` waits for messages; `wake` is called once, from any thread.
+    def announce_hunger(
+        self, queue: str, popper: str, wake: Callable[[], None], *, crowded: Callable[[], None] | None = None
+    ) -> None:
+        """Let the others know that `popper` waits for messages.
 
-        `wake` is called when somebody wakes this popper, when another popper becomes hungry on the same
-        queue (who holds claims should let go then), and when the session comes back after it was lost.
-        Announcing again replaces `wake` and keeps the place in the line.
+        Announcing again replaces the callbacks and keeps the place in the line. Announce first, then look
+        for messages once more, then wait: who pushed before the announcement woke nobody.
+
+        Args:
+            queue: what it waits for.
+            popper: who waits.
+            wake: called once, and the announcement is over: when somebody wakes this popper, or when the
+                session is back after it was lost.
+            crowded: called when the number of other hungry poppers of the queue goes from none to some,
+                also if there are some at the time of the announcement: who holds claims should let go. It
+                ends nothing. A popper answers it without withdrawing and announcing afresh, or two idle
+                poppers would keep each other busy.
+
+        Guarantees: the callbacks run on any thread, perhaps on one that is inside a method of this port, so
+        call these methods without holding a lock that a callback takes. Callbacks are brief.
         Raises: CoordinationUnavailableError: the service cannot be reached.
         """
         ...

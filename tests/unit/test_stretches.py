@@ -1,5 +1,7 @@
 """Sets of sequence numbers, kept as stretches."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,7 +30,7 @@ def test_it_holds_what_a_plain_set_holds(added):
 def test_its_stretches_are_sorted_and_never_touch(added):
     parts = list(Stretches(added))
 
-    assert all(before.last + 1 < after.first for before, after in zip(parts, parts[1:], strict=False))
+    assert all(before.last + 1 < after.first for before, after in pairwise(parts))
 
 
 @given(st.lists(pairs), pairs)

@@ -1,0 +1,111 @@
+"""One process of `cassq demo`: a pusher or a popper.
+
+Owns what such a process does; told what to do by one line of JSON on stdin, and to end by its end. The
+store's URL comes in CASSQ_URL, where no process list shows a password. What must not break: an event is
+written down only after it happened, and a popped message before it is committed.
+"""
+
+import json
+import os
+import select
+import signal
+import sys
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import cassq
+from cassq.cli.demo_ledger import LedgerWriter
+
+#: Files pushed, and messages popped, at once.
+PUSH_CHUNK = 40
+POP_CHUNK = 20
+
+#: How soon a popper that finds nothing notices that it may end.
+TICK_S = 0.2
+
+
+def main() -> int:
+    """Push or pop, as stdin says."""
+    # Ctrl-C goes to the whole terminal; the demo's own process ends its children.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    work = json.loads(_read_line())
+    ledger = LedgerWriter(Path(work["ledger"]))
+    try:
+        with cassq.connect(os.environ["CASSQ_URL"]) as store:
+            queue = store.find_queue(work["queue"])
+            if "files" in work:
+                _push(queue, work, ledger)
+            else:
+                _pop(queue, work["stall_after"], ledger)
+    except cassq.CassqError as error:
+        sys.stderr.write(f"cassq: {work['name']}: {error}\n")
+        return error.exit_code
+    return 0
+
+
+def _push(queue: cassq.Queue, work: dict[str, Any], ledger: LedgerWriter) -> None:
+    ledger.note("begun")
+    for chunk in _chunks(work["files"], work["root"], work["copies"]):
+        ids = queue.push_many(chunk)
+        hashes = [headers["sha256"] for _, headers in chunk]
+        pairs = zip(map(str, ids), hashes, strict=True)
+        ledger.note("pushed", [(of, what, 0) for of, what in pairs])
+
+
+def _chunks(files: list[str], root: str, copies: int) -> Iterator[list[tuple[bytes, dict[str, str]]]]:
+    chunk: list[tuple[bytes, dict[str, str]]] = []
+    for copy in range(copies):
+        for name in files:
+            body = (Path(root) / name).read_bytes()
+            headers = {"path": name, "copy": str(copy), "sha256": sha256(body).hexdigest()}
+            chunk.append((body, headers))
+            if len(chunk) == PUSH_CHUNK:
+                yield chunk
+                chunk = []
+    if chunk:
+        yield chunk
+
+
+def _pop(queue: cassq.Queue, stall_after: int | None, ledger: LedgerWriter) -> None:
+    handled = 0
+    with queue.popper() as popper:
+        ledger.note("ready", [(popper.name, "", 0)])
+        while not _is_over():
+            try:
+                deliveries = popper.pop_many(POP_CHUNK, TICK_S)
+            except cassq.UnavailableError:
+                continue
+            if not deliveries:
+                continue
+            ids = [str(delivery.message_id) for delivery in deliveries]
+            hashes = [sha256(delivery.body).hexdigest() for delivery in deliveries]
+            attempts = [delivery.attempt for delivery in deliveries]
+            ledger.note("popped", list(zip(ids, hashes, attempts, strict=True)))
+            if stall_after is not None and handled >= stall_after:
+                ledger.note("holding")
+                while True:
+                    signal.pause()  # like a worker that hangs; it is killed here
+            try:
+                popper.commit_many(deliveries)
+            except cassq.CassqError:
+                ledger.note("unsettled", [(each, "", 0) for each in ids])
+            else:
+                ledger.note("committed", [(each, "", 0) for each in ids])
+            handled += len(deliveries)
+
+
+def _read_line() -> bytes:
+    # Unbuffered: `_is_over` asks the operating system whether there is more.
+    with open(0, "rb", buffering=0, closefd=False) as stdin:
+        return stdin.readline()
+
+
+def _is_over() -> bool:
+    readable, _, _ = select.select([0], [], [], 0)
+    return bool(readable)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

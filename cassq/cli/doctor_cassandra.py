@@ -1,0 +1,257 @@
+"""What `cassq doctor` says of a Cassandra cluster and of ZooKeeper.
+
+Owns the judgement; `cassq.installation` reads the facts. What a server does not tell is not judged.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+
+import click
+
+import cassq
+from cassq import installation
+from cassq.cli.finding import Finding, Level
+from cassq.cli.values import to_bytes, to_duration
+from cassq.installation import ServerFacts
+from cassq.limits import BODY_BYTES_CEILING, MIB
+
+CASSANDRA_MIN = (5, 0)
+ZOOKEEPER_MIN = (3, 6)
+
+#: The defaults of Cassandra 5, where a server tells that a setting is not set.
+MUTATION_BYTES = 16 * MIB
+
+#: Beyond this somebody's clock is wrong; no promise of cassq's rests on it.
+CLOCK_OFFSET_MAX_MS = 1000.0
+
+
+def examine(target: installation.CassandraTarget) -> Iterator[Finding]:
+    """Yield what is to be said of a cluster, then of ZooKeeper."""
+    try:
+        report = installation.read_cassandra(target)
+    except cassq.CassqError as error:
+        yield Finding("cassandra", Level.FAIL, str(error), "is it up, and are host and port right?")
+    else:
+        server = report.server
+        yield _judge_nodes(server)
+        yield _judge_version(server)
+        yield _judge_schema(report)
+        if server.replication:
+            yield from _judge_replication(server, target.datacenter)
+        yield from _judge_hints(server)
+        yield from _judge_paxos(server)
+        yield from _judge_limits(server)
+        yield _judge_clock(server)
+    yield from _examine_zookeeper(target)
+
+
+def _judge_nodes(server: ServerFacts) -> Finding:
+    down = [node.address for node in server.nodes if node.is_up is False]
+    told = f"{len(server.nodes)} nodes"
+    if not down:
+        return Finding("cassandra", Level.OK, f"{told}, none is known to be down")
+    return Finding(
+        "cassandra",
+        Level.WARN,
+        f"{told}, down: {', '.join(down)}",
+        "bring it back within gc_grace_seconds; after that repair or replace it first, or rows of retired "
+        "pipes come back to life on it",
+    )
+
+
+def _judge_version(server: ServerFacts) -> Finding:
+    versions = sorted({node.release_version for node in server.nodes if node.release_version})
+    told = f"Cassandra {', '.join(versions) or 'of an unknown version'}"
+    if all(_numbers(version) >= CASSANDRA_MIN for version in versions):
+        return Finding("version", Level.OK, told)
+    return Finding("version", Level.FAIL, told, "cassq is built for, and tested with, Cassandra 5.0")
+
+
+def _judge_schema(report: installation.CassandraReport) -> Finding:
+    if not report.differences:
+        return Finding("schema", Level.OK, f"version {report.version}, as this cassq needs it")
+    way_out = "run `cassq schema apply --url …`"
+    if (report.version or 0) > report.version_needed:
+        way_out = "install a newer cassq"
+    return Finding("schema", Level.FAIL, "; ".join(report.differences), way_out)
+
+
+def _judge_replication(server: ServerFacts, datacenter: str | None) -> Iterator[Finding]:
+    factors = {
+        name: int(str(value).partition("/")[0])
+        for name, value in server.replication.items()
+        if name != "class"
+    }
+    is_local = datacenter in factors
+    factor = factors[datacenter] if is_local and datacenter else sum(factors.values())
+    where = f" in {datacenter}" if is_local else ""
+    level_name = "LOCAL_QUORUM" if datacenter else "QUORUM"
+    quorum = factor // 2 + 1
+    told = f"replication factor {factor}{where}, {level_name} is {quorum}"
+    nodes = [node for node in server.nodes if not is_local or node.datacenter == datacenter]
+    up = sum(node.is_up is not False for node in nodes)
+    way_out = "replicate to 3 nodes: ALTER KEYSPACE … WITH replication = …, then `nodetool repair`"
+    if up < quorum:
+        yield Finding(
+            "replication",
+            Level.FAIL,
+            f"{told}, and {up} nodes are up",
+            "bring nodes back, or use fewer replicas",
+        )
+    elif factor == 1:
+        yield Finding(
+            "replication",
+            Level.WARN,
+            f"{told}: one node down stops the queue, one lost disk loses it",
+            way_out,
+        )
+    elif factor == 2:
+        yield Finding("replication", Level.WARN, f"{told}: no node may be down, as with one replica", way_out)
+    else:
+        yield Finding("replication", Level.OK, told)
+    if datacenter and not is_local:
+        yield Finding(
+            "datacenter",
+            Level.FAIL,
+            f"the keyspace has no replicas in datacenter {datacenter!r}; it has {', '.join(sorted(factors))}",
+            "name one of those as datacenter= in the URL",
+        )
+    elif not datacenter and len(factors) > 1:
+        yield Finding(
+            "datacenter",
+            Level.HINT,
+            "every request waits for a quorum over all datacenters",
+            "name the near one as datacenter= in the URL, the same one in every process",
+        )
+
+
+def _judge_hints(server: ServerFacts) -> Iterator[Finding]:
+    window = _duration(server.settings.get("max_hint_window")) or timedelta(hours=3)
+    short = {
+        table: grace_s for table, grace_s in server.gc_grace_s.items() if timedelta(seconds=grace_s) <= window
+    }
+    told = f"gc_grace_seconds {min(server.gc_grace_s.values(), default=0)}, hint window {window}"
+    if short:
+        yield Finding(
+            "gc_grace",
+            Level.FAIL,
+            f"{told}: too short for {', '.join(sorted(short))}; a late hint may bring deleted rows back",
+            "ALTER TABLE … WITH gc_grace_seconds = 86400, or a shorter max_hint_window",
+        )
+    elif server.gc_grace_s:
+        yield Finding("gc_grace", Level.OK, told)
+    if len(server.nodes) > 1:
+        yield Finding(
+            "replicas",
+            Level.HINT,
+            "a replica that was away for longer than gc_grace_seconds must not come back as it is",
+            "repair the keyspace within that time, or replace the node",
+        )
+
+
+def _judge_paxos(server: ServerFacts) -> Iterator[Finding]:
+    if "paxos_variant" not in server.settings:
+        return
+    variant = str(server.settings["paxos_variant"] or "v1")
+    if variant.startswith("v1"):
+        yield Finding(
+            "paxos",
+            Level.HINT,
+            f"paxos_variant is {variant}, Cassandra's default",
+            "v2 halves the round trips of every take: set paxos_variant: v2 in cassandra.yaml on all nodes, "
+            "as its upgrade notes tell",
+        )
+    else:
+        yield Finding("paxos", Level.OK, f"paxos_variant is {variant}")
+
+
+def _judge_limits(server: ServerFacts) -> Iterator[Finding]:
+    # Rows are written with timestamp 1, and pipes deleted with one of the far future: section 3.
+    for name in ("minimum_timestamp_fail_threshold", "maximum_timestamp_fail_threshold"):
+        value = server.settings.get(name)
+        if value not in {None, "", "null"}:
+            yield Finding(
+                "timestamps", Level.FAIL, f"{name} is {value}: cassq's writes are refused", f"unset {name}"
+            )
+    mutation = _bytes(server.settings.get("max_mutation_size"))
+    if mutation is not None and mutation < BODY_BYTES_CEILING + MIB:
+        yield Finding(
+            "mutation_size",
+            Level.WARN,
+            f"max_mutation_size is {mutation / MIB:g} MiB: bodies near body_bytes_max's ceiling are refused",
+            f"raise it (default {MUTATION_BYTES // MIB} MiB), or keep body_bytes_max well below it",
+        )
+
+
+def _judge_clock(server: ServerFacts) -> Finding:
+    offset_ms, precision_ms = server.clock_offset_ms, server.clock_precision_ms
+    told = f"the database is {offset_ms:+.0f} ms (± {precision_ms:.0f} ms) from this machine"
+    if abs(offset_ms) <= CLOCK_OFFSET_MAX_MS + precision_ms:
+        return Finding("clock", Level.OK, told)
+    return Finding(
+        "clock",
+        Level.HINT,
+        f"{told}; no promise rests on it, but times in messages look odd",
+        "run chrony or ntpd on both",
+    )
+
+
+def _examine_zookeeper(target: installation.CassandraTarget) -> Iterator[Finding]:
+    report = installation.read_zookeeper(target)
+    if report is None:
+        yield Finding(
+            "zookeeper",
+            Level.WARN,
+            "the URL names no ZooKeeper: pushes work, pops do not",
+            "add ?zookeeper=HOST:PORT,HOST:PORT to the URL",
+        )
+        return
+    servers = report.servers
+    silent = [f"{server.address} ({server.trouble})" for server in servers if server.trouble]
+    told = f"{len(servers) - len(silent)} of {len(servers)} servers answer"
+    if not report.has_session:
+        reason = f"{told}: {', '.join(silent)}" if silent else f"{told}, but no session could be opened"
+        yield Finding("zookeeper", Level.FAIL, reason, "poppers stop until it is back; pushes go on")
+        return
+    if silent:
+        yield Finding("zookeeper", Level.WARN, f"{told}: {', '.join(silent)}", "bring it back")
+    else:
+        yield Finding("zookeeper", Level.OK, f"{told}, a session was opened")
+    yield from _judge_servers(servers)
+
+
+def _judge_servers(servers: Sequence[installation.ZooKeeperServer]) -> Iterator[Finding]:
+    versions = sorted({server.version for server in servers if server.version})
+    if versions:
+        is_new = all(_numbers(version) >= ZOOKEEPER_MIN for version in versions)
+        yield Finding(
+            "zookeeper_version",
+            Level.OK if is_new else Level.WARN,
+            f"ZooKeeper {', '.join(versions)}",
+            "" if is_new else "cassq is tested with 3.8 and later",
+        )
+    if [server.mode for server in servers] == ["standalone"]:
+        yield Finding(
+            "zookeeper_ensemble",
+            Level.HINT,
+            "one server alone: while it is away, poppers stop",
+            "run three, and name them all in the URL",
+        )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.partition("-")[0].split(".") if part.isdigit())
+
+
+def _duration(text: str | None) -> timedelta | None:
+    try:
+        return to_duration(text) if text else None
+    except click.BadParameter:
+        return None
+
+
+def _bytes(text: str | None) -> int | None:
+    try:
+        return to_bytes(text) if text else None
+    except click.BadParameter:
+        return None

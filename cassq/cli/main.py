@@ -1,0 +1,116 @@
+"""The console script `cassq`.
+
+Owns the list of commands and the way out: every error becomes one line on stderr and an exit code of the
+table in `cassq.cli.exit_codes`. What must not break: no traceback without `--debug`.
+"""
+
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import click
+
+import cassq
+from cassq.cli import exit_codes
+from cassq.cli.dead import dead
+from cassq.cli.demo import demo
+from cassq.cli.doctor import doctor
+from cassq.cli.output import say
+from cassq.cli.pop import peek, pop
+from cassq.cli.push import push
+from cassq.cli.queues import queues
+from cassq.cli.reap import reap
+from cassq.cli.schema import schema
+from cassq.cli.session import Session, common_options
+from cassq.cli.signals import Stopped
+
+COMMANDS = (demo, schema, queues, push, pop, peek, dead, reap, doctor)
+
+
+@click.group(
+    epilog="\b\nExit codes:\n" + exit_codes.describe(),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+@click.version_option(cassq.__version__, prog_name="cassq")
+@common_options
+def cassq_command() -> None:
+    """A durable message queue on Apache Cassandra, and on a plain file where there is none.
+
+    The store is named by --url or CASSQ_URL, for example sqlite:///orders.db or
+    cassandra://HOST,HOST/KEYSPACE?zookeeper=HOST,HOST. Data goes to stdout, words to stderr.
+    """
+
+
+for each in COMMANDS:
+    cassq_command.add_command(each)
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; return its exit code."""
+    session = Session(url=os.environ.get("CASSQ_URL") or None)
+    # Logs would say once more what the one line at the end says.
+    logging.getLogger().addHandler(logging.NullHandler())
+    session.ending.install()
+    try:
+        return _settle(lambda: _call(arguments, session), session)
+    except Stopped as stopped:  # a second signal, while the first was being told
+        return stopped.exit_code
+
+
+def _call(arguments: Sequence[str], session: Session) -> int:
+    found = cassq_command.main(list(arguments), "cassq", standalone_mode=False, obj=session)
+    sys.stdout.flush()
+    return found if isinstance(found, int) else exit_codes.DONE
+
+
+def _settle(call: Callable[[], int], session: Session) -> int:  # noqa: PLR0911 - one for each ending
+    """Turn whatever a command ends with into words and an exit code."""
+    try:
+        return call()
+    except Stopped as stopped:
+        return stopped.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        say(error.ctx.get_help() if error.ctx else error.format_message())
+        return exit_codes.USAGE
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx else "cassq"
+        say(f"cassq: {error.format_message()} (see `{where} --help`)")
+        return exit_codes.USAGE
+    except click.Abort:
+        say("cassq: nothing was done")
+        return exit_codes.NOT_DONE
+    except BrokenPipeError:
+        _close_stdout()
+        return exit_codes.BY_SIGNAL + 13
+    except cassq.CassqError as error:
+        _show_trace(session)
+        say(f"cassq: {error}")
+        return error.exit_code
+    except OSError as error:
+        _show_trace(session)
+        _close_stdout()
+        say(f"cassq: {error}")
+        return exit_codes.INPUT_OUTPUT
+    except Exception as error:  # noqa: BLE001 - a fault of ours: told in one line, never as a traceback
+        _show_trace(session)
+        say(f"cassq: a fault in cassq: {type(error).__name__}: {error} (--debug shows where)")
+        return exit_codes.INTERNAL
+
+
+def _show_trace(session: Session) -> None:
+    if session.is_debug:
+        traceback.print_exc()
+
+
+def _close_stdout() -> None:
+    # What is left in Python's buffer has nowhere to go, and must not fail once more at exit.
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,137 @@
+"""Data on stdout, words on stderr.
+
+Owns how things are printed. What must not break: what counts as written was taken by the operating system,
+message by message, so that a reader who went away never costs a message.
+"""
+
+import json
+import os
+import select
+import sys
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import click
+from tqdm import tqdm
+
+from cassq import DeadMessage, Delivery, Message
+
+
+def say(words: str) -> None:
+    """Print words for people, on stderr."""
+    click.echo(words, err=True)
+
+
+def print_json(value: object) -> None:
+    """Print one JSON document on one line."""
+    click.echo(json.dumps(value, ensure_ascii=False))
+
+
+def print_figures(figures: Mapping[str, object]) -> None:
+    """Print names and values, one a line."""
+    width = max(map(len, figures))
+    for name, value in figures.items():
+        click.echo(f"{name:<{width}}  {_tell(value)}")
+
+
+def print_table(rows: Sequence[Mapping[str, object]]) -> None:
+    """Print rows under the names of their columns; nothing where there are none."""
+    if not rows:
+        return
+    texts = [list(rows[0]), *([_tell(value) for value in row.values()] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    for text in texts:
+        cells = (f"{cell:<{width}}" for cell, width in zip(text, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())
+
+
+def to_json(message: Message | Delivery) -> dict[str, Any]:
+    """Return a message as JSON values; a body that is not UTF-8 in base64."""
+    try:
+        body, encoding = message.body.decode("utf-8"), "utf-8"
+    except UnicodeDecodeError:
+        body, encoding = b64encode(message.body).decode("ascii"), "base64"
+    told: dict[str, Any] = {
+        "id": str(message.message_id),
+        "body": body,
+        "encoding": encoding,
+        "headers": dict(message.headers),
+        "pushed_at": message.pushed_at.isoformat(),
+    }
+    if isinstance(message, Delivery):
+        told["attempt"] = message.attempt
+    if isinstance(message, DeadMessage):
+        told |= {
+            "attempts": message.attempts,
+            "reason": message.reason,
+            "died_at": message.died_at.isoformat(),
+        }
+    return told
+
+
+def to_line(message: Message | Delivery, *, is_json: bool) -> bytes:
+    """Return what is printed of a message: JSON, or the bare body; with a newline."""
+    if is_json:
+        return json.dumps(to_json(message), ensure_ascii=False).encode() + b"\n"
+    return message.body + b"\n"
+
+
+class MessageWriter:
+    """Writes messages to stdout and knows which of them were written out.
+
+    Attributes:
+        trouble: why nothing more can be written: `BrokenPipeError` when the reader closed the pipe.
+    """
+
+    def __init__(self) -> None:
+        sys.stdout.flush()
+        self._target = sys.stdout.fileno()
+        self.trouble: OSError | None = None
+
+    def write(self, lines: Sequence[bytes]) -> int:
+        """Write lines; return how many were written out whole, all of them unless there is trouble."""
+        data = memoryview(b"".join(lines))
+        written = 0
+        while written < len(data) and self.trouble is None:
+            try:
+                written += os.write(self._target, data[written:])
+            except BlockingIOError:
+                select.select([], [self._target], [])
+            except OSError as error:
+                self.trouble = error
+        whole = end = 0
+        for line in lines:
+            end += len(line)
+            whole += end <= written
+        return whole
+
+
+class Bar(Protocol):
+    """A progress bar, or nothing in its place."""
+
+    def update(self, count: int) -> object:
+        """Move on by `count`."""
+        ...
+
+
+class _NoBar:
+    def update(self, count: int) -> None:
+        pass
+
+
+@contextmanager
+def progress_bar(what: str, total: int | None = None) -> Iterator[Bar]:
+    """Show a progress bar on stderr while the block runs, if stderr is a terminal."""
+    if not sys.stderr.isatty():
+        yield _NoBar()
+        return
+    with tqdm(total=total, desc=what, unit=" messages", file=sys.stderr, leave=False) as bar:
+        yield bar
+
+
+def _tell(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.1f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,291 @@
+"""The line of hungry poppers in ZooKeeper: who waits, who waited longest, who is told what.
+
+Owns the nodes below `hungry/<queue>` and what is known of them here. Refuses to know claims. The rule that
+must not break: an announcement ends when its node goes, and only then is `wake` called; being told that
+others are hungry too (`crowded`) ends nothing, so that two idle poppers never wake each other in turn.
+
+    popper A                ZooKeeper               waker                popper B (waits less long)
+    | create A-0000000001 ->|                         |                     |
+    | watch it ------------>|<- delete A-0000000001 --|                     |
+    |<---- gone: wake() ----|-- done: one was woken ->|                     | (hears nothing)
+
+How many are hungry is answered from a watch on the queue's children, never by asking.
+"""
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+from kazoo.exceptions import NoNodeError
+from kazoo.protocol.states import EventType
+
+from cassq.coordination.zookeeper_session import ZooKeeperSession
+from cassq.errors import ClosedError, CoordinationUnavailableError
+
+_DIGITS = 10  # ZooKeeper's own format of a sequential node's number
+_Key = tuple[str, str]
+
+
+def _popper_of(node: str) -> str:
+    return node[: -_DIGITS - 1]
+
+
+def _number_of(node: str) -> str:
+    return node[-_DIGITS:]
+
+
+@dataclass(slots=True, eq=False)
+class Announcement:
+    """A popper of this process that waits; it stands as long as `node` does."""
+
+    node: str
+    wake: Callable[[], None]
+    crowded: Callable[[], None] | None
+    is_crowded: bool = False
+
+
+class HungryLine:
+    """Everybody's hungry poppers as ZooKeeper last told, and the announcements of this process."""
+
+    def __init__(self, session: ZooKeeperSession, root: str) -> None:
+        self._session = session
+        self._root = root
+        self._lock = threading.RLock()
+        self._lines: dict[str, tuple[str, ...]] = {}
+        self._watches: dict[str, Callable[[Any], None]] = {}
+        self._announced: dict[_Key, Announcement] = {}
+        self._stranded: dict[_Key, Callable[[], None]] = {}
+        self._doubtful: set[_Key] = set()
+
+    def announce(
+        self, queue: str, popper: str, wake: Callable[[], None], crowded: Callable[[], None] | None
+    ) -> None:
+        """Put a popper at the end of the line, or change whom to call where it stands already."""
+        key = (queue, quote(popper, safe=""))
+        with self._lock:
+            known = self._announced.get(key)
+            if known is not None:
+                known.wake, known.crowded = wake, crowded
+                return
+        epoch = self._session.require()
+        with self._lock:
+            self._stranded.pop(key, None)
+        self._watch(queue)
+        announcement = Announcement(self._create(key), wake, crowded)
+        with self._lock:
+            if epoch != self._session.epoch:
+                raise CoordinationUnavailableError("the ZooKeeper session ended while a popper was announced")
+            stale = self._announced.get(key)
+            self._announced[key] = announcement
+        if stale is not None:
+            self._delete(key, stale.node)
+        self._watch_own(key, announcement)
+        # The line may have been told before this announcement was noted.
+        self._tell_crowded(queue)
+
+    def withdraw(self, queue: str, popper: str) -> None:
+        """Take a popper out of the line, without waiting for it to happen."""
+        key = (queue, quote(popper, safe=""))
+        with self._lock:
+            self._stranded.pop(key, None)
+            announcement = self._announced.pop(key, None)
+            if announcement is None:
+                return
+            self._drop(queue, announcement.node)
+        self._delete(key, announcement.node)
+
+    def count(self, queue: str, besides: str) -> int:
+        """Count who stood in line when ZooKeeper last told; none while it cannot tell."""
+        self._watch(queue)
+        if not self._session.is_trusted:
+            return 0
+        return len(self._candidates(self._lines.get(queue, ()), besides))
+
+    def wake(self, queue: str, count: int, besides: str) -> int:
+        """Delete the nodes of those who waited longest; return how many of them were still there."""
+        self._watch(queue)
+        with suppress(CoordinationUnavailableError, ClosedError):
+            woken = self._delete_first(queue, self._candidates(self._lines.get(queue, ()), besides), count)
+            if woken or count <= 0:
+                return woken
+            # Somebody may have come a moment ago; better one question more than a wake-up lost.
+            return self._delete_first(queue, self._candidates(self._ask_line(queue), besides), count)
+        return 0
+
+    def on_lost(self) -> None:
+        """Forget every announcement; their poppers are woken when a session is there again."""
+        with self._lock:
+            self._stranded.update({key: each.wake for key, each in self._announced.items()})
+            self._announced.clear()
+            self._doubtful.clear()
+            self._lines = dict.fromkeys(self._lines, ())
+
+    def on_alive(self, *, is_back: bool) -> None:
+        """Set the watches again after an interruption, and remove what was created without a reply."""
+        with self._lock:
+            stranded = [self._stranded.pop(key) for key in list(self._stranded)]
+            queues = list(self._lines) if is_back else []
+            announced = list(self._announced.items()) if is_back else []
+            doubtful = list(self._doubtful)
+        for queue in queues:
+            self._look(queue)
+        for key, announcement in announced:
+            self._watch_own(key, announcement)
+        for key in doubtful:
+            self._remove_doubtful(key)
+        for wake in stranded:
+            self._session.call_soon(wake)
+
+    def _create(self, key: _Key) -> str:
+        queue, popper = key
+        for is_again in (False, True):
+            self._session.ensure(self._path(queue), is_again=is_again)
+            reply = self._session.client.create_async(
+                self._path(queue, f"{popper}-"), ephemeral=True, sequence=True
+            )
+            try:
+                return str(self._session.answer(reply)).rpartition("/")[2]
+            except NoNodeError:
+                continue
+            except CoordinationUnavailableError:
+                # Created, perhaps, under a number that only the lost reply told.
+                with self._lock:
+                    self._doubtful.add(key)
+                raise
+        raise CoordinationUnavailableError(f"{self._path(queue)} vanishes from ZooKeeper again and again")
+
+    def _delete_first(self, queue: str, line: list[str], count: int) -> int:
+        woken = 0
+        while line and woken < count:
+            now, line = line[: count - woken], line[count - woken :]
+            replies = [self._session.client.delete_async(self._path(queue, node)) for node in now]
+            for node, reply in zip(now, replies, strict=True):
+                with suppress(NoNodeError):
+                    self._session.answer(reply)
+                    woken += 1
+                self._drop(queue, node)
+        return woken
+
+    def _delete(self, key: _Key, node: str) -> None:
+        if not self._session.is_connected:
+            with self._lock:
+                self._doubtful.add(key)
+            return
+        reply = self._session.client.delete_async(self._path(key[0], node))
+        reply.rawlink(partial(self._on_deleted, key, self._session.epoch))
+
+    def _on_deleted(self, key: _Key, epoch: int, reply: Any) -> None:  # noqa: ANN401 (kazoo has no types)
+        if reply.exception is None or isinstance(reply.exception, NoNodeError):
+            return
+        with self._lock:
+            if epoch == self._session.epoch:
+                self._doubtful.add(key)
+
+    def _remove_doubtful(self, key: _Key) -> None:
+        queue, popper = key
+        nodes = self._ask_line(queue)
+        with self._lock:
+            self._doubtful.discard(key)
+            known = self._announced.get(key)
+        for node in nodes:
+            if _popper_of(node) == popper and (known is None or known.node != node):
+                self._delete(key, node)
+
+    def _watch(self, queue: str) -> None:
+        if queue in self._lines:
+            return
+        with self._lock:
+            if queue in self._lines:
+                return
+            self._watches[queue] = partial(self._on_change, queue)
+            self._lines[queue] = ()
+        self._session.call_soon(partial(self._look, queue))
+
+    def _look(self, queue: str) -> None:
+        if not self._session.is_connected:
+            return  # on_alive looks
+        reply = self._session.client.get_children_async(self._path(queue), watch=self._watches[queue])
+        reply.rawlink(partial(self._on_line, queue))
+
+    def _look_for_first(self, queue: str) -> None:
+        try:
+            self._session.ensure(self._path(queue), is_again=True)
+        except CoordinationUnavailableError:
+            with self._lock:
+                del self._lines[queue]  # whoever asks next tries again
+            raise
+        self._look(queue)
+
+    def _on_change(self, queue: str, event: Any) -> None:  # noqa: ANN401
+        if event.type != EventType.NONE:
+            self._look(queue)
+
+    def _on_line(self, queue: str, reply: Any) -> None:  # noqa: ANN401
+        if isinstance(reply.exception, NoNodeError):
+            self._session.call_soon(partial(self._look_for_first, queue))
+        elif reply.exception is None:
+            self._take_line(queue, reply.value)
+
+    def _take_line(self, queue: str, nodes: list[str]) -> None:
+        with self._lock:
+            self._lines[queue] = tuple(sorted(nodes, key=_number_of))
+        self._tell_crowded(queue)
+
+    def _tell_crowded(self, queue: str) -> None:
+        crowded = []
+        with self._lock:
+            line = self._lines.get(queue, ())
+            for (of_queue, popper), announcement in self._announced.items():
+                if of_queue != queue:
+                    continue
+                has_others = any(_popper_of(node) != popper for node in line)
+                if has_others and not announcement.is_crowded and announcement.crowded is not None:
+                    crowded.append(announcement.crowded)
+                announcement.is_crowded = has_others
+        for call in crowded:
+            self._session.call_soon(call)
+
+    def _watch_own(self, key: _Key, announcement: Announcement) -> None:
+        reply = self._session.client.exists_async(
+            self._path(key[0], announcement.node), watch=partial(self._on_own_change, key, announcement)
+        )
+        reply.rawlink(partial(self._on_own_seen, key, announcement))
+
+    def _on_own_change(self, key: _Key, announcement: Announcement, event: Any) -> None:  # noqa: ANN401
+        if event.type == EventType.DELETED:
+            self._end(key, announcement)
+
+    def _on_own_seen(self, key: _Key, announcement: Announcement, reply: Any) -> None:  # noqa: ANN401
+        if reply.exception is None and reply.value is None:
+            self._end(key, announcement)
+
+    def _end(self, key: _Key, announcement: Announcement) -> None:
+        with self._lock:
+            if self._announced.get(key) is not announcement:
+                return
+            del self._announced[key]
+            self._drop(key[0], announcement.node)
+            wake = announcement.wake
+        self._session.call_soon(wake)
+
+    def _ask_line(self, queue: str) -> tuple[str, ...]:
+        try:
+            nodes = self._session.answer(self._session.client.get_children_async(self._path(queue)))
+        except NoNodeError:
+            return ()
+        return tuple(sorted(nodes, key=_number_of))
+
+    def _drop(self, queue: str, node: str) -> None:
+        with self._lock:
+            self._lines[queue] = tuple(each for each in self._lines.get(queue, ()) if each != node)
+
+    def _candidates(self, line: tuple[str, ...], besides: str) -> list[str]:
+        besides = quote(besides, safe="")
+        return [node for node in line if _popper_of(node) != besides]
+
+    def _path(self, queue: str, node: str = "") -> str:
+        return f"{self._root}/{queue}/{node}" if node else f"{self._root}/{queue}"

@@ -1,0 +1,154 @@
+"""The thread that keeps one popper's buffer filled.
+
+Owns when to look for messages, when to announce hunger and listen instead, and the leases of what is in the
+buffer. What must not break: what was not handed out goes back without counting as an attempt.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from cassq.clock import Clock
+from cassq.coordination.port import Coordinator
+from cassq.delivery import Committer, Delivery
+from cassq.delivery_buffer import DeliveryBuffer, Heard
+from cassq.errors import CassqError
+from cassq.feeder import Feeder
+from cassq.held_run import Return, group_by_run
+
+_log = logging.getLogger("cassq.popper")
+
+#: A hungry popper that nobody wakes looks by itself: soon at first, then this often at most.
+POLL_MIN_S = 0.01
+POLL_S = 0.25
+POLL_MAX_S = 2.0
+
+#: A popper from which nobody pops for so long gives its buffer and its claims back.
+IDLE_S = 5.0
+
+
+class Feeding:
+    """Feeds one popper.
+
+    Args:
+        name: the popper's name.
+        check_takes: returns False while the queue is paused, raises `QueueNotFoundError` once it is deleted.
+    """
+
+    def __init__(  # noqa: PLR0913 - collaborators are passed in
+        self,
+        buffer: DeliveryBuffer,
+        feeder: Feeder,
+        coordinator: Coordinator,
+        *,
+        queue: str,
+        name: str,
+        lease_s: float,
+        committer: Committer,
+        check_takes: Callable[[], bool],
+        clock: Clock,
+    ) -> None:
+        self._buffer = buffer
+        self._feeder = feeder
+        self._coordinator = coordinator
+        self._queue = queue
+        self._name = name
+        self._lease_s = lease_s
+        self._committer = committer
+        self._check_takes = check_takes
+        self._clock = clock
+        self._thread = threading.Thread(target=self._run, name=f"cassq-pop-{queue}", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def join(self) -> None:
+        """Wait until the thread has ended, which it does when the buffer is closed."""
+        self._thread.join()
+
+    def run_once(self) -> None:
+        """Keep up the leases, then feed the consumers once, or wait for a reason to."""
+        self._keep_up()
+        is_woken = self._buffer.take_woken()
+        wanted = self._buffer.wanted()
+        if wanted <= 0:
+            self._buffer.rest(min(1.0, self._lease_s / 4))
+            return
+        is_starving = self._buffer.is_starving()
+        if self._feed(wanted, is_woken=is_woken):
+            return
+        if is_starving:
+            self._starve(wanted)
+        else:
+            self._buffer.rest(POLL_S)
+
+    def _run(self) -> None:
+        while not self._buffer.is_closing:
+            try:
+                self.run_once()
+            except CassqError:
+                self._buffer.rest(POLL_S)  # `_feed` has told the consumers
+        self._give_back()
+        self._coordinator.withdraw_hunger(self._queue, self._name)
+        self._feeder.let_go()
+
+    def _feed(self, wanted: int, *, is_woken: bool) -> bool:
+        number = self._buffer.begin_round()
+        try:
+            haul = self._feeder.feed(wanted, is_woken=is_woken) if self._check_takes() else []
+        except CassqError as error:
+            if self._buffer.end_round(number, error):
+                _log.warning("queue %s: %s", self._queue, error)
+            raise
+        for run, taken in haul:
+            self._buffer.put([Delivery(run, *message, self._committer) for message in taken.messages])
+        self._buffer.end_round(number)
+        if haul:
+            self._feeder.share()
+        return bool(haul)
+
+    def _starve(self, wanted: int) -> None:
+        """Announce hunger and wait to be woken; look again now and then, for the wake-up that got lost.
+
+        The first look after the announcement is for what was pushed before anybody could hear of it.
+        """
+        self._coordinator.announce_hunger(
+            self._queue, self._name, self._buffer.wake, crowded=self._buffer.crowd
+        )
+        pause = POLL_S
+        try:
+            while not self._feed(wanted, is_woken=True):
+                heard = self._listen(min(pause, max(self._feeder.next_due(), POLL_MIN_S)))
+                if heard in {Heard.WOKEN, Heard.CLOSING, Heard.ALONE}:
+                    return
+                pause = min(2 * pause, POLL_MAX_S)
+        finally:
+            self._coordinator.withdraw_hunger(self._queue, self._name)
+            if self._buffer.is_woken and not self._buffer.is_starving():
+                # Its consumers left just now: somebody else shall have what this wake-up was for.
+                self._coordinator.wake(self._queue, 1, besides=self._name)
+
+    def _listen(self, seconds: float) -> Heard:
+        """Listen; while others listen too, hold no claims: whoever is woken must find the pipes free."""
+        while (heard := self._buffer.listen(seconds)) is Heard.CROWDED:
+            self._feeder.let_go()
+        return heard
+
+    def _keep_up(self) -> None:
+        """Extend the leases of what is in the buffer, or give it back when nobody pops any more."""
+        if self._buffer.idle_s() > IDLE_S:
+            self._give_back()
+            self._feeder.let_go()
+            return
+        for run in self._buffer.runs():
+            if run.is_live and run.left_s < self._lease_s / 2:
+                try:
+                    run.extend()
+                except CassqError as error:
+                    _log.info("queue %s: a buffered run was not extended: %s", self._queue, error)
+
+    def _give_back(self) -> None:
+        back = self._buffer.take_back()
+        for run, seqs in group_by_run((each.run, each.seq) for each in back).items():
+            run.give_back(seqs, Return(is_counted=False))
