@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from cassq import care
 from cassq.clock import Clock
 from cassq.coordination.port import Coordinator
 from cassq.errors import CassqError, CoordinationUnavailableError, CorruptError
@@ -247,7 +248,7 @@ class Feeder:
         claimed.looked_at = self._clock.now()
         is_there = owned.look()
         if is_there and self._pipes.is_abandoned(owned.entry):
-            is_there = owned.seal() and owned.drain()
+            is_there = care.seal(owned) and care.drain(owned)
         if not is_there:
             self._let_go(owned.pipe, 0.0)
 

@@ -7,6 +7,7 @@ as an owner would, behind the fence.
 from collections.abc import Iterator, Sequence
 from enum import Enum
 
+from cassq import care
 from cassq.clock import Clock
 from cassq.errors import OutcomeUnknownError
 from cassq.model.ids import MessageId
@@ -97,7 +98,7 @@ class Inspection:
                 holder="purge",
                 clock=self._clock,
             )
-            count = owned.purge()
+            count = care.purge(owned)
             if count is not None:
                 return count
         raise OutcomeUnknownError(

@@ -1,7 +1,7 @@
 """One pusher's way into the database: one pipe after the other, one write at a time.
 
-Owns the pusher's half of the protocol: open, push, unknown, roll, late. Refuses to decide what is pushed
-when. Three rules must not break:
+Owns the pusher's part of the protocol that is about batches: push, unknown, late. Refuses to decide what is
+pushed when. Three rules must not break:
 
 - the next numbers are given only after the batch before was acknowledged or settled;
 - a number that was sent is never used again, nor is a pipe with an unsettled batch pushed into;
@@ -16,19 +16,17 @@ when. Three rules must not break:
 """
 
 import threading
-from dataclasses import dataclass
 from typing import Protocol
-from uuid import UUID
 
 from cassq.clock import Clock
 from cassq.errors import CassqError, OutcomeUnknownError, StorageUnavailableError
 from cassq.limits import SEQ_MAX
-from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.message import Batch, pack_headers
-from cassq.model.pipe import Head, Phase, PipeEntry
+from cassq.model.pipe import Phase
 from cassq.model.settings import QueueSettings
 from cassq.model.transaction import Seal, Transaction
 from cassq.parcel import Parcel
+from cassq.pipe_supply import OpenPipe, PipeSupply
 from cassq.storage.port import Storage
 
 #: The first pause after a failed call, and the longest.
@@ -39,25 +37,6 @@ PAUSE_MAX_S = 1.0
 RESEND_S = 5.0
 
 _CLEARED_AWAY = "the pipe was cleared away while this push was in flight"
-
-#: From this part of a pipe's age or size on, an idle lane opens the next one.
-OPEN_AHEAD = 0.5
-
-
-@dataclass(slots=True)
-class OpenPipe:
-    """The pipe that a lane pushes into.
-
-    Attributes:
-        opened_at: the clock's reading from before the head was written.
-        acked: number of the last acknowledged message.
-        size: bytes of the acknowledged bodies.
-    """
-
-    pipe: UUID
-    opened_at: float
-    acked: int = 0
-    size: int = 0
 
 
 class LaneHost(Protocol):
@@ -96,15 +75,9 @@ class Lane:
         clock: Clock,
     ) -> None:
         self._storage = storage
-        self._queue = queue
-        self._settings = settings
         self._host = host
-        self._pusher = pusher
-        self._number = number
         self._clock = clock
-        self._current: OpenPipe | None = None
-        self._next: OpenPipe | None = None
-        self._unsealed: list[OpenPipe] = []
+        self._pipes = PipeSupply(storage, queue, settings, pusher=pusher, number=number, clock=clock)
         self._pause = threading.Condition()
         self._is_closing = False
 
@@ -114,7 +87,7 @@ class Lane:
         while left := [parcel for parcel in parcels if not parcel.is_finished]:
             try:
                 self._host.check_open()
-                opened = self._writable(sum(p.count for p in left), sum(p.size for p in left))
+                opened = self._pipes.writable(sum(p.count for p in left), sum(p.size for p in left))
             except (StorageUnavailableError, OutcomeUnknownError) as error:
                 late = None if self._is_closing else self._clock.now()
                 _fail(left, StorageUnavailableError(f"not pushed: {error}"), late)
@@ -125,30 +98,8 @@ class Lane:
                 self._send(opened, left)
 
     def tend(self) -> float:
-        """Do what can be done ahead of time, or was left over; never raises.
-
-        Returns: seconds until it should be called again.
-        """
-        age_max = self._settings.push_age_max.total_seconds()
-        if self._current and self._age(self._current) >= age_max:
-            old, self._current = self._current, None
-            self._finish(old)
-        if self._next and self._age(self._next) >= age_max:
-            old, self._next = self._next, None
-            self._finish(old)
-        current = self._current
-        for opened in self._unsealed[:]:
-            self._unsealed.remove(opened)
-            self._finish(opened)
-        if current and not self._next and self._is_well_used(current):
-            try:
-                self._next = self._open()
-            except (StorageUnavailableError, OutcomeUnknownError):
-                return PAUSE_MAX_S  # the next push will say so if it lasts
-        if self._unsealed:
-            return PAUSE_MAX_S
-        opened_at = [opened.opened_at for opened in (self._current, self._next) if opened]
-        return max(0.0, min(opened_at, default=self._clock.now()) + age_max - self._clock.now())
+        """Do what can be done ahead of time; return seconds until it should be called again."""
+        return self._pipes.tend()
 
     def stop_waiting(self) -> None:
         """Let a troubled lane give up: what it cannot settle now it reports as unknown."""
@@ -157,69 +108,8 @@ class Lane:
             self._pause.notify_all()
 
     def close(self) -> None:
-        """Seal what is open. A pipe that cannot be sealed now is left to the reaper."""
-        for opened in (self._current, self._next, *self._unsealed):
-            if opened:
-                self._finish(opened)
-        self._current = self._next = None
-        self._unsealed.clear()
-
-    # -- pipes ---------------------------------------------------------------------------------------
-
-    def _writable(self, count: int, size: int) -> OpenPipe:
-        """Return a pipe with room for so much, rolling to the next one when the current one is full."""
-        current = self._current
-        if current and not self._has_room(current, count, size):
-            self._current = None
-            self._finish(current)
-        if self._current is None:
-            ahead, self._next = self._next, None
-            if ahead and not self._has_room(ahead, count, size):
-                self._finish(ahead)
-                ahead = None
-            self._current = ahead or self._open()
-        return self._current
-
-    def _has_room(self, opened: OpenPipe, count: int, size: int) -> bool:
-        settings = self._settings
-        if self._age(opened) >= settings.push_age_max.total_seconds():
-            return False
-        # An empty pipe takes any batch: the parcels are cut so that one batch never exceeds a pipe.
-        return opened.acked == 0 or (
-            opened.acked + count <= settings.pipe_messages_max
-            and opened.size + size <= settings.pipe_bytes_max
-        )
-
-    def _open(self) -> OpenPipe:
-        # Outcome unknown: never the same id again. The next attempt takes a new one; what may be left
-        # behind is an empty pipe, which the reaper seals and retires.
-        opened = OpenPipe(new_pipe_id(), self._clock.now())
-        entry = PipeEntry(opened.pipe, self._pusher, lane=self._number)
-        self._storage.create_pipe(self._queue, entry, Head(op=new_token()))
-        return opened
-
-    def _finish(self, opened: OpenPipe) -> None:
-        """Seal a pipe whose every batch is acknowledged; if that fails now, `tend` tries again."""
-        try:
-            self._storage.transact(opened.pipe, Transaction(Seal(opened.acked)))
-        except OutcomeUnknownError:
-            self._unsealed.append(opened)
-        except CassqError:
-            # Certainly not sealed. Past the age at which the reaper takes over, it is the reaper's.
-            if self._age(opened) < self._reaped_after():
-                self._unsealed.append(opened)
-
-    def _reaped_after(self) -> float:
-        return (self._settings.push_age_max + self._settings.push_grace).total_seconds()
-
-    def _age(self, opened: OpenPipe) -> float:
-        return self._clock.now() - opened.opened_at
-
-    def _is_well_used(self, opened: OpenPipe) -> bool:
-        return (
-            opened.acked >= OPEN_AHEAD * self._settings.pipe_messages_max
-            or opened.size >= OPEN_AHEAD * self._settings.pipe_bytes_max
-        )
+        """Seal what is open."""
+        self._pipes.close()
 
     # -- batches -------------------------------------------------------------------------------------
 
@@ -229,13 +119,13 @@ class Lane:
         headers = pack_headers(h for parcel in parcels for h in parcel.headers)
         batch = Batch(opened.acked + 1, bodies, headers, len(bodies))
         is_acknowledged = self._is_acknowledged(opened, batch, parcels)
-        if is_acknowledged and not self._is_late(opened):
+        if is_acknowledged and not self._pipes.is_late(opened):
             opened.acked = batch.last
             opened.size += sum(map(len, bodies))
             self._store(opened, batch, parcels, batch.last)
             return
         # From here on the pipe takes no further message, whatever the outcome.
-        self._current = None
+        self._pipes.give_up()
         if is_acknowledged:
             reached = self._look(opened, batch, parcels)
         else:
@@ -259,10 +149,6 @@ class Lane:
             else:
                 return True
 
-    def _is_late(self, opened: OpenPipe) -> bool:
-        settings = self._settings
-        return self._age(opened) > (settings.push_age_max + settings.push_grace / 2).total_seconds()
-
     def _look(self, opened: OpenPipe, batch: Batch, parcels: list[Parcel]) -> int | None:
         """Judge an acknowledgement that came late by the head; return how far the pipe reaches."""
         pause = PAUSE_S
@@ -283,7 +169,7 @@ class Lane:
                 return self._settle(opened, batch.last, parcels)
             # Open: whoever seals it by force later reads what is waiting after that, and finds the batch.
             opened.acked = batch.last
-            self._finish(opened)
+            self._pipes.finish(opened)
             return batch.last
 
     def _settle(self, opened: OpenPipe, acked: int, parcels: list[Parcel]) -> int | None:

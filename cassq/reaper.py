@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
+from cassq import care
 from cassq.clock import Clock
 from cassq.coordination.port import Coordinator
 from cassq.errors import CassqError, OutcomeUnknownError
@@ -151,7 +152,7 @@ class Reaper:
             clock=self._clock,
         )
         is_abandoned = self._pipes.is_abandoned(entry)
-        if not (owned.is_over or owned.needs_care(is_abandoned=is_abandoned)):
+        if not (owned.is_over or care.needs_care(owned, is_abandoned=is_abandoned)):
             return
         if not self._coordinator.claim(self._queue, entry.pipe, self._holder):
             report.busy += 1
@@ -164,12 +165,12 @@ class Reaper:
     def _care(self, owned: OwnedPipe, *, is_abandoned: bool, report: ReapReport) -> bool:
         """Seal, drain and return what needs it; True when the pipe is over now."""
         if is_abandoned and owned.head.phase is Phase.OPEN:
-            if not owned.seal():
+            if not care.seal(owned):
                 return False
             report.sealed += 1
-        if not owned.drain():
+        if not care.drain(owned):
             return False
-        report.returned += owned.return_expired()
+        report.returned += care.return_expired(owned)
         return owned.is_over
 
     def _retire(self, over: list[OwnedPipe], report: ReapReport) -> None:
@@ -183,7 +184,7 @@ class Reaper:
             return
         for pipe, owned in ready.items():
             try:
-                if owned is None or owned.retire():
+                if owned is None or care.retire(owned):
                     self._retired.add(pipe)
                     self._delete(pipe, report)
             except CassqError as error:

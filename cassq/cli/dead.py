@@ -6,7 +6,7 @@ Owns nothing but words.
 import click
 
 import cassq
-from cassq.cli.output import print_json, print_table, progress_bar, say, to_json
+from cassq.cli.output import count_of, print_json, print_table, progress_bar, say, to_json
 from cassq.cli.session import Session, common_options, pass_session
 
 
@@ -49,7 +49,7 @@ def put_back(session: Session, queue: str, ids: tuple[str, ...], *, is_all: bool
     if session.is_json:
         print_json({"queue": queue, "put_back": count})
     else:
-        say(f"{count} dead letters were pushed again")
+        say(f"pushed {count_of(count, 'dead letter')} again")
 
 
 @dead.command()
@@ -68,7 +68,7 @@ def discard(session: Session, queue: str, ids: tuple[str, ...], *, is_all: bool,
     if session.is_json:
         print_json({"queue": queue, "discarded": count})
     else:
-        say(f"{count} dead letters were discarded")
+        say(f"discarded {count_of(count, 'dead letter')}")
 
 
 def _wanted(ids: tuple[str, ...], *, is_all: bool) -> list[cassq.MessageId] | None:

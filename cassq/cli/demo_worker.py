@@ -6,6 +6,7 @@ written down only after it happened, and a popped message before it is committed
 """
 
 import json
+import logging
 import os
 import select
 import signal
@@ -30,6 +31,7 @@ def main() -> int:
     """Push or pop, as stdin says."""
     # Ctrl-C goes to the whole terminal; the demo's own process ends its children.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.getLogger().addHandler(logging.NullHandler())
     work = json.loads(_read_line())
     ledger = LedgerWriter(Path(work["ledger"]))
     try:

@@ -24,6 +24,11 @@ def say(words: str) -> None:
     click.echo(words, err=True)
 
 
+def count_of(count: int, what: str) -> str:
+    """Return a number of things in words: 1 message, 2 messages."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
 def print_json(value: object) -> None:
     """Print one JSON document on one line."""
     click.echo(json.dumps(value, ensure_ascii=False))

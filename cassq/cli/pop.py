@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import click
 
 import cassq
-from cassq.cli.output import MessageWriter, say, to_line
+from cassq.cli.output import MessageWriter, count_of, say, to_line
 from cassq.cli.session import Session, common_options, pass_session
 from cassq.cli.signals import Wish
 
@@ -113,7 +113,7 @@ class _Returning:
             delivery.rollback()
         if self._held:
             say(
-                f"cassq: gave {len(self._held)} messages back; this counts as one of {self._max_attempts} "
+                f"cassq: gave {count_of(len(self._held), 'message')} back; this counts as one of {self._max_attempts} "
                 "attempts (--commit ends messages, `cassq peek` only looks)"
             )
 

@@ -17,7 +17,7 @@ import click
 
 import cassq
 from cassq.cli.exit_codes import NO_INPUT
-from cassq.cli.output import Bar, print_json, progress_bar, say
+from cassq.cli.output import Bar, count_of, print_json, progress_bar, say
 from cassq.cli.session import Session, common_options, pass_session
 from cassq.cli.values import to_header
 
@@ -112,7 +112,7 @@ def _push_all(
     printer.close()
     if failed:
         if printer.count:
-            say(f"cassq: {printer.count} messages were pushed, then:")
+            say(f"cassq: pushed {count_of(printer.count, 'message')}, and then failed:")
         raise failed
 
 

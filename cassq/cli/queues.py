@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 import cassq
-from cassq.cli.output import print_figures, print_json, print_table, say
+from cassq.cli.output import count_of, print_figures, print_json, print_table, say
 from cassq.cli.session import Session, common_options, find_queue, pass_session
 from cassq.cli.signals import Wish
 from cassq.cli.values import to_bytes, to_duration
@@ -143,7 +143,9 @@ def purge(session: Session, name: str, *, yes: bool) -> None:
     with session.queue(name) as queue:
         session.confirm(f"Purge every waiting message of queue {name!r}?", is_sure=yes)
         count = queue.purge()
-    _tell_done(session, {"queue": name, "purged": count}, f"{count} messages of queue {name} were purged")
+    _tell_done(
+        session, {"queue": name, "purged": count}, f"purged {count_of(count, 'message')} of queue {name}"
+    )
 
 
 @queues.command()

@@ -1,0 +1,97 @@
+"""What a pipe needs besides being taken from: seal, drain, return, retire, purge.
+
+Owns the reaper's steps on one pipe, each a single transaction behind the fence, each safe to repeat. An
+owner takes them for its own pipes, the reaper for those that nobody owns. What must not break: a pipe
+retires only when its end is decided and reached and everything in it has ended; all of these, never fewer.
+"""
+
+from dataclasses import replace
+
+from cassq.model.ids import new_token
+from cassq.model.pipe import End, Mark, Phase, RunState, Step
+from cassq.model.stretches import Stretch
+from cassq.model.taking import returned
+from cassq.model.transaction import Drain, ForceSeal, Retire, RunChange, Transaction
+from cassq.owned_pipe import OwnedPipe, find_pushed
+
+
+def needs_care(owned: OwnedPipe, *, is_abandoned: bool) -> bool:
+    """Tell whether a reaper has something to do: a dead pusher, an open end, a lease that ran out."""
+    if is_abandoned and owned.head.phase is Phase.OPEN:
+        return True
+    return (owned.head.phase is Phase.SEALED and not owned.head.is_decided) or bool(owned.expired())
+
+
+def seal(owned: OwnedPipe) -> bool:
+    """Seal the pipe by force, for a pusher that is gone; the caller judges that. False: lost."""
+    if not owned.head.allows(Step.FORCE_SEAL):
+        return True
+    op = new_token()
+    return owned.settle(Transaction(ForceSeal(owned.head.op, op)), op) and owned.look()
+
+
+def drain(owned: OwnedPipe) -> bool:
+    """Decide where a pipe sealed by force ends, if nothing waits behind its cursor. False: lost.
+
+    The seal was seen by an earlier read than the one made here; pushes acknowledged in time are in it.
+    """
+    head = owned.head
+    if not head.allows(Step.DRAIN) or not owned.reader.is_drained(head.read_from, head.cursor):
+        return True
+    op = new_token()
+    return owned.settle(Transaction(Drain(head.op, op, head.cursor)), op) and owned.look()
+
+
+def return_expired(owned: OwnedPipe) -> int:
+    """Return runs whose lease has run out, without taking them; return how many messages came back."""
+    owned.heed()
+    progress = owned.progress
+    back = [
+        (run, returned(progress, run, Stretch(run.first, run.last), run.read_from)) for run in owned.expired()
+    ]
+    changes = [RunChange(run, old.lease_id, old.leased_at_ms) for old, run in back]
+    if not changes or not owned.advance(owned.head, changes):
+        return 0
+    for _, run in back:
+        owned.progress.note_run(run)
+    return sum(owned.progress.count_left(run.first, run.last) for _, run in back)
+
+
+def retire(owned: OwnedPipe) -> bool:
+    """Retire the pipe, which is over and counted; True when it is retired, or gone, now."""
+    owned.heed()
+    if not (owned.progress.is_over and owned.head.allows(Step.RETIRE)):
+        return owned.head.phase is Phase.RETIRED
+    op = new_token()
+    if owned.settle(Transaction(Retire(owned.head.op, op)), op):
+        return True
+    state = owned.storage.load_pipe(owned.pipe)
+    return state is None or state.head.phase is Phase.RETIRED
+
+
+def purge(owned: OwnedPipe) -> int | None:
+    """End everything that is in nobody's hands; return how many messages, None when refused.
+
+    What waits is stepped over and marked in one transaction; so is what was returned.
+    """
+    owned.heed()
+    progress, head = owned.progress, owned.head
+    pushed = min(find_pushed(owned.storage, owned.pipe, head), head.last)
+    idle = [Stretch(head.cursor + 1, pushed)] if pushed > head.cursor else []
+    waiting = [part for stretch in idle for part in progress.missing(*stretch)]
+    back = [
+        part
+        for run in progress.runs.values()
+        if run.state is RunState.RETURNED
+        for part in progress.left_of(run)
+    ]
+    marks = tuple(Mark(part.first, part.last, End.PURGED) for part in waiting + back)
+    if not marks:
+        return 0
+    skipped = head.skipped + max(0, pushed - head.cursor)
+    moved = replace(head, cursor=max(pushed, head.cursor), skipped=skipped)
+    moved = replace(moved, read_from=moved.cursor + 1 if idle else head.read_from)
+    if not owned.advance(moved, marks=marks):
+        return None
+    owned.progress.note_marks(marks)
+    return sum(part.size for part in waiting + back)

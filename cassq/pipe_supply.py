@@ -1,0 +1,160 @@
+"""The pipes of one lane: the one that is pushed into, the next one, and those still to be sealed.
+
+Owns the pusher's part of the protocol that is about pipes: open, roll, seal. What must not break: a pipe id
+is tried once, a head is written before its pipe is listed, and a pipe that was given up takes nothing more.
+"""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from cassq.clock import Clock
+from cassq.errors import CassqError, OutcomeUnknownError, StorageUnavailableError
+from cassq.model.ids import new_pipe_id, new_token
+from cassq.model.pipe import Head, PipeEntry
+from cassq.model.settings import QueueSettings
+from cassq.model.transaction import Seal, Transaction
+from cassq.storage.port import Storage
+
+#: From this part of a pipe's messages or bytes on, an idle lane opens the next one.
+OPEN_AHEAD = 0.5
+
+#: A seal that failed is tried again after so long.
+RETRY_S = 1.0
+
+
+@dataclass(slots=True)
+class OpenPipe:
+    """The pipe that a lane pushes into.
+
+    Attributes:
+        opened_at: the clock's reading from before the head was written.
+        acked: number of the last acknowledged message.
+        size: bytes of the acknowledged bodies.
+    """
+
+    pipe: UUID
+    opened_at: float
+    acked: int = 0
+    size: int = 0
+
+
+class PipeSupply:
+    """Opens, rolls and seals the pipes of one lane."""
+
+    def __init__(  # noqa: PLR0913 - collaborators are passed in
+        self,
+        storage: Storage,
+        queue: str,
+        settings: QueueSettings,
+        *,
+        pusher: str,
+        number: int,
+        clock: Clock,
+    ) -> None:
+        self._storage = storage
+        self._queue = queue
+        self._settings = settings
+        self._pusher = pusher
+        self._number = number
+        self._clock = clock
+        self._current: OpenPipe | None = None
+        self._next: OpenPipe | None = None
+        self._unsealed: list[OpenPipe] = []
+
+    def give_up(self) -> None:
+        """Push nothing more into the current pipe; whoever calls this settles where it ends."""
+        self._current = None
+
+    def writable(self, count: int, size: int) -> OpenPipe:
+        """Return a pipe with room for so much, rolling to the next one when the current one is full."""
+        current = self._current
+        if current and not self._has_room(current, count, size):
+            self._current = None
+            self.finish(current)
+        if self._current is None:
+            ahead, self._next = self._next, None
+            if ahead and not self._has_room(ahead, count, size):
+                self.finish(ahead)
+                ahead = None
+            self._current = ahead or self._open()
+        return self._current
+
+    def _has_room(self, opened: OpenPipe, count: int, size: int) -> bool:
+        settings = self._settings
+        if self._age(opened) >= settings.push_age_max.total_seconds():
+            return False
+        # An empty pipe takes any batch: the parcels are cut so that one batch never exceeds a pipe.
+        return opened.acked == 0 or (
+            opened.acked + count <= settings.pipe_messages_max
+            and opened.size + size <= settings.pipe_bytes_max
+        )
+
+    def _open(self) -> OpenPipe:
+        # Outcome unknown: never the same id again. The next attempt takes a new one; what may be left
+        # behind is an empty pipe, which the reaper seals and retires.
+        opened = OpenPipe(new_pipe_id(), self._clock.now())
+        entry = PipeEntry(opened.pipe, self._pusher, lane=self._number)
+        self._storage.create_pipe(self._queue, entry, Head(op=new_token()))
+        return opened
+
+    def finish(self, opened: OpenPipe) -> None:
+        """Seal a pipe whose every batch is acknowledged; if that fails now, `tend` tries again."""
+        try:
+            self._storage.transact(opened.pipe, Transaction(Seal(opened.acked)))
+        except OutcomeUnknownError:
+            self._unsealed.append(opened)
+        except CassqError:
+            # Certainly not sealed. Past the age at which the reaper takes over, it is the reaper's.
+            if self._age(opened) < self._reaped_after():
+                self._unsealed.append(opened)
+
+    def _reaped_after(self) -> float:
+        return (self._settings.push_age_max + self._settings.push_grace).total_seconds()
+
+    def _age(self, opened: OpenPipe) -> float:
+        return self._clock.now() - opened.opened_at
+
+    def _is_well_used(self, opened: OpenPipe) -> bool:
+        return (
+            opened.acked >= OPEN_AHEAD * self._settings.pipe_messages_max
+            or opened.size >= OPEN_AHEAD * self._settings.pipe_bytes_max
+        )
+
+    def is_late(self, opened: OpenPipe) -> bool:
+        """Tell whether an acknowledgement that comes now must not be believed without a look at the head."""
+        settings = self._settings
+        return self._age(opened) > (settings.push_age_max + settings.push_grace / 2).total_seconds()
+
+    def tend(self) -> float:
+        """Do what can be done ahead of time, or was left over; never raises.
+
+        Returns: seconds until it should be called again.
+        """
+        age_max = self._settings.push_age_max.total_seconds()
+        if self._current and self._age(self._current) >= age_max:
+            old, self._current = self._current, None
+            self.finish(old)
+        if self._next and self._age(self._next) >= age_max:
+            old, self._next = self._next, None
+            self.finish(old)
+        current = self._current
+        for opened in self._unsealed[:]:
+            self._unsealed.remove(opened)
+            self.finish(opened)
+        if current and not self._next and self._is_well_used(current):
+            try:
+                self._next = self._open()
+            except (StorageUnavailableError, OutcomeUnknownError):
+                return RETRY_S  # the next push will say so if it lasts
+        if self._unsealed:
+            return RETRY_S
+        opened_at = [opened.opened_at for opened in (self._current, self._next) if opened]
+        return max(0.0, min(opened_at, default=self._clock.now()) + age_max - self._clock.now())
+
+    def close(self) -> None:
+        """Seal what is open. A pipe that cannot be sealed now is left to the reaper."""
+        for opened in (self._current, self._next, *self._unsealed):
+            if opened:
+                self.finish(opened)
+        self._current = self._next = None
+        self._unsealed.clear()
