@@ -96,11 +96,14 @@ class Feeder:
         if is_woken:
             self._busy_until.clear()
         haul: list[tuple[HeldRun, Taken]] = []
-        self._round(wanted, haul)
+        self._round(self._pipes.entries, wanted, haul)
         if not haul:
+            known = {entry.pipe for entry in self._pipes.entries}
             self._pipes.refresh()
             self._drop_unlisted()
-            self._round(wanted, haul)
+            # What was empty a moment ago is looked at again only where its pusher has gone on since.
+            news = [e for e in self._pipes.entries if e.pipe not in known or self._pipes.has_successor(e)]
+            self._round(news, wanted, haul)
         return haul
 
     def share(self) -> None:
@@ -130,9 +133,9 @@ class Feeder:
         rests = [at - now for at in self._not_before.values() if at > now]
         return max(0.0, min([seconds for seconds in due if seconds is not None] + rests + [REST_S]))
 
-    def _round(self, wanted: int, haul: list[tuple[HeldRun, Taken]]) -> None:
+    def _round(self, entries: Sequence[PipeEntry], wanted: int, haul: list[tuple[HeldRun, Taken]]) -> None:
         held_back: set[tuple[str, int]] = set()
-        for entry in self._pipes.entries:
+        for entry in entries:
             if wanted <= 0:
                 return
             source = (entry.pusher, entry.lane)

@@ -35,6 +35,10 @@ from cassq.storage.port import Storage
 REAP_S = 2.0
 REAP_PIPES_MAX = 32
 
+#: How often it looks whether a sample for the rates is due, and how seldom while nothing moves.
+SAMPLE_S = 5.0
+SAMPLE_MAX_S = 40.0
+
 _numbers = itertools.count(1)
 
 
@@ -70,6 +74,8 @@ class Queue:
         self._poppers: list[Popper] = []
         self._reaper: Reaper | None = None
         self._reaping: Loop | None = None
+        self._sample_pause_s = SAMPLE_S
+        self._sample_at = 0.0
         self._is_closed = False
 
     # -- push ------------------------------------------------------------------------------------------
@@ -303,8 +309,13 @@ class Queue:
         self._sample()
 
     def _sample(self) -> None:
-        """Remember how far the queue is, for the rates; one process in every few seconds does."""
+        """Remember how far the queue is, for the rates; while nothing moves, look ever more seldom."""
+        now = self._services.clock.now()
+        if now < self._sample_at:
+            return
         sample = self._statistics.sample(self.record.read)
+        self._sample_pause_s = SAMPLE_S if sample else min(2 * self._sample_pause_s, SAMPLE_MAX_S)
+        self._sample_at = now + self._sample_pause_s
         if sample:
             record = self.record.read()
             if not record.samples or record.samples[-1].at_ms < sample.at_ms:

@@ -26,6 +26,7 @@ from cassq.process import Birthplace
 from cassq.queue import Queue, Services, close_all
 from cassq.reaper import ReapReport
 from cassq.storage.port import Storage
+from cassq.telemetry import Telemetry, measured
 
 #: How often the creation of a queue is tried again when others create or delete it at the same time.
 CREATE_ATTEMPTS = 10
@@ -37,6 +38,9 @@ class Store:
     Args:
         url: what it was opened by, without a password, for people to read.
         closed: closes the adapters.
+
+    Attributes:
+        telemetry: what was asked of the database so far.
     """
 
     def __init__(
@@ -49,7 +53,8 @@ class Store:
         closed: Callable[[], None],
     ) -> None:
         self.url = url
-        self.storage = storage
+        self.telemetry = Telemetry()
+        self.storage = storage = measured(storage, self.telemetry)
         self.coordinator = coordinator
         self._services = Services(storage, coordinator, clock)
         self._closed = closed

@@ -66,9 +66,15 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _call(arguments: Sequence[str], session: Session) -> int:
-    found = cassq_command.main(list(arguments), "cassq", standalone_mode=False, obj=session)
-    sys.stdout.flush()
-    return found if isinstance(found, int) else exit_codes.DONE
+    # Not click's own `main`: that ends with 1 when the reader closed the pipe.
+    try:
+        with cassq_command.make_context("cassq", list(arguments), obj=session) as context:
+            cassq_command.invoke(context)
+    except click.exceptions.Exit as exit_:
+        return exit_.exit_code
+    finally:
+        sys.stdout.flush()
+    return exit_codes.DONE
 
 
 def _settle(call: Callable[[], int], session: Session) -> int:  # noqa: PLR0911 - one for each ending

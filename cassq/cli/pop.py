@@ -113,8 +113,8 @@ class _Returning:
             delivery.rollback()
         if self._held:
             say(
-                f"cassq: gave {count_of(len(self._held), 'message')} back; this counts as one of {self._max_attempts} "
-                "attempts (--commit ends messages, `cassq peek` only looks)"
+                f"cassq: gave {count_of(len(self._held), 'message')} back; this counts as one of "
+                f"{self._max_attempts} attempts (--commit ends messages, `cassq peek` only looks)"
             )
 
 

@@ -1,0 +1,48 @@
+"""What messages cost, counted at the port: the promise that makes a queue on Cassandra sensible."""
+
+READS = ("read_queues", "list_pipes", "read_batches", "load_pipe", "read_dead")
+
+
+def calls(store, method):
+    count = store.telemetry.snapshot().get(method)
+    return count.calls if count else 0
+
+
+def test_a_pipe_costs_two_transactions_beside_its_takes_and_no_body_is_written_twice(store, name):
+    queue = store.queue(name, pipe_messages_max=100)
+    queue.push_many(b"x" for _ in range(1000))
+    queue.close()  # the tenth pipe is sealed too
+    pipes = calls(store, "create_pipe")
+    assert pipes in {10, 11}, "one more where the next one was opened ahead of time"
+    assert calls(store, "append") == 10
+    assert calls(store, "transact") == pipes, "a seal for each pipe"
+
+    queue = store.queue(name)
+    with queue.popper() as popper:
+        takes = set()
+        popped = 0
+        while popped < 1000:
+            deliveries = popper.pop_many(1000, timeout=10)
+            takes |= {delivery.run for delivery in deliveries}
+            popper.commit_many(deliveries)
+            popped += len(deliveries)
+    queue.reap()
+
+    assert queue.stats().pipes == 0
+    assert calls(store, "transact") == pipes + len(takes) + pipes, "one for each run, one more to retire"
+    assert calls(store, "delete_pipe") == pipes
+    assert calls(store, "append") == 10
+
+
+def test_an_idle_popper_reads_less_than_five_times_a_second(store, name):
+    queue = store.queue(name)
+    queue.push(b"x")
+    with queue.popper() as popper:
+        popper.pop(timeout=10).commit()
+        assert popper.pop(timeout=1) is None
+        before = {method: calls(store, method) for method in READS}
+        seconds = 4
+        assert popper.pop(timeout=seconds) is None
+        reads = sum(calls(store, method) - before[method] for method in READS)
+
+    assert reads / seconds < 5
