@@ -128,9 +128,7 @@ def take_apart_cassandra(url: str, options: Mapping[str, str] | None = None) -> 
         datacenter=given.get("datacenter"),
         tls=_tls(given),
         timeout_s=_seconds("timeout", given.get("timeout", "10")),
-        zookeeper=None
-        if zookeeper is None
-        else ",".join("{}:{}".format(*_address(each, ZOOKEEPER_PORT)) for each in zookeeper.split(",")),
+        zookeeper=None if zookeeper is None else _zookeeper_hosts(zookeeper),
         zookeeper_auth=None if auth is None else (auth.partition(":")[0], auth.partition(":")[2]),
         zookeeper_session_s=_seconds("zookeeper_session", given.get("zookeeper_session", "10")),
     )
@@ -238,6 +236,13 @@ def _address(text: str, default_port: int) -> tuple[str, int]:
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise InvalidOptionError(f"{text!r} is not HOST or HOST:PORT (port 1 to 65535)")
     return host, int(port)
+
+
+def _zookeeper_hosts(text: str) -> str:
+    """Return HOST:PORT[,HOST:PORT…][/CHROOT], with every port written out."""
+    hosts, slash, chroot = text.partition("/")
+    addresses = [_address(each, ZOOKEEPER_PORT) for each in hosts.split(",")]
+    return ",".join(f"{host}:{port}" for host, port in addresses) + slash + chroot.rstrip("/")
 
 
 def _tls(given: Mapping[str, str]) -> ssl.SSLContext | None:

@@ -27,6 +27,9 @@ _log = logging.getLogger("cassq.popper")
 #: A pipe that somebody else holds is tried again after so long, unless this popper is woken.
 BUSY_S = 0.25
 
+#: A popper of width 1 lets an older pipe that somebody else holds keep the younger ones back for so long.
+PATIENCE_S = 1.0
+
 #: A pipe that was let go for a hungry popper is left to it for so long.
 COURTESY_S = 0.05
 
@@ -76,6 +79,8 @@ class Feeder:
         self._claimed: dict[UUID, Claimed] = {}
         self._not_before: dict[UUID, float] = {}
         self._busy_until: dict[UUID, float] = {}
+        self._busy_since: dict[UUID, float] = {}
+        self._exhausted: set[UUID] = set()
         self.buried = 0
 
     def feed(self, wanted: int, *, is_woken: bool = False) -> list[tuple[HeldRun, Taken]]:
@@ -142,15 +147,26 @@ class Feeder:
             if source in held_back:
                 continue
             claimed = self._claimed.get(entry.pipe) or self._claim(entry)
+            before = len(haul)
+            if claimed:
+                self._take(claimed, wanted, haul)
+            wanted -= sum(taken.count for _, taken in haul[before:])
+            if self._settings.pop_width == 1 and self._may_have_older(entry.pipe):
+                held_back.add(source)
             if claimed is None:
                 continue
-            before = len(haul)
-            self._take(claimed, wanted, haul)
-            wanted -= sum(taken.count for _, taken in haul[before:])
             if len(haul) > before and claimed.owned.may_have_more:
                 return  # as much as one take may carry: the rest comes from here, not from a younger pipe
-            if self._settings.pop_width == 1 and entry.pipe in self._claimed:
-                held_back.add(source)
+
+    def _may_have_older(self, pipe: UUID) -> bool:
+        """Tell whether a pipe may still hand out messages that come before those of its successors.
+
+        A pipe that somebody else has held for a while is another popper's: then there is no one order.
+        """
+        if pipe in self._exhausted:
+            return False
+        busy_since = self._busy_since.get(pipe)
+        return busy_since is None or self._clock.now() - busy_since < PATIENCE_S
 
     def _take(self, claimed: Claimed, wanted: int, haul: list[tuple[HeldRun, Taken]]) -> None:
         """Take from one pipe; where there is nothing, see what became of it."""
@@ -207,7 +223,9 @@ class Feeder:
             return None
         if not self._coordinator.claim(self._queue, entry.pipe, self._holder):
             self._busy_until[entry.pipe] = now + BUSY_S
+            self._busy_since.setdefault(entry.pipe, now)
             return None
+        self._busy_since.pop(entry.pipe, None)
         try:
             state = self._storage.load_pipe(entry.pipe)
         except CassqError:
@@ -215,6 +233,7 @@ class Feeder:
             raise
         if state is None:
             self._pipes.forget(entry.pipe)
+            self._exhausted.add(entry.pipe)
             self._over(entry.pipe)
             self._coordinator.release(self._queue, entry.pipe, self._holder)
             return None
@@ -260,6 +279,7 @@ class Feeder:
         owned = claimed.owned
         if not owned.is_exhausted or owned.pipe not in self._claimed:
             return
+        self._exhausted.add(owned.pipe)
         if owned.is_over:
             self._over(owned.pipe)
             self._let_go(owned.pipe, REST_S)
@@ -279,7 +299,8 @@ class Feeder:
         listed = {entry.pipe for entry in self._pipes.entries}
         for pipe in [pipe for pipe in self._claimed if pipe not in listed]:
             self._let_go(pipe, 0.0)
-        for waits in (self._not_before, self._busy_until):
+        self._exhausted &= listed
+        for waits in (self._not_before, self._busy_until, self._busy_since):
             for pipe in [pipe for pipe in waits if pipe not in listed]:
                 del waits[pipe]
 

@@ -73,7 +73,8 @@ class Feeding:
         is_woken = self._buffer.take_woken()
         wanted = self._buffer.wanted()
         if wanted <= 0:
-            self._buffer.rest(min(1.0, self._lease_s / 4))
+            self._feeder.share()
+            self._buffer.rest(min(POLL_S, self._lease_s / 4))
             return
         is_starving = self._buffer.is_starving()
         if self._feed(wanted, is_woken=is_woken):

@@ -170,7 +170,7 @@ def read_zookeeper(target: CassandraTarget) -> ZooKeeperReport | None:
     """Ask the ZooKeeper servers that a URL names; None where it names none."""
     if target.zookeeper is None:
         return None
-    addresses = [each.rpartition(":") for each in target.zookeeper.split(",")]
+    addresses = [each.rpartition(":") for each in target.zookeeper.partition("/")[0].split(",")]
     servers = read_servers([(host, int(port)) for host, _, port in addresses], ZOOKEEPER_PATIENCE_S)
     if all(server.trouble for server in servers):
         return ZooKeeperReport(tuple(servers), has_session=False)

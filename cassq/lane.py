@@ -16,6 +16,8 @@ pushed when. Three rules must not break:
 """
 
 import threading
+from concurrent.futures import Executor
+from enum import Enum
 from typing import Protocol
 
 from cassq.clock import Clock
@@ -37,6 +39,16 @@ PAUSE_MAX_S = 1.0
 RESEND_S = 5.0
 
 _CLEARED_AWAY = "the pipe was cleared away while this push was in flight"
+
+
+class Outcome(Enum):
+    """What is known of a batch that was sent."""
+
+    ACKNOWLEDGED = "acknowledged"
+    #: Every attempt was refused before anything was written, and nothing will be.
+    REFUSED = "refused"
+    #: At least one attempt may have been written, or may still be.
+    UNKNOWN = "unknown"
 
 
 class LaneHost(Protocol):
@@ -61,6 +73,7 @@ class Lane:
     Args:
         queue: the queue's name.
         number: which of the pusher's lanes it is.
+        executor: opens pipes ahead of time.
     """
 
     def __init__(  # noqa: PLR0913 - what a lane needs is what it is
@@ -72,25 +85,33 @@ class Lane:
         host: LaneHost,
         pusher: str,
         number: int,
+        executor: Executor,
         clock: Clock,
     ) -> None:
         self._storage = storage
         self._host = host
         self._clock = clock
-        self._pipes = PipeSupply(storage, queue, settings, pusher=pusher, number=number, clock=clock)
+        self._pipes = PipeSupply(
+            storage, queue, settings, pusher=pusher, number=number, executor=executor, clock=clock
+        )
         self._pause = threading.Condition()
+        self._reason: CassqError | None = None
         self._is_closing = False
 
     def write(self, parcels: list[Parcel]) -> None:
         """Store the parcels in order; returns when each of them has ended."""
         pause = PAUSE_S
         while left := [parcel for parcel in parcels if not parcel.is_finished]:
+            if self._reason:
+                _fail(left, self._not_pushed(), None if self._is_closing else self._clock.now())
+                left = [parcel for parcel in left if not parcel.is_finished]
+                if not left:
+                    return
             try:
                 self._host.check_open()
                 opened = self._pipes.writable(sum(p.count for p in left), sum(p.size for p in left))
             except (StorageUnavailableError, OutcomeUnknownError) as error:
-                late = None if self._is_closing else self._clock.now()
-                _fail(left, StorageUnavailableError(f"not pushed: {error}"), late)
+                self._reason = error
                 pause = self._rest(pause)
             except CassqError as error:
                 _fail(left, error)
@@ -98,7 +119,7 @@ class Lane:
                 self._send(opened, left)
 
     def tend(self) -> float:
-        """Do what can be done ahead of time; return seconds until it should be called again."""
+        """Seal what is too old; return seconds until it should be called again."""
         return self._pipes.tend()
 
     def stop_waiting(self) -> None:
@@ -118,23 +139,28 @@ class Lane:
         bodies = tuple(body for parcel in parcels for body in parcel.bodies)
         headers = pack_headers(h for parcel in parcels for h in parcel.headers)
         batch = Batch(opened.acked + 1, bodies, headers, len(bodies))
-        is_acknowledged = self._is_acknowledged(opened, batch, parcels)
-        if is_acknowledged and not self._pipes.is_late(opened):
+        outcome = self._append(opened, batch, parcels)
+        if outcome is Outcome.ACKNOWLEDGED and not self._pipes.is_late(opened):
             opened.acked = batch.last
             opened.size += sum(map(len, bodies))
+            self._reason = None
             self._store(opened, batch, parcels, batch.last)
             return
         # From here on the pipe takes no further message, whatever the outcome.
         self._pipes.give_up()
-        if is_acknowledged:
+        if outcome is Outcome.REFUSED:
+            self._pipes.finish(opened)
+            return
+        if outcome is Outcome.ACKNOWLEDGED:
             reached = self._look(opened, batch, parcels)
         else:
             reached = self._settle(opened, opened.acked, parcels)
         if reached is not None:
             self._store(opened, batch, parcels, reached)
 
-    def _is_acknowledged(self, opened: OpenPipe, batch: Batch, parcels: list[Parcel]) -> bool:
+    def _append(self, opened: OpenPipe, batch: Batch, parcels: list[Parcel]) -> Outcome:
         """Send the batch, again and again as it is, until it is acknowledged or time is up."""
+        outcome = Outcome.REFUSED
         pause = PAUSE_S
         started = self._clock.now()
         deadline = max(parcel.deadline for parcel in parcels)
@@ -142,12 +168,16 @@ class Lane:
         while True:
             try:
                 self._storage.append(opened.pipe, batch)
-            except (StorageUnavailableError, OutcomeUnknownError):
-                if self._clock.now() >= give_up_at or self._is_closing:
-                    return False
-                pause = self._rest(pause)
+            except StorageUnavailableError as error:
+                self._reason = error
+            except OutcomeUnknownError as error:
+                self._reason = error
+                outcome = Outcome.UNKNOWN
             else:
-                return True
+                return Outcome.ACKNOWLEDGED
+            if self._clock.now() >= give_up_at or self._is_closing:
+                return outcome
+            pause = self._rest(pause)
 
     def _look(self, opened: OpenPipe, batch: Batch, parcels: list[Parcel]) -> int | None:
         """Judge an acknowledgement that came late by the head; return how far the pipe reaches."""
@@ -209,6 +239,9 @@ class Lane:
             self._host.note_pushed(stored)
 
     # -- callers -------------------------------------------------------------------------------------
+
+    def _not_pushed(self) -> StorageUnavailableError:
+        return StorageUnavailableError(f"not pushed: {self._reason}")
 
     def _has_given_up(self, parcels: list[Parcel], error: CassqError) -> bool:
         """Tell those whose time is up that the outcome is unknown; True when the lane must end now."""

@@ -23,6 +23,7 @@ from uuid import UUID
 
 from cassq.clock import Clock
 from cassq.errors import OutcomeUnknownError
+from cassq.limits import TAKE_MESSAGES_MAX
 from cassq.model.ids import MessageId, new_token
 from cassq.model.pipe import End, Head, Mark, PipeEntry, PipeState, Run, Tally
 from cassq.model.progress import Progress
@@ -146,6 +147,7 @@ class OwnedPipe:
                 may have been leased comes back when its lease ends.
         """
         self.heed()
+        wanted = min(wanted, TAKE_MESSAGES_MAX)
         plans = self._plan_again(wanted)
         head, fresh = self._plan_fresh(wanted - sum(plan.taken.count for plan in plans))
         if fresh:

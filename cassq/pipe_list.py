@@ -4,14 +4,13 @@ Owns the remembered floor that keeps retired pipes from costing anything, and si
 The floor is a cache: ids made by a clock that runs late lie below it, so now and then everything is read.
 """
 
-from collections.abc import Sequence
 from uuid import UUID
 
 from cassq.clock import Clock
 from cassq.model.ids import time_key
 from cassq.model.pipe import PipeEntry
 from cassq.model.settings import QueueSettings
-from cassq.storage.port import Storage
+from cassq.storage.port import Listing, Storage
 
 
 class PipeList:
@@ -28,18 +27,18 @@ class PipeList:
         self._floor: UUID | None = None
         self._full_read_at: float | None = None
         self._now_ms = 0
-        self._now_at = 0.0
 
     @property
-    def entries(self) -> Sequence[PipeEntry]:
+    def entries(self) -> tuple[PipeEntry, ...]:
         """The pipes, in the order in which poppers should look at them."""
         return tuple(self._entries.values())
 
-    def refresh(self) -> None:
-        """Read the list, from the floor on or, once per lifetime of a pipe, all of it."""
+    def refresh(self) -> Listing:
+        """Read the list, from the floor on or, once per lifetime of a pipe, all of it; return it whole."""
         now = self._clock.now()
         is_full = self._full_read_at is None or now - self._full_read_at >= self._gone_after_s
         listing = self._storage.list_pipes(self._queue, None if is_full else self._floor)
+        now = self._clock.now()  # a pipe is first seen when the answer is here, not when it was asked for
         if is_full:
             self._full_read_at = now
             kept: list[PipeEntry] = []
@@ -55,7 +54,8 @@ class PipeList:
             (entry.pusher, entry.lane): entry.pipe
             for entry in sorted(found, key=lambda entry: time_key(entry.pipe))
         }
-        self._now_ms, self._now_at = listing.now_ms, now
+        self._now_ms = listing.now_ms
+        return Listing(self.entries, listing.now_ms)
 
     def forget(self, pipe: UUID) -> None:
         """Drop a pipe that turned out to be gone."""

@@ -4,6 +4,7 @@ Owns the pusher's part of the protocol that is about pipes: open, roll, seal. Wh
 is tried once, a head is written before its pipe is listed, and a pipe that was given up takes nothing more.
 """
 
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -15,7 +16,7 @@ from cassq.model.settings import QueueSettings
 from cassq.model.transaction import Seal, Transaction
 from cassq.storage.port import Storage
 
-#: From this part of a pipe's messages or bytes on, an idle lane opens the next one.
+#: From this part of a pipe's messages, bytes or age on, the next one is opened.
 OPEN_AHEAD = 0.5
 
 #: A seal that failed is tried again after so long.
@@ -49,6 +50,7 @@ class PipeSupply:
         *,
         pusher: str,
         number: int,
+        executor: Executor,
         clock: Clock,
     ) -> None:
         self._storage = storage
@@ -56,9 +58,10 @@ class PipeSupply:
         self._settings = settings
         self._pusher = pusher
         self._number = number
+        self._executor = executor
         self._clock = clock
         self._current: OpenPipe | None = None
-        self._next: OpenPipe | None = None
+        self._next: Future[OpenPipe] | None = None
         self._unsealed: list[OpenPipe] = []
 
     def give_up(self) -> None:
@@ -72,12 +75,21 @@ class PipeSupply:
             self._current = None
             self.finish(current)
         if self._current is None:
-            ahead, self._next = self._next, None
+            ahead = self._take_next()
             if ahead and not self._has_room(ahead, count, size):
                 self.finish(ahead)
                 ahead = None
             self._current = ahead or self._open()
+        if self._next is None and self._is_well_used(self._current):
+            self._next = self._executor.submit(self._open)
         return self._current
+
+    def _take_next(self) -> OpenPipe | None:
+        ahead, self._next = self._next, None
+        try:
+            return ahead.result() if ahead else None
+        except (StorageUnavailableError, OutcomeUnknownError):
+            return None  # tried again where a push needs it, and told there
 
     def _has_room(self, opened: OpenPipe, count: int, size: int) -> bool:
         settings = self._settings
@@ -118,6 +130,7 @@ class PipeSupply:
         return (
             opened.acked >= OPEN_AHEAD * self._settings.pipe_messages_max
             or opened.size >= OPEN_AHEAD * self._settings.pipe_bytes_max
+            or self._age(opened) >= OPEN_AHEAD * self._settings.push_age_max.total_seconds()
         )
 
     def is_late(self, opened: OpenPipe) -> bool:
@@ -126,7 +139,7 @@ class PipeSupply:
         return self._age(opened) > (settings.push_age_max + settings.push_grace / 2).total_seconds()
 
     def tend(self) -> float:
-        """Do what can be done ahead of time, or was left over; never raises.
+        """Seal what is too old, and what could not be sealed before; never raises.
 
         Returns: seconds until it should be called again.
         """
@@ -134,27 +147,25 @@ class PipeSupply:
         if self._current and self._age(self._current) >= age_max:
             old, self._current = self._current, None
             self.finish(old)
-        if self._next and self._age(self._next) >= age_max:
-            old, self._next = self._next, None
-            self.finish(old)
-        current = self._current
+        ahead = self._take_next()
+        if ahead and self._age(ahead) >= age_max:
+            self.finish(ahead)
+            ahead = None
+        if ahead:
+            self._next = Future()
+            self._next.set_result(ahead)
         for opened in self._unsealed[:]:
             self._unsealed.remove(opened)
             self.finish(opened)
-        if current and not self._next and self._is_well_used(current):
-            try:
-                self._next = self._open()
-            except (StorageUnavailableError, OutcomeUnknownError):
-                return RETRY_S  # the next push will say so if it lasts
         if self._unsealed:
             return RETRY_S
-        opened_at = [opened.opened_at for opened in (self._current, self._next) if opened]
+        opened_at = [opened.opened_at for opened in (self._current, ahead) if opened]
         return max(0.0, min(opened_at, default=self._clock.now()) + age_max - self._clock.now())
 
     def close(self) -> None:
         """Seal what is open. A pipe that cannot be sealed now is left to the reaper."""
-        for opened in (self._current, self._next, *self._unsealed):
+        for opened in (self._current, self._take_next(), *self._unsealed):
             if opened:
                 self.finish(opened)
-        self._current = self._next = None
+        self._current = None
         self._unsealed.clear()

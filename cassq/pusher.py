@@ -8,14 +8,14 @@ something.
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from datetime import timedelta
 from functools import partial
 
 from cassq.clock import Clock
 from cassq.coordination.port import Coordinator
-from cassq.errors import CassqError
+from cassq.errors import CassqError, OutcomeUnknownError
 from cassq.lane import Lane
 from cassq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from cassq.model.ids import MessageId, new_pipe_id
@@ -55,8 +55,18 @@ class Pusher:
         self.check_open = check_open
         self._buffer = ParcelBuffer(clock)
         name = str(new_pipe_id())
+        self._opener = ThreadPoolExecutor(1, thread_name_prefix=f"cassq-open-{queue}")
         self._lanes = [
-            Lane(storage, queue, settings, host=self, pusher=name, number=number, clock=clock)
+            Lane(
+                storage,
+                queue,
+                settings,
+                host=self,
+                pusher=name,
+                number=number,
+                executor=self._opener,
+                clock=clock,
+            )
             for number in range(settings.push_width)
         ]
         self._threads = [
@@ -102,9 +112,14 @@ class Pusher:
                     land()
             while flying:
                 land()
-        except BaseException:
+        except BaseException as error:
             # What is on its way ends first: nothing of this call is stored after it raised.
             wait_for(flying)
+            later = sum(len(future.result()) for future in flying if not future.exception())
+            if later and isinstance(error, CassqError):
+                raise OutcomeUnknownError(
+                    f"a part of the messages is not stored, {later} that came after it are: {error}"
+                ) from error
             raise
         return ids
 
@@ -118,6 +133,7 @@ class Pusher:
             lane.stop_waiting()
         for thread in self._threads:
             thread.join(timeout.total_seconds())
+        self._opener.shutdown()
 
     # -- what the lanes see ----------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from cassq.loop import Loop
 from cassq.model.ids import MessageId
 from cassq.model.message import Headers, Message, MessageIds
 from cassq.model.queue_record import QueueRecord, QueueState
+from cassq.pipe_list import PipeList
 from cassq.popper import Popper
 from cassq.process import Birthplace, process_name
 from cassq.pusher import PUSH_TIMEOUT, Pusher
@@ -66,7 +67,8 @@ class Queue:
         self.settings = record.settings
         self.record = LiveRecord(services.storage, record, services.clock)
         self.dead = DeadLetters(services.storage, self.name, self.push)
-        self._statistics = Statistics(services.storage, self.name)
+        pipes = PipeList(services.storage, self.name, self.settings, services.clock)
+        self._statistics = Statistics(services.storage, self.name, pipes)
         self._inspection = Inspection(services.storage, self.name, self.settings, services.clock)
         self._birthplace = Birthplace()
         self._making = threading.Lock()

@@ -5,6 +5,7 @@ head, runs and marks of each live pipe: one small read a pipe, never one a messa
 flight; while pipes retire under the count, it counts again.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -16,6 +17,7 @@ from cassq.model.pipe import PipeEntry, PipeState, RunState, Tally
 from cassq.model.progress import Progress
 from cassq.model.queue_record import QueueRecord, Sample
 from cassq.owned_pipe import find_pushed
+from cassq.pipe_list import PipeList
 from cassq.storage.port import BatchQuery, Listing, Storage
 
 RecordReader = Callable[[], QueueRecord]
@@ -132,15 +134,18 @@ class PipeSurvey:
 class Statistics:
     """Surveys one queue."""
 
-    def __init__(self, storage: Storage, queue: str) -> None:
+    def __init__(self, storage: Storage, queue: str, pipes: PipeList) -> None:
         self._storage = storage
         self._queue = queue
+        self._pipes = pipes
+        self._listing = threading.Lock()
 
     def survey(self, read_record: RecordReader) -> tuple[QueueRecord, Listing, list[PipeSurvey]]:
         """Read the record and every live pipe that the record's totals do not hold yet."""
         for _ in range(SURVEY_ATTEMPTS):
             record = read_record()
-            listing = self._storage.list_pipes(self._queue)
+            with self._listing:
+                listing = self._pipes.refresh()
             pipes = [entry for entry in listing.entries if entry.pipe not in record.counted]
             surveys = list(self._read(pipes))
             # A pipe retires only after its counts entered the totals: the same totals, the same pipes.

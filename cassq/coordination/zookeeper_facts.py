@@ -7,6 +7,7 @@ What must not break: a server that is silent costs a bounded time and is told as
 import re
 import socket
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -30,8 +31,9 @@ class ZooKeeperServer:
 
 
 def read_servers(addresses: Sequence[tuple[str, int]], timeout_s: float) -> list[ZooKeeperServer]:
-    """Ask every server; each takes `timeout_s` at most."""
-    return [_ask(host, port, timeout_s) for host, port in addresses]
+    """Ask all servers at once; each step of a silent one takes `timeout_s` at most."""
+    with ThreadPoolExecutor(len(addresses), thread_name_prefix="cassq-ask") as pool:
+        return list(pool.map(lambda address: _ask(address[0], address[1], timeout_s), addresses))
 
 
 def _ask(host: str, port: int, timeout_s: float) -> ZooKeeperServer:

@@ -303,7 +303,7 @@ class TestFacts:
         facts = read_facts(session, time.time)
 
         assert any(node.is_up and node.release_version for node in facts.nodes)
-        assert facts.gc_grace_s == dict.fromkeys(read_shapes(), 86400)
+        assert facts.gc_grace_s == dict.fromkeys(read_shapes(), 86400) | {"pipes": 3600}
         assert facts.replication["replication_factor"] == "1"
         assert facts.settings["paxos_variant"] in {"v1", "v2"}
         assert facts.settings["max_hint_window"] == "3h"

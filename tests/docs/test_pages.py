@@ -1,0 +1,112 @@
+"""What the pages say of the code is true of the code: links, names, settings, exit codes."""
+
+import importlib
+import re
+from dataclasses import fields
+from datetime import timedelta
+from functools import reduce
+
+import pytest
+from pages import PAGES, ROOT, anchors, links, prose, table_below
+
+from cassq import errors
+from cassq.cli import exit_codes
+from cassq.limits import KIB, MIB
+from cassq.model.settings import QueueSettings
+
+OPERATIONS = ROOT / "docs" / "operations.md"
+PROTOCOL = ROOT / "docs" / "protocol.md"
+RULES = table_below(PROTOCOL, "## Where each rule lives")
+
+_UNITS = {
+    "ms": timedelta(milliseconds=1),
+    "s": timedelta(seconds=1),
+    "min": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "KiB": KIB,
+    "MiB": MIB,
+}
+
+
+def page_id(page) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def resolve(name: str) -> object:
+    """Return what a dotted name stands for: a module, or something in one."""
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        try:
+            module = importlib.import_module(".".join(parts[:end]))
+        except ModuleNotFoundError:
+            continue
+        return reduce(getattr, parts[end:], module)
+    raise AssertionError(f"{name} is no module")
+
+
+def value_of(text: str) -> int | timedelta:
+    """Read `10 000`, `64 MiB` or `60 s`."""
+    number, unit = re.fullmatch(r"([\d ]+?)(?: ([a-zA-Z]+))?", text).groups()
+    count = int(number.replace(" ", ""))
+    return count * _UNITS[unit] if unit else count
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_every_link_leads_somewhere(page) -> None:
+    for link in links(page):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{page_id(page)} links to {link}"
+        assert not anchor or anchor in anchors(target), f"{page_id(page)} links to {link}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_no_page_names_a_place_on_somebodys_machine(page) -> None:
+    assert not re.search(r"/(?:root|work|home/\w+|Users)/", page.read_text("utf-8"))
+
+
+@pytest.mark.parametrize("row", RULES, ids=[row[0][:40] for row in RULES])
+def test_every_rule_names_code_that_exists(row) -> None:
+    names = re.findall(r"`(cassq\.[\w.]+)`", row[1])
+    assert names, f"no code carries {row[0]!r}"
+    for name in names:
+        resolve(name)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_every_dotted_name_in_a_page_exists(page) -> None:
+    for name in re.findall(r"`(cassq(?:\.\w+)+)(?:\(\))?`", prose(page)):
+        if not re.search(r"\.(service|timer|db|log|kazoo|popper|reaper)$", name):
+            resolve(name)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_every_file_that_a_page_names_exists(page) -> None:
+    for name in re.findall(r"`((?:cassq|schema|tools|tests|docs)/[\w./-]+)`", prose(page)):
+        assert (ROOT / name).exists(), f"{page_id(page)} names {name}"
+
+
+def test_the_architecture_names_every_module_of_the_library() -> None:
+    rows = table_below(ROOT / "docs" / "architecture.md", "## What each module owns")
+    told = {name for row in rows for name in re.findall(r"`cassq\.(\w+)", row[0])}
+    places = [path for path in (ROOT / "cassq").iterdir() if not path.name.startswith(("_", "schema"))]
+    assert told == {path.stem for path in places if path.suffix == ".py" or path.is_dir()}
+
+
+def test_the_settings_table_is_that_of_the_code() -> None:
+    told = {
+        row[0].strip("`"): tuple(value_of(cell) for cell in row[1:4])
+        for row in table_below(OPERATIONS, "## Settings of a queue")
+    }
+    assert told == {
+        setting.name: (setting.default, setting.metadata["low"], setting.metadata["high"])
+        for setting in fields(QueueSettings)
+    }
+
+
+def test_the_exit_code_table_is_that_of_the_code() -> None:
+    rows = table_below(OPERATIONS, "## Exit codes")
+    told = {name: int(row[0]) for row in rows for name in re.findall(r"`(\w+Error)`", row[1])}
+    tree = [each for each in vars(errors).values() if isinstance(each, type)]
+    assert told == {each.__name__: each.exit_code for each in tree if issubclass(each, errors.CassqError)}
+    assert [int(row[0]) for row in rows] == [code for code, _ in exit_codes.TABLE]

@@ -1,0 +1,75 @@
+"""Every Python example of the pages runs as it stands, as a program of its own."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pages import ROOT, Example, examples
+
+_URL = re.compile(r"cassandra://[^\"'\s]+")
+_EXAMPLES = list(examples())
+
+
+def run(command: list[str], folder) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    ended = subprocess.run(
+        command,
+        cwd=folder,
+        env=os.environ | {"PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 0, f"\n{command[-1]}\n{ended.stdout}{ended.stderr}"
+
+
+def run_python(code: str, folder) -> None:
+    # -W error: an example that leaves something open is a bad example.
+    run([sys.executable, "-W", "error", "-c", code], folder)
+
+
+def parameters(language: str, mark: str) -> list[object]:
+    return [
+        pytest.param(each, id=str(each).replace("/", "-"))
+        for each in _EXAMPLES
+        if (each.language, each.mark) == (language, mark)
+    ]
+
+
+@pytest.fixture
+def cluster_url(cassandra_address, cassandra_session, zookeeper_address) -> str:
+    return f"cassandra://{cassandra_address}/{cassandra_session.keyspace}?zookeeper={zookeeper_address}"
+
+
+@pytest.mark.parametrize("example", parameters("python", ""))
+def test_an_embedded_example_runs(example: Example, tmp_path) -> None:
+    assert not _URL.search(example.code), f"{example} needs a cluster: put <!-- test: service --> before it"
+    run_python(example.code, tmp_path)
+
+
+@pytest.mark.service
+@pytest.mark.parametrize("example", parameters("python", "service"))
+def test_an_example_on_a_cluster_runs(example: Example, tmp_path, cluster_url) -> None:
+    code, count = _URL.subn(cluster_url, example.code)
+    assert count, f"{example} is marked as one for a cluster and connects to none"
+    run_python(code, tmp_path)
+
+
+@pytest.mark.parametrize("example", parameters("console", "shell"))
+def test_an_example_on_the_command_line_runs(example: Example, tmp_path) -> None:
+    lines = [line.removeprefix("$ ") for line in example.code.splitlines() if line.startswith("$ ")]
+    run(["sh", "-e", "-c", "\n".join(lines)], tmp_path)
+
+
+def test_the_readme_has_an_example_of_each_kind() -> None:
+    kinds = {(each.language, each.mark) for each in _EXAMPLES if each.page == ROOT / "README.md"}
+    assert kinds >= {("python", ""), ("python", "service"), ("console", "shell")}
+
+
+def test_every_mark_is_one_that_is_tested() -> None:
+    marked = {(each.language, each.mark) for each in _EXAMPLES if each.language == "python" or each.mark}
+    assert marked <= {("python", ""), ("python", "service"), ("console", "shell")}
