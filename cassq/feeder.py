@@ -15,7 +15,7 @@ from cassq.clock import Clock
 from cassq.coordination.port import Coordinator
 from cassq.errors import CassqError, CoordinationUnavailableError, CorruptError
 from cassq.held_run import HeldRun
-from cassq.model.pipe import Mark, PipeEntry, Run
+from cassq.model.pipe import Mark, PipeEntry, Run, RunState
 from cassq.model.settings import QueueSettings
 from cassq.model.taking import Taken
 from cassq.owned_pipe import OwnedPipe
@@ -83,32 +83,43 @@ class Feeder:
         self._exhausted: set[UUID] = set()
         self.buried = 0
 
-    def feed(self, wanted: int, *, is_woken: bool = False) -> list[tuple[HeldRun, Taken]]:
+    def feed(
+        self, wanted: int, *, is_retry: bool = False, is_woken: bool = False
+    ) -> list[tuple[HeldRun, Taken]]:
         """Take up to about `wanted` messages, from the oldest pipes first.
 
         Args:
-            is_woken: somebody says that there is something: forget which pipes were busy.
+            is_retry: try the pipes anew that somebody else held a moment ago.
+            is_woken: somebody says that there is something: try all anew, also those that had nothing.
 
         Raises:
             CoordinationUnavailableError: takes are not allowed now.
             StorageUnavailableError: the database cannot be read.
         """
         if not self._coordinator.may_take():
-            self._claimed.clear()
+            self.let_go()  # also of what the session may still hold when it is back
             raise CoordinationUnavailableError(
                 "the coordination service is out of reach, so no pipe may be claimed: pops wait for it"
             )
-        if is_woken:
+        if is_retry or is_woken:
             self._busy_until.clear()
+        if is_woken:
+            self._not_before.clear()
         haul: list[tuple[HeldRun, Taken]] = []
-        self._round(self._pipes.entries, wanted, haul)
-        if not haul:
-            known = {entry.pipe for entry in self._pipes.entries}
-            self._pipes.refresh()
-            self._drop_unlisted()
-            # What was empty a moment ago is looked at again only where its pusher has gone on since.
-            news = [e for e in self._pipes.entries if e.pipe not in known or self._pipes.has_successor(e)]
-            self._round(news, wanted, haul)
+        try:
+            self._round(self._pipes.entries, wanted, haul)
+            if not haul:
+                known = {entry.pipe for entry in self._pipes.entries}
+                self._pipes.refresh()
+                self._drop_unlisted()
+                # What was empty a moment ago is looked at again only where its pusher has gone on since.
+                news = [e for e in self._pipes.entries if e.pipe not in known or self._pipes.has_successor(e)]
+                self._round(news, wanted, haul)
+        except CassqError:
+            # What was taken before is leased to this popper, so it is handed out; trouble that lasts comes
+            # up again in the next round.
+            if not haul:
+                raise
         return haul
 
     def share(self) -> None:
@@ -122,8 +133,9 @@ class Feeder:
         given = [owned for owned in spare if owned not in full] + full[len(full) // 2 :]
         for owned in given:
             self._let_go(owned.pipe, COURTESY_S)
-        woken = len([owned for owned in given if owned in full])
-        if woken:
+        if given:
+            # One at least: what looked empty here may have been pushed into since.
+            woken = max(1, len([owned for owned in given if owned in full]))
             self._coordinator.wake(self._queue, min(woken, hungry), besides=self._holder)
 
     def let_go(self) -> None:
@@ -196,14 +208,14 @@ class Feeder:
         if loot is None:
             self._let_go(owned.pipe, 0.0)
             return False
-        for taken in loot.dead:
-            self.buried += owned.bury(taken)
         ends_at = loot.sent_at + self._settings.lease.total_seconds()
         for taken in loot.runs:
             run = HeldRun(
                 self._storage, owned.pipe, taken, ends_at, clock=self._clock, told=self._tell(owned.pipe)
             )
             haul.append((run, taken))
+        for taken in loot.dead:
+            self.buried += owned.bury(taken)
         return bool(loot.runs or loot.dead)
 
     def _tell(self, pipe: UUID) -> Callable[[Mark | Run], None]:
@@ -211,6 +223,9 @@ class Feeder:
             claimed = self._claimed.get(pipe)
             if claimed:
                 claimed.owned.note(note)
+            is_due = isinstance(note, Run) and note.state is RunState.RETURNED and not note.not_before_ms
+            if is_due and self._coordinator.hungry(self._queue):
+                self._coordinator.wake(self._queue, 1)
 
         return told
 

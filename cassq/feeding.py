@@ -94,10 +94,12 @@ class Feeding:
         self._coordinator.withdraw_hunger(self._queue, self._name)
         self._feeder.let_go()
 
-    def _feed(self, wanted: int, *, is_woken: bool) -> bool:
+    def _feed(self, wanted: int, *, is_retry: bool = False, is_woken: bool = False) -> bool:
         number = self._buffer.begin_round()
         try:
-            haul = self._feeder.feed(wanted, is_woken=is_woken) if self._check_takes() else []
+            haul = (
+                self._feeder.feed(wanted, is_retry=is_retry, is_woken=is_woken) if self._check_takes() else []
+            )
         except CassqError as error:
             if self._buffer.end_round(number, error):
                 _log.warning("queue %s: %s", self._queue, error)
@@ -119,7 +121,7 @@ class Feeding:
         )
         pause = POLL_S
         try:
-            while not self._feed(wanted, is_woken=True):
+            while not self._feed(wanted, is_retry=True):
                 heard = self._listen(min(pause, max(self._feeder.next_due(), POLL_MIN_S)))
                 if heard in {Heard.WOKEN, Heard.CLOSING, Heard.ALONE}:
                     return

@@ -144,9 +144,9 @@ class HeldRun:
                 self.ends_at = self._clock.now()
                 return False
             self._rows = [row for row in rows if row.state is RunState.LEASED]
+        # All rows, also those that stay: over one that its owner does not know of the floor would pass.
         for row in rows:
-            if row.state is RunState.RETURNED:
-                self._told(row)
+            self._told(row)
         return True
 
     def extend(self) -> None:

@@ -116,7 +116,7 @@ class Lane:
             except CassqError as error:
                 _fail(left, error)
             else:
-                self._send(opened, left)
+                self._send_or_fail(opened, left)
 
     def tend(self) -> float:
         """Seal what is too old; return seconds until it should be called again."""
@@ -133,6 +133,14 @@ class Lane:
         self._pipes.close()
 
     # -- batches -------------------------------------------------------------------------------------
+
+    def _send_or_fail(self, opened: OpenPipe, parcels: list[Parcel]) -> None:
+        try:
+            self._send(opened, parcels)
+        except CassqError as error:
+            # Not a matter of waiting: the store is damaged, or closed. Nobody may be left waiting for it.
+            self._pipes.give_up()
+            _fail(parcels, OutcomeUnknownError(f"the messages may or may not be stored: {error}"))
 
     def _send(self, opened: OpenPipe, parcels: list[Parcel]) -> None:
         """Write one batch until it is acknowledged, settled, or nobody waits for it any more."""

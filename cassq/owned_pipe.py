@@ -22,10 +22,10 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from cassq.clock import Clock
-from cassq.errors import OutcomeUnknownError
+from cassq.errors import DecodeError, OutcomeUnknownError
 from cassq.limits import TAKE_MESSAGES_MAX
 from cassq.model.ids import MessageId, new_token
-from cassq.model.pipe import End, Head, Mark, PipeEntry, PipeState, Run, Tally
+from cassq.model.pipe import End, Head, Mark, PipeEntry, PipeState, Run, RunState, Tally
 from cassq.model.progress import Progress
 from cassq.model.settings import QueueSettings
 from cassq.model.stretches import Stretches
@@ -148,7 +148,14 @@ class OwnedPipe:
         """
         self.heed()
         wanted = min(wanted, TAKE_MESSAGES_MAX)
-        plans = self._plan_again(wanted)
+        try:
+            plans = self._plan_again(wanted)
+        except DecodeError:
+            # Cleared away by another owner meanwhile, or really damaged?
+            state = self.storage.load_pipe(self.pipe)
+            if state is None or state.head.op != self.head.op:
+                return None
+            raise
         head, fresh = self._plan_fresh(wanted - sum(plan.taken.count for plan in plans))
         if fresh:
             plans.append(fresh)
@@ -198,6 +205,8 @@ class OwnedPipe:
             if isinstance(note, Mark):
                 self.progress.note_marks((note,))
             elif note.first > self.head.floor:
+                if note.state is RunState.LEASED:  # since when, the database knows
+                    note = replace(note, leased_at_ms=self._estimate_now_ms())
                 self.progress.note_run(note)
 
     def _estimate_now_ms(self) -> int:

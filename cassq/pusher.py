@@ -15,7 +15,7 @@ from functools import partial
 
 from cassq.clock import Clock
 from cassq.coordination.port import Coordinator
-from cassq.errors import CassqError, OutcomeUnknownError
+from cassq.errors import CassqError, OutcomeUnknownError, UsageError
 from cassq.lane import Lane
 from cassq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from cassq.model.ids import MessageId, new_pipe_id
@@ -115,12 +115,12 @@ class Pusher:
         except BaseException as error:
             # What is on its way ends first: nothing of this call is stored after it raised.
             wait_for(flying)
-            later = sum(len(future.result()) for future in flying if not future.exception())
-            if later and isinstance(error, CassqError):
-                raise OutcomeUnknownError(
-                    f"a part of the messages is not stored, {later} that came after it are: {error}"
-                ) from error
-            raise
+            stored = len(ids) + sum(len(future.result()) for future in flying if not future.exception())
+            told = f"{stored} of the messages are stored"
+            if not stored or not isinstance(error, CassqError) or isinstance(error, UsageError):
+                error.add_note(told)
+                raise
+            raise OutcomeUnknownError(f"{told}, others are not: {error}") from error
         return ids
 
     def close(self, timeout: timedelta = PUSH_TIMEOUT) -> None:

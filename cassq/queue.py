@@ -130,7 +130,9 @@ class Queue:
             timeout: how long each part of them (at most 1000 messages or 1 MiB) may take.
 
         Returns: the ids, in the order of the bodies; they take little memory.
-        Raises: as `push`; what was pushed before stays pushed, as `progress` told.
+        Raises: as `push`, for what is wrong with a message or the queue: what came before it may be stored,
+            a note on the error says how much. OutcomeUnknownError, which says how much is stored, when the
+            database failed after a part of the messages was.
         """
         return self._push().push_many(bodies, progress, timeout)
 

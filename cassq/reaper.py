@@ -8,6 +8,7 @@ break: a pipe's counts enter the queue's totals exactly once, and before the pip
 """
 
 import logging
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
@@ -90,6 +91,7 @@ class Reaper:
         self._examined_at: dict[UUID, float] = {}
         self._hinted: set[UUID] = set()
         self._retired: set[UUID] = set()
+        self._passing = threading.Lock()
 
     def hint(self, pipe: UUID) -> None:
         """Hear from a popper that a pipe may be over; callable from any thread."""
@@ -104,6 +106,10 @@ class Reaper:
 
         Raises: StorageUnavailableError, CoordinationUnavailableError: the list cannot be read.
         """
+        with self._passing:
+            return self._pass(pipes_max)
+
+    def _pass(self, pipes_max: int | None) -> ReapReport:
         report = ReapReport()
         self._pipes.refresh()
         over: list[OwnedPipe] = []
@@ -127,8 +133,8 @@ class Reaper:
         self._examined_at = {pipe: at for pipe, at in self._examined_at.items() if pipe in listed}
         if pipes_max is None:
             return entries
-        hinted = {pipe for pipe in tuple(self._hinted) if pipe in listed}
-        self._hinted -= hinted
+        hinted = self._hinted.copy()
+        self._hinted.difference_update(hinted)
         old = self._clock.now() - EXAMINE_S
         due = [entry for entry in entries if self._examined_at.get(entry.pipe, old) <= old]
         return [entry for entry in entries if entry.pipe in hinted] + [
@@ -157,10 +163,14 @@ class Reaper:
         if not self._coordinator.claim(self._queue, entry.pipe, self._holder):
             report.busy += 1
             return
-        if not owned.is_over and not self._care(owned, is_abandoned=is_abandoned, report=report):
-            self._coordinator.release(self._queue, entry.pipe, self._holder)
-            return
-        over.append(owned)
+        is_over = False
+        try:
+            is_over = owned.is_over or self._care(owned, is_abandoned=is_abandoned, report=report)
+        finally:
+            if is_over:
+                over.append(owned)  # released with the others
+            else:
+                self._coordinator.release(self._queue, entry.pipe, self._holder)
 
     def _care(self, owned: OwnedPipe, *, is_abandoned: bool, report: ReapReport) -> bool:
         """Seal, drain and return what needs it; True when the pipe is over now."""
@@ -211,6 +221,7 @@ class Reaper:
         return owned if is_there and owned.head.phase is not Phase.RETIRED else None
 
     def _write_totals(self, record: QueueRecord, new: Iterable[OwnedPipe]) -> bool:
+        self._retired &= record.counted
         still_there = frozenset(pipe for pipe in record.counted if not self._is_retired(pipe))
         totals = sum((owned.tally(owned.head.last) for owned in new), record.totals)
         counted = still_there | {owned.pipe for owned in new}

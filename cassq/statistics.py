@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from cassq.model.pipe import PipeEntry, PipeState, RunState, Tally
+from cassq.model.pipe import Phase, PipeEntry, PipeState, RunState, Tally
 from cassq.model.progress import Progress
 from cassq.model.queue_record import QueueRecord, Sample
 from cassq.owned_pipe import find_pushed
@@ -228,8 +228,8 @@ class Statistics:
 
     def _read_one(self, entry: PipeEntry) -> PipeSurvey | None:
         state = self._storage.load_pipe(entry.pipe)
-        if state is None:
-            return None
+        if state is None or state.head.phase is Phase.RETIRED:
+            return None  # what was retired is in the totals
         pushed = find_pushed(self._storage, entry.pipe, state.head)
         progress = Progress(state)
         return PipeSurvey(entry, state, progress, pushed, progress.tally(pushed))

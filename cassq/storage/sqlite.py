@@ -100,6 +100,9 @@ class SqliteStorage:
         with self._file.writing() as db:
             for table in ("waiting", "marks", "runs", "heads"):
                 db.execute(f"DELETE FROM {table} WHERE pipe = ?", (key,))  # noqa: S608
+            db.execute(
+                "DELETE FROM dead WHERE queue = ? AND shard = 0 AND pipe = ? AND removed", (queue, key)
+            )
             db.execute("DELETE FROM pipes WHERE queue = ? AND shard = 0 AND pipe = ?", (queue, key))
 
     def append(self, pipe: UUID, batch: Batch) -> None:
@@ -182,7 +185,7 @@ class SqliteStorage:
         with self._file.reading() as db:
             found = db.execute(
                 f"SELECT {_LETTER} FROM dead WHERE queue = ? AND shard = 0"  # noqa: S608
-                " AND (pipe, seq) > (?, ?) ORDER BY pipe, seq LIMIT ?",
+                " AND NOT removed AND (pipe, seq) > (?, ?) ORDER BY pipe, seq LIMIT ?",
                 (queue, key, seq, limit),
             ).fetchall()
         return [rows.to_letter(row) for row in found]
@@ -194,10 +197,15 @@ class SqliteStorage:
         with self._file.writing() as db:
             now_ms = self._file.now_ms()
             db.executemany(
-                f"INSERT OR REPLACE INTO dead (queue, {_LETTER}) VALUES (?,?,?,?,?,?,?,?,?)",  # noqa: S608
+                f"INSERT INTO dead (queue, {_LETTER}) VALUES (?,?,?,?,?,?,?,?,?)"  # noqa: S608
+                " ON CONFLICT DO UPDATE SET body = excluded.body, headers = excluded.headers,"
+                " pushed_at_ms = excluded.pushed_at_ms, attempts = excluded.attempts,"
+                " reason = excluded.reason, died_at_ms = excluded.died_at_ms WHERE NOT removed",
                 [(queue, *rows.letter_row(letter, now_ms)) for letter in added],
             )
-            db.executemany(
-                "DELETE FROM dead WHERE queue = ? AND shard = 0 AND pipe = ? AND seq = ?",
-                [(queue, time_key(gone.pipe), gone.seq) for gone in removed],
-            )
+            gone = [(queue, time_key(each.pipe), each.seq) for each in removed]
+            this = "WHERE queue = ? AND shard = 0 AND pipe = ? AND seq = ?"
+            # While the pipe lives its burial may be repeated, by an owner that was cut short: leave a trace.
+            db.executemany(f"UPDATE dead SET removed = 1, body = x'', headers = '{{}}' {this}", gone)  # noqa: S608
+            alive = "EXISTS (SELECT 1 FROM heads WHERE heads.pipe = dead.pipe)"
+            db.executemany(f"DELETE FROM dead {this} AND NOT {alive}", gone)  # noqa: S608

@@ -20,7 +20,7 @@ MARK = (
     "INSERT INTO marks (pipe, first, last, ending)"
     " SELECT ?,?,?,? WHERE EXISTS (SELECT 1 FROM heads WHERE pipe = ?)"
     " ON CONFLICT (pipe, first) DO UPDATE SET last = excluded.last, ending = excluded.ending"
-    " WHERE excluded.last > last"
+    " WHERE (excluded.last, excluded.ending) > (last, ending)"
 )
 
 

@@ -866,6 +866,14 @@ class TestDeadLetters:
 
         assert undated(storage.read_dead(queue)) == [letter(pipe, 1, reason="a later one", attempts=2)]
 
+    def test_a_removed_letter_never_comes_back_while_its_pipe_lives(self, storage, queue, pipe):
+        storage.change_dead(queue, added=[letter(pipe, 1), letter(pipe, 2)])
+        storage.change_dead(queue, removed=[MessageId(pipe, 1)])
+
+        storage.change_dead(queue, added=[letter(pipe, 1), letter(pipe, 2)])
+
+        assert undated(storage.read_dead(queue)) == [letter(pipe, 2)]
+
     def test_removed_letters_are_gone_and_others_stay(self, storage, queue):
         pipe = new_pipe_id()
         storage.change_dead(queue, added=[letter(pipe, seq) for seq in range(1, 60)])

@@ -84,5 +84,6 @@ CREATE TABLE dead (
     attempts     INTEGER NOT NULL,
     reason       TEXT NOT NULL,
     died_at_ms   INTEGER NOT NULL,
+    removed      INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (queue, shard, pipe, seq)
 );

@@ -1,0 +1,667 @@
+"""The command line over the embedded store: every command, its output, its exit code, its signals."""
+
+import base64
+import fcntl
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from command_line import CASSQ, WITHOUT_ROOT, CommandLine, finish
+
+import cassq
+from cassq.cli import exit_codes, main
+from cassq.cli.signals import Ending
+
+
+@pytest.fixture
+def cli(tmp_path):
+    return CommandLine(f"sqlite:///{tmp_path}/store.db")
+
+
+@pytest.fixture
+def orders(cli):
+    """A queue, through the command line."""
+    cli.ok("queue", "create", "orders", "--lease", "20s")
+    return cli
+
+
+def stats(cli, queue="orders"):
+    return cli.json("queue", "stats", queue)
+
+
+class TestQueue:
+    def test_is_created_with_every_setting(self, cli):
+        made = cli.json(
+            *("queue", "create", "orders", "--lease", "30s", "--max-attempts", "7", "--push-age-max", "2m"),
+            *("--push-grace", "500ms", "--pipe-messages-max", "100", "--pipe-bytes-max", "4MiB"),
+            *("--clock-skew-max", "1s", "--pop-width", "2", "--push-width", "3", "--body-bytes-max", "64KiB"),
+        )
+
+        assert made["queue"] == "orders"
+        assert made["settings"] == {
+            "lease_ms": 30_000,
+            "max_attempts": 7,
+            "push_age_max_ms": 120_000,
+            "push_grace_ms": 500,
+            "pipe_messages_max": 100,
+            "pipe_bytes_max": 4 << 20,
+            "clock_skew_max_ms": 1000,
+            "pop_width": 2,
+            "push_width": 3,
+            "body_bytes_max": 64 << 10,
+        }
+
+    def test_may_be_created_again_with_the_same_settings_only(self, orders):
+        assert orders.run("queue", "create", "orders", "--lease", "20s").returncode == 0
+
+        refused = orders.run("queue", "create", "orders", "--lease", "21s")
+
+        assert refused.returncode == 64
+        assert "lease=20s, not 21s" in refused.stderr
+
+    def test_is_listed(self, orders):
+        orders.ok("queue", "create", "bills")
+
+        assert orders.ok("queue", "list") == "bills\norders\n"
+        assert orders.json("queue", "list") == [{"queue": "bills"}, {"queue": "orders"}]
+
+    def test_tells_its_figures(self, orders):
+        orders.ok("push", "orders", stdin=b"one")
+
+        found = stats(orders)
+
+        assert (found["waiting"], found["pushed"], found["committed"], found["state"]) == (1, 1, 0, "active")
+        assert found["oldest_age_s"] >= 0
+        assert "waiting       1\n" in orders.ok("queue", "stats", "orders")
+
+    def test_tells_its_figures_again_and_again_until_a_signal(self, orders):
+        watching = orders.start("queue", "stats", "orders", "--watch", "100ms", "--json")
+        for _ in range(3):
+            assert json.loads(watching.stdout.readline())["queue"] == "orders"
+
+        watching.send_signal(signal.SIGINT)
+
+        assert finish(watching) == (130, "")
+
+    def test_tells_of_its_pipes(self, orders):
+        orders.ok("push", "orders", stdin=b"one")
+
+        (pipe,) = orders.json("queue", "pipes", "orders")
+
+        assert (pipe["phase"], pipe["pushed"], pipe["waiting"], pipe["owner"]) == ("PF", 1, 1, None)
+        header, row = orders.ok("queue", "pipes", "orders").splitlines()
+        assert header.split()[:3] == ["pipe", "phase", "pushed"]
+        assert row.split()[:3] == [pipe["pipe"], "PF", "1"]
+
+    def test_is_paused_and_resumed(self, orders):
+        orders.ok("push", "orders", stdin=b"one")
+
+        assert orders.json("queue", "pause", "orders")["state"] == "paused"
+        assert orders.ok("pop", "orders", "--timeout", "0.1") == ""
+        assert stats(orders)["state"] == "paused"
+        assert orders.json("queue", "resume", "orders")["state"] == "active"
+        assert orders.ok("pop", "orders", "--commit", "--timeout", "5") == "one\n"
+
+    def test_is_purged_only_by_who_is_sure(self, orders):
+        orders.ok("push", "orders", "--lines", stdin=b"one\ntwo\n")
+
+        refused = orders.run("queue", "purge", "orders")
+        assert refused.returncode == 64
+        assert "--yes" in refused.stderr
+
+        assert orders.json("queue", "purge", "orders", "--yes") == {"queue": "orders", "purged": 2}
+        assert stats(orders)["waiting"] == 0
+
+    def test_is_deleted_only_by_who_is_sure(self, orders):
+        assert orders.run("queue", "delete", "orders").returncode == 64
+
+        assert orders.json("queue", "delete", "orders", "--yes") == {"queue": "orders", "state": "deleted"}
+        assert orders.json("queue", "list") == []
+
+    @pytest.mark.parametrize(
+        ("answer", "exit_code", "left"), [(b"n\n", 1, [{"queue": "orders"}]), (b"y\n", 0, [])]
+    )
+    def test_asks_on_a_terminal_before_it_is_deleted(self, orders, answer, exit_code, left):
+        ours, theirs = os.openpty()
+        command = [CASSQ, "queue", "delete", "orders"]
+        asking = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=orders.env)
+        os.close(theirs)
+        os.write(ours, answer)
+
+        assert asking.wait(30) == exit_code
+        assert b"Delete queue" in os.read(ours, 4096)
+        os.close(ours)
+        assert orders.json("queue", "list") == left
+
+
+class TestPush:
+    def test_takes_standard_input_as_one_message(self, orders):
+        (pushed,) = orders.lines("push", "orders", stdin=b"a\nb\n")
+
+        (popped,) = orders.lines("pop", "orders", "--commit")
+        assert popped["id"] == pushed["id"]
+        assert popped["body"] == "a\nb\n"
+
+    def test_takes_each_file_as_one_message(self, orders, tmp_path):
+        for name in ("first", "second"):
+            (tmp_path / name).write_text(name)
+
+        ids = orders.ok("push", "orders", tmp_path / "first", tmp_path / "second").splitlines()
+
+        popped = orders.lines("pop", "orders", "-n", "2", "--commit")
+        assert [each["id"] for each in popped] == ids
+        assert [each["body"] for each in popped] == ["first", "second"]
+
+    def test_takes_each_line_as_one_message(self, orders, tmp_path):
+        (tmp_path / "lines").write_bytes(b"one\n\nthree")
+
+        assert orders.ok("push", "orders", "--lines", "-q", tmp_path / "lines") == "3\n"
+        assert orders.ok("pop", "orders", "-n", "3", "--commit") == "one\n\nthree\n"
+
+    def test_prints_an_id_while_the_input_goes_on(self, orders):
+        pushing = orders.start("push", "orders", "--lines")
+        pushing.stdin.write(b"first\n")
+        pushing.stdin.flush()
+
+        message_id = pushing.stdout.readline().decode().strip()
+
+        with cassq.connect(orders.url) as store:
+            assert store.find_queue("orders").status(message_id) is cassq.MessageStatus.WAITING
+        assert finish(pushing) == (0, "")
+
+    def test_sends_headers_along(self, orders):
+        orders.ok("push", "orders", "--header", "type=new", "--header", "x=a=b", stdin=b"one")
+
+        assert orders.lines("peek", "orders")[0]["headers"] == {"type": "new", "x": "a=b"}
+
+    def test_tells_a_number_as_json(self, orders):
+        assert orders.json("push", "orders", "-q", stdin=b"one") == {"pushed": 1}
+
+    def test_tells_what_was_pushed_before_a_failure(self, orders, tmp_path):
+        (tmp_path / "first").write_text("first")
+
+        failed = orders.run("push", "orders", tmp_path / "first", tmp_path / "missing")
+
+        assert failed.returncode == 66
+        assert len(failed.stdout.splitlines()) == 1
+        assert "pushed 1 message" in failed.stderr
+        assert "missing" in failed.stderr
+        assert stats(orders)["pushed"] == 1
+
+    def test_ends_on_a_signal_while_it_waits_for_input(self, orders):
+        pushing = orders.start("push", "orders", "--lines")
+        pushing.stdin.write(b"first\n")
+        pushing.stdin.flush()
+        pushing.stdout.readline()
+
+        pushing.send_signal(signal.SIGTERM)
+
+        assert pushing.wait(30) == 143
+        assert finish(pushing) == (143, "")
+
+
+class TestPop:
+    def test_prints_the_bare_body_and_commits(self, orders):
+        orders.ok("push", "orders", stdin=b"\x00\xffbody")
+
+        done = orders.start("pop", "orders", "--commit")
+
+        assert done.communicate(timeout=30)[0] == b"\x00\xffbody\n"
+        assert stats(orders)["committed"] == 1
+
+    def test_shows_everything_as_json(self, orders):
+        orders.ok("push", "orders", "--header", "type=new", stdin="grün".encode())
+        orders.ok("push", "orders", stdin=b"\xff\x00")
+
+        text, binary = sorted(
+            orders.lines("pop", "orders", "-n", "2", "--commit"), key=lambda m: m["encoding"]
+        )[::-1]
+
+        assert set(text) == {"id", "body", "encoding", "headers", "attempt", "pushed_at"}
+        assert (text["body"], text["encoding"], text["attempt"]) == ("grün", "utf-8", 1)
+        assert text["headers"] == {"type": "new"}
+        assert binary["encoding"] == "base64"
+        assert base64.b64decode(binary["body"]) == b"\xff\x00"
+
+    def test_gives_back_what_it_was_not_told_to_commit(self, orders):
+        orders.ok("push", "orders", "--lines", stdin=b"one\ntwo\n")
+
+        done = orders.run("pop", "orders", "-n", "2")
+
+        assert done.stdout == "one\ntwo\n"
+        assert "gave 2 messages back" in done.stderr
+        again = orders.lines("pop", "orders", "-n", "2", "--commit")
+        assert [(each["body"], each["attempt"]) for each in again] == [("one", 2), ("two", 2)]
+
+    def test_finds_nothing_and_says_so(self, orders):
+        done = orders.run("pop", "orders", "--timeout", "0")
+
+        assert (done.returncode, done.stdout) == (0, "")
+        assert "no message came within 0 s" in done.stderr
+
+    def test_follows_until_a_signal(self, orders):
+        following = orders.start("pop", "orders", "--follow", "--commit")
+        with cassq.connect(orders.url) as store:
+            queue = store.find_queue("orders")
+            for body in (b"one", b"two"):
+                queue.push(body)
+                assert following.stdout.readline() == body + b"\n"
+
+        following.send_signal(signal.SIGTERM)
+
+        assert finish(following) == (143, "")
+        assert stats(orders)["committed"] == 2
+
+    def test_ends_on_ctrl_c_while_it_waits(self, orders):
+        orders.ok("push", "orders", stdin=b"one")
+        popping = orders.start("pop", "orders", "-n", "2", "--timeout", "60", "--commit")
+        assert popping.stdout.readline() == b"one\n"
+
+        popping.send_signal(signal.SIGINT)
+
+        assert finish(popping) == (130, "")
+        assert stats(orders)["committed"] == 1
+
+    def test_does_not_follow_what_it_would_give_back(self, orders):
+        assert orders.run("pop", "orders", "--follow").returncode == 64
+
+    def test_commits_only_what_the_reader_took(self, orders, tmp_path):
+        size, count = 50_000, 40
+        for number in range(count):
+            (tmp_path / f"{number}").write_bytes(bytes([65 + number % 26]) * size)
+        orders.ok("push", "orders", *(tmp_path / f"{number}" for number in range(count)))
+        popping = orders.start("pop", "orders", "-n", str(count), "--commit")
+        capacity = fcntl.fcntl(popping.stdout, fcntl.F_GETPIPE_SZ)
+        taken = len(os.read(popping.stdout.fileno(), 10_000))
+
+        popping.stdout.close()
+
+        assert popping.wait(30) == 141
+        assert popping.stderr.read() == b""
+        found = stats(orders)
+        assert found["committed"] * (size + 1) <= taken + capacity
+        assert found["waiting"] == count - found["committed"]
+        popping.stdin.close()
+        popping.stderr.close()
+
+    def test_commits_nothing_on_a_full_disk(self, orders):
+        orders.ok("push", "orders", stdin=b"one")
+        with Path("/dev/full").open("wb") as full:
+            done = subprocess.run(
+                [CASSQ, "pop", "orders", "--commit"],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                env=orders.env,
+                timeout=30,
+                check=False,
+            )
+
+        assert done.returncode == 74
+        assert b"No space left" in done.stderr
+        assert stats(orders)["waiting"] == 1
+
+
+class TestPeek:
+    def test_changes_nothing(self, orders):
+        orders.ok("push", "orders", "--lines", stdin=b"one\ntwo\nthree\n")
+
+        for _ in range(2):
+            assert orders.ok("peek", "orders", "-n", "2") == "one\ntwo\n"
+
+        assert set(orders.lines("peek", "orders")[0]) == {"id", "body", "encoding", "headers", "pushed_at"}
+        assert stats(orders)["popped"] == 0
+
+
+class TestDead:
+    @pytest.fixture
+    def dead(self, cli):
+        cli.ok("queue", "create", "orders", "--max-attempts", "1")
+        cli.ok("push", "orders", "--lines", stdin=b"one\ntwo\n")
+        cli.ok("pop", "orders", "-n", "2", "--rollback")
+        cli.ok("pop", "orders", "--timeout", "0.5")
+        return cli
+
+    def test_letters_are_listed(self, dead):
+        found = dead.json("dead", "list", "orders")
+
+        assert [each["body"] for each in found] == ["one", "two"]
+        assert set(found[0]) >= {"id", "attempts", "reason", "died_at", "headers", "encoding"}
+        assert found[0]["id"] in dead.ok("dead", "list", "orders", "-n", "1")
+
+    def test_letters_are_put_back(self, dead):
+        first = dead.json("dead", "list", "orders")[0]["id"]
+
+        assert dead.json("dead", "put-back", "orders", first) == {"queue": "orders", "put_back": 1}
+        assert dead.json("dead", "put-back", "orders", "--all")["put_back"] == 1
+        assert dead.ok("pop", "orders", "-n", "2", "--commit") == "one\ntwo\n"
+
+    def test_letters_are_discarded(self, dead):
+        assert dead.run("dead", "discard", "orders", "--all").returncode == 64
+        assert dead.json("dead", "discard", "orders", "--all", "--yes")["discarded"] == 2
+        assert dead.json("dead", "list", "orders") == []
+
+    def test_letters_have_to_be_named(self, dead):
+        assert dead.run("dead", "put-back", "orders").returncode == 64
+        assert dead.run("dead", "put-back", "orders", "nonsense").returncode == 64
+
+
+class TestSchema:
+    def test_of_cassandra_is_shown_without_a_store(self):
+        text = CommandLine().ok("schema", "show", "--replication", "dc1:3,dc2:2")
+
+        assert "CREATE KEYSPACE IF NOT EXISTS cassq WITH replication" in text
+        assert "'NetworkTopologyStrategy', 'dc1': 3, 'dc2': 2" in text
+
+    def test_of_cassandra_is_shown_for_the_keyspace_of_the_url(self):
+        text = CommandLine().ok(
+            *("schema", "show", "--url", "cassandra://nowhere/billing"),
+            *("--replication", '{"class": "SimpleStrategy", "replication_factor": 1}'),
+        )
+
+        assert "CREATE TABLE IF NOT EXISTS billing.queues" in text
+        assert " cassq." not in text
+
+    def test_of_a_file_is_shown_applied_and_checked(self, cli):
+        assert "CREATE TABLE" in cli.ok("schema", "show")
+        assert cli.run("schema", "check").returncode == 1
+        assert cli.ok("schema", "version") == "none\n"
+
+        applied = cli.json("schema", "apply")
+
+        assert cli.json("schema", "version") == {"version": applied["version"], "needed": applied["version"]}
+        assert cli.json("schema", "check") == {"differences": []}
+
+    def test_of_a_file_has_no_replication(self, cli):
+        assert cli.run("schema", "apply", "--replication", "simple:1").returncode == 64
+
+    @pytest.mark.parametrize("text", ["three", "dc1:0", "dc1:1,dc1:2", "{}", '{"class": 1}', "{", ""])
+    def test_refuses_a_replication_that_is_none(self, text):
+        assert CommandLine().run("schema", "show", "--replication", text).returncode == 64
+
+
+class TestReap:
+    def test_makes_a_pass_and_tells(self, orders):
+        orders.ok("push", "orders", stdin=b"one")
+        orders.ok("pop", "orders", "--commit")
+
+        report = orders.json("reap")
+
+        assert set(report) == {"examined", "sealed", "returned", "retired", "busy", "failed"}
+        assert report["failed"] == []
+        assert stats(orders)["pipes"] == 0
+        assert orders.ok("reap").startswith("examined 0 pipes")
+
+    def test_goes_on_until_a_signal(self, orders):
+        reaping = orders.start("reap", "--watch", "0.2", "--json")
+        for _ in range(2):
+            assert json.loads(reaping.stdout.readline())["failed"] == []
+
+        reaping.send_signal(signal.SIGTERM)
+
+        assert finish(reaping) == (143, "")
+
+
+class TestDoctor:
+    def test_finds_a_sound_file_sound(self, orders):
+        found = orders.json("doctor")
+
+        assert {each["level"] for each in found["checks"]} == {"ok"}
+        assert {each["check"] for each in found["checks"]} == {
+            *("file", "integrity", "schema", "journal", "durability", "disk", "pipes")
+        }
+        assert found["counts"]["fail"] == 0
+        assert "ok    journal: write-ahead log" in orders.ok("doctor")
+
+    def test_looks_without_making_a_file(self, cli, tmp_path):
+        found = cli.json("doctor")
+
+        assert [each["level"] for each in found["checks"]] == ["hint"]
+        assert list(tmp_path.iterdir()) == []
+
+    def test_fails_on_a_file_that_is_none(self, cli, tmp_path):
+        (tmp_path / "store.db").write_bytes(b"no database" * 100)
+
+        done = cli.run("doctor", "--json")
+
+        assert done.returncode == 1
+        first = json.loads(done.stdout)["checks"][0]
+        assert (first["check"], first["level"]) == ("file", "fail")
+        assert first["way_out"]
+
+    def test_names_pipes_that_nobody_heals(self, cli, tmp_path):
+        cli.ok("queue", "create", "orders", "--push-age-max", "1s", "--push-grace", "1s", "--lease", "1s")
+        pushing = cli.start("push", "orders", "--lines")
+        pushing.stdin.write(b"one\n")
+        pushing.stdin.flush()
+        pushing.stdout.readline()
+        pushing.kill()
+        pushing.communicate()
+        self._age(tmp_path / "store.db", 3600_000)
+
+        (pipes,) = [each for each in cli.json("doctor")["checks"] if each["check"] == "pipes"]
+
+        assert pipes["level"] == "warn"
+        assert "1 of dead pushers still open" in pipes["told"]
+        assert "cassq reap" in pipes["way_out"]
+        assert cli.json("reap")["sealed"] == 1
+
+    @staticmethod
+    def _age(path, ms):
+        db = sqlite3.connect(path)
+        db.execute("UPDATE pipes SET created_at_ms = created_at_ms - ?", (ms,))
+        db.commit()
+        db.close()
+
+    def test_hints_at_less_durability(self, orders):
+        found = orders.json("doctor", "--url", f"{orders.url}?durability=normal")
+
+        assert {"durability"} == {each["check"] for each in found["checks"] if each["level"] == "hint"}
+
+
+class TestBadInput:
+    """What the issue names, through the command line: the exit code and a word of the way out."""
+
+    @pytest.mark.parametrize(
+        ("url", "exit_code", "words"),
+        [
+            ("", 64, "no store is named"),
+            ("nonsense", 64, "is not the URL of a store"),
+            ("redis://localhost", 64, "is not the URL of a store"),
+            ("sqlite://file.db", 64, "sqlite:///relative.db"),
+            ("sqlite:///x.db?speed=1", 64, "'speed' is not an option"),
+            ("sqlite:///x.db?durability=high", 64, "durability"),
+            ("sqlite:////nowhere/at/all.db", 75, "/nowhere/at/all.db"),
+            ("cassandra://", 64, "names no host"),
+            ("cassandra://host", 64, "names no keyspace"),
+            ("cassandra://host:port/x", 64, "'host:port'"),
+            ("cassandra://host/x?zoo=1", 64, "'zoo' is not an option"),
+            ("cassandra://user:secret@host:0/x", 64, "'host:0'"),
+            ("cassandra://no-such-host.invalid/x", 75, "no-such-host.invalid"),
+        ],
+    )
+    def test_urls(self, url, exit_code, words):
+        done = CommandLine().run("queue", "list", *(["--url", url] if url else []))
+
+        assert (done.returncode, done.stdout) == (exit_code, "")
+        assert words in done.stderr
+        assert "secret" not in done.stderr
+        assert done.stderr.count("\n") == 1
+
+    @pytest.mark.parametrize("command", [("queue", "list"), ("reap",), ("schema", "check")])
+    def test_a_host_that_refuses(self, command):
+        with socket.socket() as closed:
+            closed.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{closed.getsockname()[1]}"
+            done = CommandLine(f"cassandra://{address}/x").run(*command, timeout=10)
+
+        assert done.returncode == 75
+        assert address in done.stderr
+
+    def test_a_host_that_never_answers_costs_ten_seconds_at_most(self):
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            address = "{}:{}".format(*silent.getsockname())
+            begun = time.monotonic()
+            done = CommandLine(f"cassandra://{address}/x").run("reap")
+
+        assert time.monotonic() - begun < 10.5
+        assert done.returncode == 75
+        assert address in done.stderr
+
+    @pytest.mark.parametrize("name", ["a b", "ä", "", "-x/", "a/b", "x" * 129])
+    def test_queue_names(self, cli, name):
+        for command in (("queue", "create"), ("push",), ("pop",)):
+            done = cli.run(*command, "--", name)
+            assert done.returncode == 64, done.stderr
+            assert "queue name" in done.stderr
+
+    @pytest.mark.parametrize(
+        ("option", "value", "words"),
+        [
+            ("--lease", "13h", "out of range: 0.1s to 43200s"),
+            ("--lease", "1ms", "out of range"),
+            ("--lease", "30", "write 500ms, 30s, 2m or 1h"),
+            ("--lease", "9" * 400 + "h", "too long"),
+            ("--max-attempts", "0", "out of range: 1 to 1000000"),
+            ("--max-attempts", "many", "not a valid int"),
+            ("--pop-width", "257", "out of range"),
+            ("--body-bytes-max", "9MiB", "out of range"),
+            ("--body-bytes-max", "1MB", "64KiB"),
+            ("--pipe-bytes-max", "1KiB", "raise pipe_bytes_max"),
+        ],
+    )
+    def test_settings(self, cli, option, value, words):
+        done = cli.run("queue", "create", "orders", option, value)
+
+        assert done.returncode == 64
+        assert words in done.stderr
+        assert cli.json("queue", "list") == []
+
+    def test_a_body_that_is_too_large(self, cli, tmp_path):
+        cli.ok("queue", "create", "orders", "--body-bytes-max", "10B")
+        (tmp_path / "large").write_bytes(b"x" * 11)
+
+        for arguments in ((tmp_path / "large",), ("--lines", tmp_path / "large")):
+            done = cli.run("push", "orders", *arguments)
+            assert done.returncode == 65
+            assert "body_bytes_max" in done.stderr
+        assert cli.run("push", "orders", stdin=b"x" * 10).returncode == 0
+
+    def test_headers(self, orders):
+        assert orders.run("push", "orders", "--header", "type", stdin=b"x").returncode == 64
+        assert orders.run("push", "orders", "--header", f"a={'x' * 70_000}", stdin=b"x").returncode == 65
+
+    @pytest.mark.parametrize(
+        "command",
+        [
+            *(("push",), ("pop",), ("peek",), ("queue", "stats"), ("queue", "pipes"), ("queue", "pause")),
+            *(("queue", "resume"), ("dead", "list")),
+        ],
+    )
+    def test_a_queue_that_is_not_there(self, orders, command):
+        done = orders.run(*command, "bills")
+
+        assert done.returncode == 66
+        assert "there are: orders" in done.stderr
+        assert "cassq queue create bills" in done.stderr
+
+    def test_a_queue_that_is_not_there_is_neither_purged_nor_deleted(self, orders):
+        for command in ("purge", "delete"):
+            assert orders.run("queue", command, "bills", "--yes").returncode == 66
+
+    def test_a_file_that_is_no_database(self, cli, tmp_path):
+        (tmp_path / "store.db").write_bytes(b"no database" * 100)
+
+        done = cli.run("queue", "list")
+
+        assert done.returncode == 65
+        assert "is not an SQLite database" in done.stderr
+
+    def test_a_file_of_another_program(self, cli, tmp_path):
+        db = sqlite3.connect(tmp_path / "store.db")
+        db.execute("CREATE TABLE theirs (x)")
+        db.close()
+
+        done = cli.run("queue", "list")
+
+        assert done.returncode == 78
+        assert "another program's tables" in done.stderr
+
+    def test_a_file_that_is_read_only(self, orders, tmp_path):
+        orders.ok("push", "orders", stdin=b"one")
+        for path in (tmp_path / "store.db", tmp_path):
+            path.chmod(path.stat().st_mode & 0o555)
+
+        done = orders.run("push", "orders", stdin=b"two", wrapper=(sys.executable, "-c", WITHOUT_ROOT))
+
+        tmp_path.chmod(0o755)
+        assert done.returncode == 75, done.stderr
+        assert "store.db" in done.stderr
+        (tmp_path / "store.db").chmod(0o644)
+        assert stats(orders)["pushed"] == 1
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ("bogus",),
+            ("pop",),
+            ("pop", "orders", "-n", "0"),
+            ("pop", "orders", "--timeout", "-1"),
+            ("--bogus",),
+        ],
+    )
+    def test_usage(self, orders, arguments):
+        done = orders.run(*arguments)
+
+        assert done.returncode == 64
+        assert done.stderr.startswith("cassq: ")
+        assert done.stderr.count("\n") == 1
+
+
+class TestWayOut:
+    def test_every_error_ends_with_a_code_of_the_table(self):
+        def walk(kind):
+            yield kind
+            for each in kind.__subclasses__():
+                yield from walk(each)
+
+        codes = {code for code, _ in exit_codes.TABLE}
+        assert {kind.exit_code for kind in walk(cassq.CassqError)} <= codes
+
+    def test_the_help_shows_the_table(self):
+        text = CommandLine().ok("--help")
+
+        for code, meaning in exit_codes.TABLE:
+            assert f"{code:>5}  {meaning}" in text
+
+    @pytest.mark.parametrize("is_debug", [False, True])
+    def test_a_fault_of_ours_is_one_line(self, monkeypatch, capsys, is_debug):
+        def fail(_url):
+            raise RuntimeError("a fault")
+
+        monkeypatch.setattr(cassq, "connect", fail)
+        monkeypatch.setattr(Ending, "install", lambda _self: None)
+
+        code = main.run(["queue", "list", "--url", "memory:", *(["--debug"] if is_debug else [])])
+
+        said = capsys.readouterr().err
+        assert code == 70
+        assert "RuntimeError: a fault" in said
+        assert ("Traceback" in said) is is_debug
+
+    def test_the_url_may_stand_in_front_or_behind(self, tmp_path):
+        bare = CommandLine()
+        url = f"sqlite:///{tmp_path}/a.db"
+
+        assert bare.ok("--url", url, "queue", "create", "orders") == ""
+        assert bare.ok("queue", "list", "--url", url) == "orders\n"
+        assert bare.ok("--json", "--url", url, "queue", "list") == '[{"queue": "orders"}]\n'
+
+    def test_memory_is_a_store_too(self):
+        assert CommandLine("memory:").json("queue", "list") == []
