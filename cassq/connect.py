@@ -16,7 +16,6 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from cassq.clock import SystemClock
 from cassq.coordination.absent import AbsentCoordinator
 from cassq.coordination.local import LocalCoordinator
-from cassq.coordination.port import Coordinator
 from cassq.coordination.zookeeper import ZooKeeperCoordinator
 from cassq.errors import InvalidOptionError
 from cassq.model.ids import check_name
@@ -27,6 +26,9 @@ from cassq.store import Store
 EXAMPLES = "cassandra://host1,host2/keyspace?zookeeper=host1,host2, sqlite:///path/to/file.db or memory:"
 CASSANDRA_PORT = 9042
 ZOOKEEPER_PORT = 2181
+
+#: How long `connect` waits for ZooKeeper before it goes on without it.
+ZOOKEEPER_PATIENCE_S = 2.0
 
 _CASSANDRA_OPTIONS = {
     "zookeeper",
@@ -145,7 +147,7 @@ def _open_cassandra(target: CassandraTarget) -> Store:
         timeout_s=target.timeout_s,
     )
     clock = SystemClock()
-    coordinator: Coordinator
+    coordinator: ZooKeeperCoordinator | AbsentCoordinator
     if target.zookeeper is None:
         coordinator = AbsentCoordinator()
     else:
@@ -156,6 +158,8 @@ def _open_cassandra(target: CassandraTarget) -> Store:
             session_timeout=target.zookeeper_session_s,
             auth=target.zookeeper_auth,
         )
+        # Pushes do without it, so it may be down; but a first pop should not come too early.
+        coordinator.wait_connected(ZOOKEEPER_PATIENCE_S)
 
     def closed() -> None:
         coordinator.close()

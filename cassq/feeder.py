@@ -20,15 +20,10 @@ from cassq.model.settings import QueueSettings
 from cassq.model.taking import Taken
 from cassq.owned_pipe import OwnedPipe
 from cassq.pipe_list import PipeList
+from cassq.pipe_memory import BUSY_S, PipeMemory
 from cassq.storage.port import Storage
 
 _log = logging.getLogger("cassq.popper")
-
-#: A pipe that somebody else holds is tried again after so long, unless this popper is woken.
-BUSY_S = 0.25
-
-#: A popper of width 1 lets an older pipe that somebody else holds keep the younger ones back for so long.
-PATIENCE_S = 1.0
 
 #: A pipe that was let go for a hungry popper is left to it for so long.
 COURTESY_S = 0.05
@@ -77,11 +72,7 @@ class Feeder:
         self._over = over
         self._pipes = PipeList(storage, queue, settings, clock)
         self._claimed: dict[UUID, Claimed] = {}
-        self._not_before: dict[UUID, float] = {}
-        self._busy_until: dict[UUID, float] = {}
-        self._busy_since: dict[UUID, float] = {}
-        self._exhausted: set[UUID] = set()
-        self.buried = 0
+        self._memory = PipeMemory(clock)
 
     def feed(
         self, wanted: int, *, is_retry: bool = False, is_woken: bool = False
@@ -99,12 +90,10 @@ class Feeder:
         if not self._coordinator.may_take():
             self.let_go()  # also of what the session may still hold when it is back
             raise CoordinationUnavailableError(
-                "the coordination service is out of reach, so no pipe may be claimed: pops wait for it"
+                f"{self._coordinator} is out of reach, so no pipe may be claimed: pops wait for it"
             )
         if is_retry or is_woken:
-            self._busy_until.clear()
-        if is_woken:
-            self._not_before.clear()
+            self._memory.retry(is_woken=is_woken)
         haul: list[tuple[HeldRun, Taken]] = []
         try:
             self._round(self._pipes.entries, wanted, haul)
@@ -145,10 +134,8 @@ class Feeder:
 
     def next_due(self) -> float:
         """Return in how many seconds something known may come due; at most REST_S."""
-        now = self._clock.now()
         due = [claimed.owned.next_due() for claimed in self._claimed.values()]
-        rests = [at - now for at in self._not_before.values() if at > now]
-        return max(0.0, min([seconds for seconds in due if seconds is not None] + rests + [REST_S]))
+        return min([seconds for seconds in due if seconds is not None] + [self._memory.next_end(REST_S)])
 
     def _round(self, entries: Sequence[PipeEntry], wanted: int, haul: list[tuple[HeldRun, Taken]]) -> None:
         held_back: set[tuple[str, int]] = set()
@@ -163,22 +150,12 @@ class Feeder:
             if claimed:
                 self._take(claimed, wanted, haul)
             wanted -= sum(taken.count for _, taken in haul[before:])
-            if self._settings.pop_width == 1 and self._may_have_older(entry.pipe):
+            if self._settings.pop_width == 1 and self._memory.may_have_older(entry.pipe):
                 held_back.add(source)
             if claimed is None:
                 continue
             if len(haul) > before and claimed.owned.may_have_more:
                 return  # as much as one take may carry: the rest comes from here, not from a younger pipe
-
-    def _may_have_older(self, pipe: UUID) -> bool:
-        """Tell whether a pipe may still hand out messages that come before those of its successors.
-
-        A pipe that somebody else has held for a while is another popper's: then there is no one order.
-        """
-        if pipe in self._exhausted:
-            return False
-        busy_since = self._busy_since.get(pipe)
-        return busy_since is None or self._clock.now() - busy_since < PATIENCE_S
 
     def _take(self, claimed: Claimed, wanted: int, haul: list[tuple[HeldRun, Taken]]) -> None:
         """Take from one pipe; where there is nothing, see what became of it."""
@@ -215,7 +192,7 @@ class Feeder:
             )
             haul.append((run, taken))
         for taken in loot.dead:
-            self.buried += owned.bury(taken)
+            owned.bury(taken)
         return bool(loot.runs or loot.dead)
 
     def _tell(self, pipe: UUID) -> Callable[[Mark | Run], None]:
@@ -232,15 +209,14 @@ class Feeder:
     def _claim(self, entry: PipeEntry) -> Claimed | None:
         """Claim a pipe and load it; None when it is busy, resting or gone."""
         now = self._clock.now()
-        if max(self._not_before.get(entry.pipe, 0.0), self._busy_until.get(entry.pipe, 0.0)) > now:
+        if self._memory.is_left_alone(entry.pipe):
             return None
         if len(self._claimed) >= self._settings.pop_width and not self._make_room():
             return None
         if not self._coordinator.claim(self._queue, entry.pipe, self._holder):
-            self._busy_until[entry.pipe] = now + BUSY_S
-            self._busy_since.setdefault(entry.pipe, now)
+            self._memory.note_busy(entry.pipe)
             return None
-        self._busy_since.pop(entry.pipe, None)
+        self._memory.note_claimed(entry.pipe)
         try:
             state = self._storage.load_pipe(entry.pipe)
         except CassqError:
@@ -248,7 +224,7 @@ class Feeder:
             raise
         if state is None:
             self._pipes.forget(entry.pipe)
-            self._exhausted.add(entry.pipe)
+            self._memory.note_exhausted(entry.pipe)
             self._over(entry.pipe)
             self._coordinator.release(self._queue, entry.pipe, self._holder)
             return None
@@ -294,7 +270,7 @@ class Feeder:
         owned = claimed.owned
         if not owned.is_exhausted or owned.pipe not in self._claimed:
             return
-        self._exhausted.add(owned.pipe)
+        self._memory.note_exhausted(owned.pipe)
         if owned.is_over:
             self._over(owned.pipe)
             self._let_go(owned.pipe, REST_S)
@@ -306,20 +282,11 @@ class Feeder:
 
     def _let_go(self, pipe: UUID, rest_s: float) -> None:
         self._claimed.pop(pipe, None)
-        if rest_s:
-            self._not_before[pipe] = self._clock.now() + rest_s
+        self._memory.note_rest(pipe, rest_s)
         self._coordinator.release(self._queue, pipe, self._holder)
 
     def _drop_unlisted(self) -> None:
         listed = {entry.pipe for entry in self._pipes.entries}
         for pipe in [pipe for pipe in self._claimed if pipe not in listed]:
             self._let_go(pipe, 0.0)
-        self._exhausted &= listed
-        for waits in (self._not_before, self._busy_until, self._busy_since):
-            for pipe in [pipe for pipe in waits if pipe not in listed]:
-                del waits[pipe]
-
-    @property
-    def claimed(self) -> Sequence[UUID]:
-        """The pipes this popper claims now."""
-        return tuple(self._claimed)
+        self._memory.keep_only(listed)

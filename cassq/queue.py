@@ -18,9 +18,9 @@ from cassq.coordination.port import Coordinator
 from cassq.dead_letters import DeadLetters
 from cassq.errors import ClosedError, CoordinationUnavailableError, InvalidOptionError
 from cassq.feeder import Feeder
+from cassq.housekeeping import Housekeeping
 from cassq.inspection import Inspection, MessageStatus
 from cassq.live_record import LiveRecord
-from cassq.loop import Loop
 from cassq.model.ids import MessageId
 from cassq.model.message import Headers, Message, MessageIds
 from cassq.model.queue_record import QueueRecord, QueueState
@@ -29,16 +29,8 @@ from cassq.popper import Popper
 from cassq.process import Birthplace, process_name
 from cassq.pusher import PUSH_TIMEOUT, Pusher
 from cassq.reaper import Reaper, ReapReport
-from cassq.statistics import SAMPLES_MAX, PipeStats, QueueStats, Statistics
+from cassq.statistics import PipeStats, QueueStats, Statistics
 from cassq.storage.port import Storage
-
-#: How often a process with poppers reaps, and how many pipes it examines then.
-REAP_S = 2.0
-REAP_PIPES_MAX = 32
-
-#: How often it looks whether a sample for the rates is due, and how seldom while nothing moves.
-SAMPLE_S = 5.0
-SAMPLE_MAX_S = 40.0
 
 _numbers = itertools.count(1)
 
@@ -75,9 +67,7 @@ class Queue:
         self._pusher: Pusher | None = None
         self._poppers: list[Popper] = []
         self._reaper: Reaper | None = None
-        self._reaping: Loop | None = None
-        self._sample_pause_s = SAMPLE_S
-        self._sample_at = 0.0
+        self._housekeeping: Housekeeping | None = None
         self._is_closed = False
 
     # -- push ------------------------------------------------------------------------------------------
@@ -153,8 +143,7 @@ class Queue:
         services.coordinator.may_take()  # a store that can never pop says so here
         holder = f"{process_name()}-{next(_numbers)}-{self.name}"
         with self._making:
-            self._start_reaping()
-            reaper = self._reaper
+            reaper = self._start_housekeeping()
             feeder = Feeder(
                 services.storage,
                 services.coordinator,
@@ -162,7 +151,7 @@ class Queue:
                 self.settings,
                 holder=holder,
                 clock=services.clock,
-                over=reaper.hint if reaper else lambda _pipe: None,
+                over=reaper.hint,
             )
             popper = Popper(
                 feeder,
@@ -248,11 +237,11 @@ class Queue:
             self._is_closed = True
             poppers, self._poppers = self._poppers, []
             pusher, self._pusher = self._pusher, None
-            reaping, self._reaping = self._reaping, None
+            housekeeping, self._housekeeping = self._housekeeping, None
         for popper in poppers:
             popper.close()
-        if reaping:
-            reaping.close()
+        if housekeeping:
+            housekeeping.close()
         if pusher:
             pusher.close()
 
@@ -301,31 +290,13 @@ class Queue:
             )
         return self._reaper
 
-    def _start_reaping(self) -> None:
+    def _start_housekeeping(self) -> Reaper:
         self._check_usable()
-        if self._reaping is None:
-            self._ensure_reaper()
-            self._reaping = Loop(f"cassq-reap-{self.name}", self._reap_once, REAP_S, self._services.clock)
-
-    def _reap_once(self) -> None:
-        if self._reaper:
-            self._reaper.run_once(REAP_PIPES_MAX)
-        self._sample()
-
-    def _sample(self) -> None:
-        """Remember how far the queue is, for the rates; while nothing moves, look ever more seldom."""
-        now = self._services.clock.now()
-        if now < self._sample_at:
-            return
-        sample = self._statistics.sample(self.record.read)
-        self._sample_pause_s = SAMPLE_S if sample else min(2 * self._sample_pause_s, SAMPLE_MAX_S)
-        self._sample_at = now + self._sample_pause_s
-        if sample:
-            record = self.record.read()
-            if not record.samples or record.samples[-1].at_ms < sample.at_ms:
-                self.record.change(
-                    lambda record: replace(record, samples=(*record.samples, sample)[-SAMPLES_MAX:])
-                )
+        reaper = self._ensure_reaper()
+        if self._housekeeping is None:
+            clock = self._services.clock
+            self._housekeeping = Housekeeping(self.name, reaper, self._statistics, self.record, clock)
+        return reaper
 
 
 def close_all(queues: Sequence[Queue]) -> None:

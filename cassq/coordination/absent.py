@@ -14,6 +14,9 @@ _MISSING = (
 class AbsentCoordinator:
     """Knows nobody and grants nothing."""
 
+    def __str__(self) -> str:
+        return "no coordination service"
+
     def may_take(self) -> bool:
         """Raise: popping without coordination is a mistake in the URL, not an outage."""
         raise InvalidOptionError(_MISSING)

@@ -61,6 +61,7 @@ class LocalCoordinator:
         if claim_ttl <= 0 or patience <= 0:
             raise InvalidOptionError(f"claim_ttl and patience are positive seconds: {claim_ttl}, {patience}")
         self._is_shared = path is not None
+        self._path = path
         self._file = Sidecar(path, clock, patience)
         self._session = LocalSession(self._file, clock, claim_ttl if path else float("inf"), self)
         self._bell = Doorbell(self._on_ring)
@@ -69,6 +70,9 @@ class LocalCoordinator:
         self._unreleased: set[tuple[str, UUID]] = set()
         self._announced: dict[tuple[str, str], _Announcement] = {}
         self._stranded: dict[tuple[str, str], Callable[[], None]] = {}
+
+    def __str__(self) -> str:
+        return f"the coordination file {self._path!r}" if self._path else "the coordination of this process"
 
     def may_take(self) -> bool:
         """Tell whether this process's seat stands, if it ever took one."""

@@ -67,6 +67,7 @@ class ZooKeeperCoordinator:
         self._claims: dict[str, _Claim] = {}
         self._claiming: set[str] = set()
         self._doubtful: dict[str, int] = {}
+        self._hosts = hosts
         self._session = ZooKeeperSession(hosts, auth, Timeouts(session_timeout, connect_timeout), clock, self)
         self._line = HungryLine(self._session, f"{self._root}/hungry")
         self._session.start()
@@ -74,6 +75,9 @@ class ZooKeeperCoordinator:
     def wait_connected(self, seconds: float) -> bool:
         """Wait until ZooKeeper can be used, at most `seconds`; tell whether it can."""
         return self._session.wait_connected(seconds)
+
+    def __str__(self) -> str:
+        return f"ZooKeeper at {self._hosts}"
 
     def may_take(self) -> bool:
         """Tell whether the session is connected and was answered lately."""

@@ -23,6 +23,7 @@ DELIVERED, COMMITTING, COMMITTED = "delivered", "committing", "committed"
 EXPIRED, UNKNOWN_COMMIT = "expired", "unknown-commit"
 ROLLING_BACK = "rolling-back"
 CLOSING, TROUBLE, READY, DONE = "closing", "trouble", "ready", "done"
+REAPED = "reaped"
 
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 

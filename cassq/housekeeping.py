@@ -1,0 +1,60 @@
+"""What a process with poppers does for its queue in the background.
+
+Owns when the reaper makes a pass and when a sample for the rates is taken. Neither is needed for any
+promise: a process that never does them leaves them to the others.
+"""
+
+from dataclasses import replace
+
+from cassq.clock import Clock
+from cassq.live_record import LiveRecord
+from cassq.loop import Loop
+from cassq.reaper import Reaper
+from cassq.statistics import SAMPLES_MAX, Statistics
+
+#: How often a process with poppers reaps, and how many pipes it examines then.
+REAP_S = 2.0
+REAP_PIPES_MAX = 32
+
+#: How often it looks whether a sample for the rates is due, and how seldom while nothing moves.
+SAMPLE_S = 5.0
+SAMPLE_MAX_S = 40.0
+
+
+class Housekeeping:
+    """Reaps and samples one queue until it is closed."""
+
+    def __init__(
+        self, queue: str, reaper: Reaper, statistics: Statistics, record: LiveRecord, clock: Clock
+    ) -> None:
+        self._reaper = reaper
+        self._statistics = statistics
+        self._record = record
+        self._clock = clock
+        self._sample_pause_s = SAMPLE_S
+        self._sample_at = 0.0
+        self._loop = Loop(f"cassq-reap-{queue}", self.run_once, REAP_S, clock)
+
+    def run_once(self) -> None:
+        """Make one short pass."""
+        self._reaper.run_once(REAP_PIPES_MAX)
+        now = self._clock.now()
+        if now >= self._sample_at:
+            self._sample_pause_s = SAMPLE_S if self._sample() else min(2 * self._sample_pause_s, SAMPLE_MAX_S)
+            self._sample_at = now + self._sample_pause_s
+
+    def close(self) -> None:
+        """End after the pass under way."""
+        self._loop.close()
+
+    def _sample(self) -> bool:
+        """Remember how far the queue is; False when nothing has moved, or somebody else just did."""
+        sample = self._statistics.sample(self._record.read)
+        if not sample:
+            return False
+        latest = self._record.read().samples
+        if not latest or latest[-1].at_ms < sample.at_ms:
+            self._record.change(
+                lambda record: replace(record, samples=(*record.samples, sample)[-SAMPLES_MAX:])
+            )
+        return True

@@ -1,0 +1,317 @@
+"""A crew of worker processes over one store: started, killed, frozen and thawed, and judged in the end.
+
+Owns the processes and their ledgers. What must not break: whatever a test does, no process outlives it, and
+nothing is judged before everything was drained and reaped.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from ledger import (
+    ACKNOWLEDGED,
+    ATTEMPTED,
+    COMMITTED,
+    DELIVERED,
+    DONE,
+    READY,
+    REAPED,
+    TROUBLE,
+    Ledger,
+    Line,
+    Verdict,
+    judge,
+    now,
+    read_ledger,
+)
+from workers import QUEUE, SETTINGS, commit, note_delivered
+
+import cassq
+from cassq.errors import OutcomeUnknownError, UnavailableError
+from cassq.popper import Popper
+from cassq.queue import Queue
+from cassq.statistics import QueueStats
+
+WORKERS = Path(__file__).with_name("workers.py")
+SEED = int(os.environ.get("CASSQ_FAULT_SEED", "0")) or random.randrange(1, 1_000_000)
+
+PATIENCE_S = 40.0
+LOOK_S = 0.02
+
+LEASE_S = SETTINGS["lease"] / timedelta(seconds=1)
+#: Past this pause a lease has ended for everybody, and a pusher counts as dead.
+PAST_LEASE_S = (SETTINGS["lease"] + SETTINGS["clock_skew_max"]) / timedelta(seconds=1) + 0.3
+PAST_PUSH_S = (SETTINGS["push_age_max"] + SETTINGS["push_grace"] + SETTINGS["clock_skew_max"]) / timedelta(
+    seconds=1
+) + 0.3
+
+
+def wait_until(is_so: Callable[[], object], what: str, seconds: float = PATIENCE_S) -> None:
+    """Wait for something to become true; fail, saying what, when it does not."""
+    deadline = now() + seconds
+    nothing = threading.Event()
+    while not is_so():
+        assert now() < deadline, f"after {seconds:g} s still not: {what}"
+        nothing.wait(LOOK_S)
+
+
+def wait_for_clock(until: float) -> None:
+    """Wait until the clock that every process here reads has passed `until`."""
+    wait_until(lambda: now() > until, f"the clock reads {until}", until - now() + PATIENCE_S)
+
+
+class Member:
+    """One worker process, and what it has noted so far."""
+
+    def __init__(self, role: str, who: str, ledger: Path, arguments: list[str]) -> None:
+        self.role = role
+        self.who = who
+        self.is_frozen = False
+        self._path = ledger
+        self._read_to = 0
+        self._tail = b""
+        self._counts: dict[str, int] = {}
+        self._errors = ledger.with_suffix(".stderr")
+        command = [sys.executable, str(WORKERS), role, "--who", who, "--ledger", str(ledger), *arguments]
+        with self._errors.open("wb") as errors:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=errors)
+
+    def count(self, kind: str) -> int:
+        """Return how many lines of one kind there are by now."""
+        if self._path.exists():
+            with self._path.open("rb") as file:
+                file.seek(self._read_to)
+                new = file.read()
+            self._read_to += len(new)
+            *lines, self._tail = (self._tail + new).split(b"\n")
+            for line in lines:
+                noted = json.loads(line)[2]
+                self._counts[noted] = self._counts.get(noted, 0) + 1
+        return self._counts.get(kind, 0)
+
+    def lines(self) -> list[Line]:
+        return read_ledger(self._path)
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process.poll() is None
+
+    def freeze(self) -> None:
+        """Stop the process where it stands; returns when it does stand."""
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        self.is_frozen = True
+
+    def thaw(self) -> None:
+        self.is_frozen = False
+        self.process.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End the process at once, frozen or not."""
+        self.process.kill()
+        self.process.wait(PATIENCE_S)
+
+    def stop(self) -> None:
+        """Ask the process to end in order."""
+        if self.is_frozen:
+            self.thaw()
+        self.process.terminate()
+
+    def await_stopped(self) -> None:
+        """Wait until it has ended in order."""
+        try:
+            code = self.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.who} hangs: it does not end") from None
+        words = self._errors.read_text(encoding="utf-8")
+        assert code == 0, f"{self.who} ended with {code}: {words[-3000:]}"
+
+
+@dataclass(slots=True)
+class Crew:
+    """Workers over one store.
+
+    Attributes:
+        url: the store.
+        folder: where ledgers are kept.
+        timeout_s: how long a worker's push may take.
+        former: members that were killed.
+    """
+
+    url: str
+    folder: Path
+    seed: int
+    timeout_s: float = 30.0
+    pace_s: float = 0.03
+    members: list[Member] = field(default_factory=list)
+    former: list[Member] = field(default_factory=list)
+    _made: int = 0
+
+    def __post_init__(self) -> None:
+        with cassq.connect(self.url) as store:
+            store.queue(QUEUE, **SETTINGS)
+
+    # -- processes -------------------------------------------------------------------------------------
+
+    def start(self, role: str, count: int = 1) -> list[Member]:
+        """Start workers, without waiting for them."""
+        new = []
+        for _ in range(count):
+            self._made += 1
+            who = f"{role}{self._made}"
+            arguments = ["--url", self.url, "--seed", str(self.seed), "--timeout", str(self.timeout_s)]
+            arguments += ["--pace", str(self.pace_s)]
+            new.append(Member(role, who, self.folder / f"{who}.ledger", arguments))
+        self.members += new
+        return new
+
+    def start_all(self, *, pushers: int = 4, poppers: int = 4, reapers: int = 1) -> None:
+        """Start a whole crew and wait until every one of it works."""
+        self.start("pusher", pushers)
+        self.start("popper", poppers)
+        self.start("reaper", reapers)
+        for each in self.members:
+            wait_until(lambda m=each: m.count(READY), f"{each.who} is ready")
+        self.await_more(ACKNOWLEDGED, "pusher")
+        self.await_more(COMMITTED, "popper")
+
+    def of(self, role: str) -> list[Member]:
+        return [each for each in self.members if each.role == role]
+
+    def kill(self, member: Member) -> None:
+        member.kill()
+        self.members.remove(member)
+        self.former.append(member)
+
+    def await_more(self, kind: str, role: str, lines: int = 1) -> None:
+        """Wait until every awake worker of a role has noted so many more lines of a kind."""
+        awake = [(each, each.count(kind) + lines) for each in self.of(role) if not each.is_frozen]
+        for each, goal in awake:
+            wait_until(lambda m=each, g=goal: m.count(kind) >= g, f"{each.who} has {lines} more {kind}")
+
+    def await_lines(self, member: Member, kind: str, count: int) -> None:
+        """Wait until a worker has noted so many lines of a kind in all."""
+        wait_until(lambda: member.count(kind) >= count, f"{member.who} has {count} {kind}")
+
+    def await_any(self, kind: str, role: str, lines: int = 1) -> None:
+        """Wait until all workers of a role together have noted so many more lines of a kind."""
+        goal = sum(each.count(kind) for each in self.of(role)) + lines
+        wait_until(
+            lambda: sum(each.count(kind) for each in self.of(role)) >= goal,
+            f"{lines} more {kind} by some {role}",
+        )
+
+    def end(self) -> None:
+        """Leave no process behind, whatever happened."""
+        for each in [*self.members, *self.former]:
+            if each.is_alive:
+                each.kill()
+
+    # -- the end ---------------------------------------------------------------------------------------
+
+    def finish(self) -> Verdict:
+        """Thaw and stop everybody, drain, reap, and check what the ledgers and the store say."""
+        for role in ("pusher", "popper", "reaper"):
+            for each in self.of(role):
+                each.stop()
+            for each in self.of(role):
+                each.await_stopped()
+                assert each.count(DONE) == 1, f"{each.who} did not say that it is done"
+        drainer = self.folder / "drainer.ledger"
+        with cassq.connect(self.url) as store:
+            queue = store.queue(QUEUE)
+            drain(queue, Ledger(drainer, "drainer"))
+            reap_all(store)
+            stats = queue.stats()
+        lines = [line for each in [*self.members, *self.former] for line in each.lines()]
+        return check([*lines, *read_ledger(drainer)], stats, self.seed)
+
+
+@contextmanager
+def crew(url: str, folder: Path, **options: float) -> Iterator[Crew]:
+    """Give a test a crew, and take every process away from it in the end."""
+    made = Crew(url, folder, SEED, **options)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+def drain(queue: Queue, ledger: Ledger) -> None:
+    """Pop and commit until nothing waits and nothing is pending."""
+    with queue.popper() as popper:
+
+        def is_drained() -> bool:
+            _drain_some(popper, ledger)
+            stats = queue.stats()
+            return stats.waiting == stats.pending == stats.delayed == 0
+
+        wait_until(is_drained, "the queue is drained")
+
+
+def _drain_some(popper: Popper, ledger: Ledger) -> None:
+    while True:
+        try:
+            deliveries = popper.pop_many(500, timeout=0.3)
+        except (UnavailableError, OutcomeUnknownError):
+            continue
+        if not deliveries:
+            return
+        note_delivered(ledger, deliveries)
+        commit(ledger, popper, deliveries)
+
+
+def reap_all(store: cassq.Store) -> None:
+    """Reap until every pipe is gone, also those of pushers that died."""
+
+    def is_clean() -> bool:
+        store.reap()
+        return not store.storage.list_pipes(QUEUE).entries
+
+    wait_until(is_clean, "every pipe is retired and deleted", PAST_PUSH_S + PATIENCE_S)
+
+
+def check(lines: list[Line], stats: QueueStats, seed: int) -> Verdict:
+    """Raise AssertionError unless every promise was kept, and the totals are exactly right."""
+    verdict = judge(lines)
+    story = f"CASSQ_FAULT_SEED={seed}: {verdict}; {stats}"
+    print(story)  # noqa: T201 - shown by pytest when the test fails, and by -s
+    trouble = [line for line in lines if line.kind == TROUBLE]
+    assert not trouble, f"{trouble[0].who}: {trouble[0].words}; {story}"
+    assert not verdict.lost, f"lost {sorted(verdict.lost)[:10]}; {story}"
+    assert not verdict.unexpected, f"unexpected {sorted(verdict.unexpected)[:10]}; {story}"
+    assert not verdict.unexplained, f"{verdict.unexplained[:5]}; {story}"
+    # What a killed pusher had on its way has no outcome in its ledger.
+    heard = verdict.acknowledged | verdict.refused | verdict.unknown
+    open_ended = len(verdict.unknown) + len(verdict.attempted - heard)
+    assert len(verdict.acknowledged) <= stats.pushed <= len(verdict.acknowledged) + open_ended, story
+    assert stats.pushed == stats.popped == stats.committed, story
+    assert (stats.waiting, stats.pending, stats.delayed, stats.dead) == (0, 0, 0, 0), story
+    assert stats.pipes == 0, story
+    assert verdict.delivered <= verdict.committed | verdict.maybe_committed, story
+    return verdict
+
+
+__all__ = [
+    "ATTEMPTED",
+    "DELIVERED",
+    "LEASE_S",
+    "PAST_LEASE_S",
+    "PAST_PUSH_S",
+    "REAPED",
+    "SEED",
+    "Crew",
+    "Member",
+    "crew",
+    "wait_for_clock",
+    "wait_until",
+]
