@@ -222,6 +222,7 @@ class Crew:
         """Thaw and stop everybody, drain, reap, and check what the ledgers and the store say."""
         for role in ("pusher", "popper", "reaper"):
             for each in self.of(role):
+                self.await_lines(each, READY, 1)
                 each.stop()
             for each in self.of(role):
                 each.await_stopped()
