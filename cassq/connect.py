@@ -43,6 +43,8 @@ _CASSANDRA_OPTIONS = {
     "username",
     "password",
 }
+_TLS_FILES = ("tls_ca", "tls_cert", "tls_key")
+_ENCODE = "special characters of a user name or password are percent-encoded (%40 for @)"
 _SQLITE_OPTIONS = {"durability"}
 
 
@@ -80,8 +82,10 @@ def connect(url: str, **options: str) -> Store:
             request). For SQLite: durability ("full", or "normal": a power cut may lose the last moments).
 
     Raises:
-        InvalidOptionError: the URL or an option is malformed or unknown.
-        StorageUnavailableError: the database cannot be reached; within 10 seconds.
+        InvalidOptionError: the URL or an option is malformed or unknown, or the cluster has no such
+            datacenter.
+        StorageUnavailableError: the database cannot be reached, or refuses the user name or password;
+            within 10 seconds.
         SchemaMismatchError: the schema is missing, older or newer than this version needs.
         CorruptError: the SQLite file is not one.
     """
@@ -105,8 +109,14 @@ def take_apart_cassandra(url: str, options: Mapping[str, str] | None = None) -> 
     try:
         parts = urlsplit(url)
         given = {**dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))}
-    except ValueError as error:
-        raise InvalidOptionError(f"{_hide(url)!r} is malformed ({error}); the form is {EXAMPLES}") from None
+    except ValueError:
+        # Its words would quote what may be a part of a password.
+        raise InvalidOptionError(
+            f"{_hide(url)!r} is malformed: behind the '?' stands NAME=VALUE[&NAME=VALUE…], and {_ENCODE}; "
+            f"the form is {EXAMPLES}"
+        ) from None
+    if "@" in parts.path + parts.fragment:
+        raise InvalidOptionError(f"{_hide(url)!r} is malformed: {_ENCODE}")
     given |= dict(options or {})
     _check_options(given, _CASSANDRA_OPTIONS, url)
     user, _, hosts = parts.netloc.rpartition("@")
@@ -253,6 +263,8 @@ def _tls(given: Mapping[str, str]) -> ssl.SSLContext | None:
     wanted = given.get("tls", "1" if "tls_ca" in given or "tls_cert" in given else "0")
     if wanted not in {"0", "1", "noverify"}:
         raise InvalidOptionError(f"tls={wanted!r} must be 0, 1 or noverify")
+    if "tls_key" in given and "tls_cert" not in given:
+        raise InvalidOptionError("tls_key belongs to a certificate: name that as tls_cert")
     if wanted == "0":
         return None
     try:
@@ -260,7 +272,8 @@ def _tls(given: Mapping[str, str]) -> ssl.SSLContext | None:
         if "tls_cert" in given:
             context.load_cert_chain(given["tls_cert"], given.get("tls_key"))
     except (OSError, ssl.SSLError) as error:
-        raise InvalidOptionError(f"the TLS files cannot be read: {error}") from error
+        files = ", ".join(f"{name}={given[name]!r}" for name in _TLS_FILES if name in given)
+        raise InvalidOptionError(f"the TLS files cannot be read ({files}): {error}") from error
     if wanted == "noverify":
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -284,8 +297,14 @@ def _text(url: object) -> str:
 
 
 def _hide(url: str) -> str:
-    """Return the URL with user and password cut out."""
-    scheme, separator, rest = url.partition("://")
-    netloc, slash, path = rest.partition("/")
-    shown = path.partition("?")[0] if "password" in path or "auth" in path else path
-    return scheme + separator + netloc.rpartition("@")[2] + slash + shown
+    """Return the URL with everything cut out that is, or by a slip may be, user and password."""
+    scheme, separator, rest = url.partition(":")
+    if scheme == "sqlite":
+        return url  # a file may have an @ in its name
+    location, mark, query = rest.partition("?")
+    slashes = "//" if location.startswith("//") else ""
+    if "@" in query and "@" not in location:
+        location = "…"  # the ? may stand in a password
+    if "@" in query or "password" in query or "auth" in query:
+        mark = query = ""
+    return scheme + separator + slashes + location.removeprefix("//").rpartition("@")[2] + mark + query

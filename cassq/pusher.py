@@ -55,7 +55,10 @@ class Pusher:
         self.check_open = check_open
         self._buffer = ParcelBuffer(clock)
         name = str(new_pipe_id())
-        self._opener = ThreadPoolExecutor(1, thread_name_prefix=f"cassq-open-{queue}")
+        # What need not hold up a batch: opening the next pipe, waking poppers.
+        self._beside = ThreadPoolExecutor(1, thread_name_prefix=f"cassq-beside-{queue}")
+        self._waking = threading.Lock()
+        self._to_wake = 0
         self._lanes = [
             Lane(
                 storage,
@@ -64,7 +67,7 @@ class Pusher:
                 host=self,
                 pusher=name,
                 number=number,
-                executor=self._opener,
+                executor=self._beside,
                 clock=clock,
             )
             for number in range(settings.push_width)
@@ -133,15 +136,24 @@ class Pusher:
             lane.stop_waiting()
         for thread in self._threads:
             thread.join(timeout.total_seconds())
-        self._opener.shutdown()
+        self._beside.shutdown()
 
     # -- what the lanes see ----------------------------------------------------------------------------
 
     def note_pushed(self, count: int) -> None:
-        """Wake as many hungry poppers as there are new messages."""
-        hungry = self._coordinator.hungry(self._queue)
-        if hungry:
-            self._coordinator.wake(self._queue, min(count, hungry))
+        """Wake as many hungry poppers as there are new messages, without making the next batch wait for it."""
+        if not self._coordinator.hungry(self._queue):
+            return
+        with self._waking:
+            self._to_wake += count
+            is_first = self._to_wake == count
+        if is_first:
+            self._beside.submit(self._wake)
+
+    def _wake(self) -> None:
+        with self._waking:
+            count, self._to_wake = self._to_wake, 0
+        self._coordinator.wake(self._queue, min(count, self._coordinator.hungry(self._queue)))
 
     def expire(self) -> None:
         """Fail what waits too long behind a troubled lane."""

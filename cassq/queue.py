@@ -6,7 +6,7 @@ Owns the public interface and the life of the parts behind it; decides nothing a
 import contextlib
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -297,9 +297,3 @@ class Queue:
             clock = self._services.clock
             self._housekeeping = Housekeeping(self.name, reaper, self._statistics, self.record, clock)
         return reaper
-
-
-def close_all(queues: Sequence[Queue]) -> None:
-    """Close queues, the last opened first."""
-    for queue in reversed(queues):
-        queue.close()

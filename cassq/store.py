@@ -23,7 +23,7 @@ from cassq.model.ids import check_name, new_token
 from cassq.model.queue_record import QueueRecord, QueueState, Sample
 from cassq.model.settings import QueueSettings
 from cassq.process import Birthplace
-from cassq.queue import Queue, Services, close_all
+from cassq.queue import Queue, Services
 from cassq.reaper import ReapReport
 from cassq.storage.port import Storage
 from cassq.telemetry import Telemetry, measured
@@ -150,7 +150,8 @@ class Store:
                 return
             self._is_closed = True
             queues = list(self._queues.values())
-        close_all(queues)
+        for queue in reversed(queues):
+            queue.close()
         self._closed()
 
     def __enter__(self) -> Self:

@@ -43,7 +43,8 @@ def open_storage(  # noqa: PLR0913 - one keyword for each part of a URL
 
     Raises:
         InvalidNameError: the keyspace's name is none.
-        StorageUnavailableError: no contact point answered within 10 seconds.
+        InvalidOptionError: the cluster has no datacenter of this name.
+        StorageUnavailableError: no contact point answered within 10 seconds, or none let us in.
         SchemaMismatchError: the schema is missing, older or newer.
     """
     session = open_session(Address(hosts, username, password, datacenter, tls, timeout_s), keyspace)

@@ -8,12 +8,12 @@ In doubt it is `OutcomeUnknownError`.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from cassandra import DriverException, InvalidRequest, Unauthorized, Unavailable
+from cassandra import AuthenticationFailed, DriverException, InvalidRequest, Unauthorized, Unavailable
 from cassandra.cluster import NoHostAvailable
-from cassandra.connection import ConnectionBusy, ConnectionException
+from cassandra.connection import ConnectionBusy, ConnectionException, ConnectionShutdown
 from cassandra.pool import NoConnectionsAvailable
 from cassandra.protocol import ErrorMessage, OverloadedErrorMessage, SyntaxException
 
@@ -91,6 +91,36 @@ def tell(error: Exception) -> str:
         causes = "; ".join(f"{address}: {_one_line(cause)}" for address, cause in tried)
         return f"no node could be asked ({causes or 'none is up'})"
     return _one_line(error)
+
+
+def tell_rejection(error: Exception, *, is_encrypted: bool, has_user: bool) -> str:
+    """Return why a connection was not made, with the option that would mend it where the error tells.
+
+    Args:
+        error: what the driver raised while it connected.
+        is_encrypted: whether it tried TLS.
+        has_user: whether it had a user name.
+    """
+    causes = _causes(error) if isinstance(error, NoHostAvailable) else [error]
+    reason = _reason(causes, is_encrypted=is_encrypted, has_user=has_user)
+    return f"{reason}; {tell(error)}" if reason else tell(error)
+
+
+def _reason(causes: Sequence[object], *, is_encrypted: bool, has_user: bool) -> str:
+    if any(isinstance(cause, AuthenticationFailed) for cause in causes):
+        if has_user:
+            return "the user name or password was refused"
+        return "it asks for a user name and password"
+    # The driver makes an OSError with these words of what the TLS library raised.
+    words = " ".join(map(str, causes))
+    if "CERTIFICATE_VERIFY_FAILED" in words:
+        return "its certificate is not trusted (tls_ca names the authority that signed it)"
+    if "WRONG_VERSION_NUMBER" in words:
+        return "it does not speak TLS on this port"
+    hung_up = any(isinstance(cause, ConnectionResetError | ConnectionShutdown) for cause in causes)
+    if hung_up and not is_encrypted:
+        return "it hung up at once, as one does that wants TLS (tls=1, or tls_ca)"
+    return ""
 
 
 def _causes(error: NoHostAvailable) -> list[object]:

@@ -25,10 +25,11 @@ from cassandra.query import BatchStatement, BatchType, BoundStatement, PreparedS
 from cassq.errors import (
     ClosedError,
     InvalidNameError,
+    InvalidOptionError,
     OutcomeUnknownError,
     StorageUnavailableError,
 )
-from cassq.storage.cassandra.errors_map import DRIVER_ERRORS, mapped, tell
+from cassq.storage.cassandra.errors_map import DRIVER_ERRORS, mapped, tell, tell_rejection
 from cassq.storage.cassandra.profiles import Address, profiles_for
 from cassq.storage.cassandra.statements import Call, Statement
 
@@ -212,7 +213,8 @@ def open_session(address: Address, keyspace: str) -> CassandraSession:
 
     Raises:
         InvalidNameError: the keyspace's name is none.
-        StorageUnavailableError: no contact point answered within 10 seconds.
+        InvalidOptionError: the cluster has no datacenter of this name.
+        StorageUnavailableError: no contact point answered within 10 seconds, or none let us in.
     """
     if not isinstance(keyspace, str) or not _KEYSPACE.fullmatch(keyspace):
         raise InvalidNameError(
@@ -226,9 +228,18 @@ def open_session(address: Address, keyspace: str) -> CassandraSession:
     try:
         return CassandraSession(cluster.connect(), keyspace)
     except DRIVER_ERRORS as error:
+        known = sorted({host.datacenter for host in cluster.metadata.all_hosts() if host.datacenter})
         cluster.shutdown()
+        if address.datacenter and known and address.datacenter not in known:
+            raise InvalidOptionError(
+                f"the cluster at {address} has no datacenter {address.datacenter!r}; it has "
+                f"{', '.join(map(repr, known))}"
+            ) from error
         named = f" in datacenter {address.datacenter!r}" if address.datacenter else ""
-        raise StorageUnavailableError(f"cannot reach Cassandra at {address}{named}: {tell(error)}") from error
+        words = tell_rejection(
+            error, is_encrypted=address.tls is not None, has_user=address.username is not None
+        )
+        raise StorageUnavailableError(f"cannot reach Cassandra at {address}{named}: {words}") from error
 
 
 def _cluster(address: Address) -> Cluster:
