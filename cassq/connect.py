@@ -43,8 +43,7 @@ _CASSANDRA_OPTIONS = {
     "username",
     "password",
 }
-_TLS_FILES = ("tls_ca", "tls_cert", "tls_key")
-_ENCODE = "special characters of a user name or password are percent-encoded (%40 for @)"
+_ENCODE = "options are NAME=VALUE[&NAME=VALUE…], special characters percent-encoded (%40 for @)"
 _SQLITE_OPTIONS = {"durability"}
 
 
@@ -82,10 +81,9 @@ def connect(url: str, **options: str) -> Store:
             request). For SQLite: durability ("full", or "normal": a power cut may lose the last moments).
 
     Raises:
-        InvalidOptionError: the URL or an option is malformed or unknown, or the cluster has no such
-            datacenter.
-        StorageUnavailableError: the database cannot be reached, or refuses the user name or password;
-            within 10 seconds.
+        InvalidOptionError: the URL or an option is malformed or unknown, or there is no such datacenter.
+        StorageUnavailableError: the database cannot be reached, or lets nobody in by this user name and
+            password; within 10 seconds.
         SchemaMismatchError: the schema is missing, older or newer than this version needs.
         CorruptError: the SQLite file is not one.
     """
@@ -108,14 +106,11 @@ def take_apart_cassandra(url: str, options: Mapping[str, str] | None = None) -> 
     """
     try:
         parts = urlsplit(url)
-        given = {**dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))}
+        given = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
     except ValueError:
         # Its words would quote what may be a part of a password.
-        raise InvalidOptionError(
-            f"{_hide(url)!r} is malformed: behind the '?' stands NAME=VALUE[&NAME=VALUE…], and {_ENCODE}; "
-            f"the form is {EXAMPLES}"
-        ) from None
-    if "@" in parts.path + parts.fragment:
+        raise InvalidOptionError(f"{_hide(url)!r} is malformed: {_ENCODE}; the form is {EXAMPLES}") from None
+    if "@" in parts.path + parts.fragment + "".join(given):
         raise InvalidOptionError(f"{_hide(url)!r} is malformed: {_ENCODE}")
     given |= dict(options or {})
     _check_options(given, _CASSANDRA_OPTIONS, url)
@@ -263,8 +258,6 @@ def _tls(given: Mapping[str, str]) -> ssl.SSLContext | None:
     wanted = given.get("tls", "1" if "tls_ca" in given or "tls_cert" in given else "0")
     if wanted not in {"0", "1", "noverify"}:
         raise InvalidOptionError(f"tls={wanted!r} must be 0, 1 or noverify")
-    if "tls_key" in given and "tls_cert" not in given:
-        raise InvalidOptionError("tls_key belongs to a certificate: name that as tls_cert")
     if wanted == "0":
         return None
     try:
@@ -272,7 +265,7 @@ def _tls(given: Mapping[str, str]) -> ssl.SSLContext | None:
         if "tls_cert" in given:
             context.load_cert_chain(given["tls_cert"], given.get("tls_key"))
     except (OSError, ssl.SSLError) as error:
-        files = ", ".join(f"{name}={given[name]!r}" for name in _TLS_FILES if name in given)
+        files = ", ".join(f"{name}={file!r}" for name, file in given.items() if name.startswith("tls_"))
         raise InvalidOptionError(f"the TLS files cannot be read ({files}): {error}") from error
     if wanted == "noverify":
         context.check_hostname = False
@@ -298,13 +291,10 @@ def _text(url: object) -> str:
 
 def _hide(url: str) -> str:
     """Return the URL with everything cut out that is, or by a slip may be, user and password."""
-    scheme, separator, rest = url.partition(":")
-    if scheme == "sqlite":
-        return url  # a file may have an @ in its name
-    location, mark, query = rest.partition("?")
-    slashes = "//" if location.startswith("//") else ""
-    if "@" in query and "@" not in location:
-        location = "…"  # the ? may stand in a password
-    if "@" in query or "password" in query or "auth" in query:
-        mark = query = ""
-    return scheme + separator + slashes + location.removeprefix("//").rpartition("@")[2] + mark + query
+    location, mark, query = url.partition("?")
+    before, at, hosts = location.rpartition("@")
+    if "@" in query and not at:
+        before, hosts = location, "…"  # the ? may stand in a password
+    if before and not url.startswith("sqlite:"):
+        location = before[: before.find(":") + 1] + "//" + hosts
+    return location if any(word in query for word in ("@", "password", "auth")) else location + mark + query

@@ -8,11 +8,12 @@ something.
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from datetime import timedelta
 from functools import partial
 
+from cassq.beside import BesideThread
 from cassq.clock import Clock
 from cassq.coordination.port import Coordinator
 from cassq.errors import CassqError, OutcomeUnknownError, UsageError
@@ -56,7 +57,7 @@ class Pusher:
         self._buffer = ParcelBuffer(clock)
         name = str(new_pipe_id())
         # What need not hold up a batch: opening the next pipe, waking poppers.
-        self._beside = ThreadPoolExecutor(1, thread_name_prefix=f"cassq-beside-{queue}")
+        self._beside = BesideThread(f"cassq-beside-{queue}")
         self._waking = threading.Lock()
         self._to_wake = 0
         self._lanes = [
@@ -141,7 +142,7 @@ class Pusher:
     # -- what the lanes see ----------------------------------------------------------------------------
 
     def note_pushed(self, count: int) -> None:
-        """Wake as many hungry poppers as there are new messages, without making the next batch wait for it."""
+        """Wake as many hungry poppers as there are new messages; the next batch does not wait for it."""
         if not self._coordinator.hungry(self._queue):
             return
         with self._waking:

@@ -222,8 +222,12 @@ class Statistics:
         if len(pipes) == 1:
             found = [self._read_one(pipes[0])]
         else:
-            with ThreadPoolExecutor(PARALLEL, thread_name_prefix="cassq-survey") as pool:
-                found = list(pool.map(self._read_one, pipes))
+            try:
+                with ThreadPoolExecutor(PARALLEL, thread_name_prefix="cassq-survey") as pool:
+                    found = list(pool.map(self._read_one, pipes))
+            except RuntimeError:
+                # The interpreter is exiting, and no new threads may start.
+                found = list(map(self._read_one, pipes))
         return (survey for survey in found if survey)
 
     def _read_one(self, entry: PipeEntry) -> PipeSurvey | None:

@@ -1,5 +1,7 @@
 """The public interface of a queue, on every store."""
 
+import subprocess
+import sys
 import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -427,3 +429,30 @@ def test_other_openings_of_a_deleted_queue_hear_of_it(tmp_path, name):
             popper.pop(timeout=None)
         with pytest.raises(cassq.QueueNotFoundError, match="was deleted"):
             queue.push(b"y")
+
+
+LEFT_OPEN = """
+import sys
+import cassq
+
+store = cassq.connect(sys.argv[1])
+queue = store.queue("left-open", pipe_messages_max=500)
+popper = queue.popper()
+for _ in range(5000):
+    queue.push_soon(b"x")
+popper.pop(timeout=30)
+"""
+
+
+def test_a_program_that_ends_without_closing_its_store_stores_what_it_pushed(tmp_path):
+    url = f"sqlite:///{tmp_path}/store.db"
+
+    done = subprocess.run(
+        [sys.executable, "-c", LEFT_OPEN, url], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    with cassq.connect(url) as store:
+        stats = store.queue("left-open").stats()
+        assert (stats.pushed, stats.waiting + stats.pending) == (5000, 5000)
+        assert {pipe.phase for pipe in store.queue("left-open").pipes()} == {"PF"}, "every pipe is sealed"
