@@ -1,3 +1,4 @@
+import argparse
 import json
 import os
 import signal
@@ -9,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 
-from _services import cassandra, choice, java, processes, state, zookeeper
+from _services import cassandra, certificates, choice, cli, java, processes, state, zookeeper
 from _services.control import Control
 from _services.errors import MissingError, MisuseError, ServicesError
 from _services.state import Handle, Node, State
@@ -58,7 +59,7 @@ def sleeper(tmp_path):
 
 
 def test_state_is_read_as_it_was_written(tmp_path):
-    written = State("java", ring=True, ports=PORTS, paxos="v2", auth=True)
+    written = State("java", ring=True, ports=PORTS, paxos="v2", auth=True, tls=True)
     written.handles["cassandra-2"] = Handle("17", "boot/1234")
 
     state.save(tmp_path, written)
@@ -186,6 +187,80 @@ def test_clients_are_given_the_nodes_that_are_down_as_well(tmp_path):
 
     assert control.addresses("zookeeper") == ""
     assert control.addresses("cassandra") == "127.0.0.1:20000,127.0.0.2:20000,127.0.0.3:20000"
+
+
+@pytest.mark.parametrize("is_encrypted", [True, False])
+def test_clients_are_given_the_authority_of_encrypted_servers_and_of_no_others(
+    tmp_path, capsys, is_encrypted
+):
+    backend = FakeBackend()
+    layout = State("java", ring=False, ports=PORTS, tls=is_encrypted)
+    [node] = layout.peers("cassandra")
+    layout.handles[node.name] = backend.start(layout, node, None)
+
+    cli._env(Control(tmp_path, layout, backend), argparse.Namespace(json=False))
+
+    authority = f"export CASSQ_TEST_CASSANDRA_CA={certificates.authority(tmp_path)}\n"
+    assert (authority in capsys.readouterr().out) is is_encrypted
+
+
+def test_a_node_that_speaks_tls_speaks_nothing_else(tmp_path):
+    layout = State("java", ring=False, ports=PORTS, tls=True)
+    [node] = layout.peers("cassandra")
+
+    written = json.loads(cassandra.render(layout, node, tmp_path / node.name))["client_encryption_options"]
+
+    assert (written["enabled"], written["optional"]) == (True, False)
+    assert written["keystore"] == str(certificates.keystore(tmp_path))
+
+
+def test_the_certificate_is_for_every_address_that_servers_listen_on(tmp_path):
+    [names] = [word for word in certificates.make_arguments(tmp_path / "store") if word.startswith("san=")]
+
+    assert names == "san=dns:localhost,ip:127.0.0.1,ip:127.0.0.2,ip:127.0.0.3"
+
+
+def keytool(directory, program):
+    """Put a keytool beside a Java that is not there, and return the latter."""
+    tool = directory / "keytool"
+    tool.write_text(f"#!/bin/sh\n{program}\n")
+    tool.chmod(0o755)
+    return directory / "java"
+
+
+def test_a_certificate_is_made_once_and_kept_until_it_is_removed(tmp_path):
+    # Notes what it is asked for; the PEM file is the last word of the second time.
+    java_there = keytool(
+        tmp_path, 'echo "$1" >> "$0.log"; for last; do :; done; [ "$1" = -genkeypair ] || echo x > "$last"'
+    )
+    services = tmp_path / "services"
+
+    for _ in range(2):
+        certificates.make(java_there, services)
+
+    assert (tmp_path / "keytool.log").read_text().split() == ["-genkeypair", "-exportcert"]
+    assert certificates.authority(services).exists()
+    certificates.remove(services)
+    assert not list(services.iterdir())
+
+
+def test_a_keytool_that_fails_is_quoted_and_leaves_no_certificate(tmp_path):
+    java_there = keytool(tmp_path, "echo 'keytool error: no such curve'; exit 1")
+
+    with pytest.raises(ServicesError, match="no such curve"):
+        certificates.make(java_there, tmp_path)
+
+    assert not certificates.authority(tmp_path).exists()
+
+
+def test_a_machine_without_keytool_is_told_so(tmp_path):
+    with pytest.raises(ServicesError, match="keytool cannot be run"):
+        certificates.make(tmp_path / "java", tmp_path)
+
+
+def test_tls_is_refused_to_docker(tmp_path):
+    with pytest.raises(MisuseError, match="--with java"):
+        choice.choose_backend("docker", tmp_path, ring=False, tls=True)
 
 
 def test_a_ring_is_refused_to_docker(tmp_path):

@@ -70,6 +70,12 @@ def _add_settings(command: argparse.ArgumentParser) -> None:
         help="ask for a password (cassandra / cassandra), kept (no at first)",
     )
     command.add_argument(
+        "--tls",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="Cassandra takes encrypted connections only (with java), kept (no at first)",
+    )
+    command.add_argument(
         "--low-power",
         action=argparse.BooleanOptionalAction,
         default=None,

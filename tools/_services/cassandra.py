@@ -7,6 +7,7 @@ starting fast, listening on loopback only or being one of three is left as Cassa
 import json
 from pathlib import Path
 
+from _services import certificates
 from _services.state import Node, State
 
 PORTS = ("cassandra", "cassandra_storage")
@@ -40,7 +41,7 @@ def render(state: State, node: Node, directory: Path) -> str:
     """Return the content of cassandra.yaml."""
     seed = f"127.0.0.1:{state.ports['cassandra_storage']}"
     authenticator = "PasswordAuthenticator" if state.auth else "AllowAllAuthenticator"
-    settings = {
+    settings: dict[str, object] = {
         "cluster_name": "cassq",
         "num_tokens": 1,
         "initial_token": str(_TOKENS[node.number - 1]),
@@ -73,6 +74,14 @@ def render(state: State, node: Node, directory: Path) -> str:
         # A snapshot of every dropped and truncated table would fill the disk of whoever runs tests.
         "auto_snapshot": False,
     }
+    if state.tls:
+        settings["client_encryption_options"] = {
+            "enabled": True,
+            "optional": False,
+            "keystore": str(certificates.keystore(directory.parent)),
+            "keystore_password": certificates.PASSWORD,
+            "store_type": "PKCS12",
+        }
     # YAML is a superset of JSON, and the standard library has only the latter.
     return json.dumps(settings, indent=2) + "\n"
 

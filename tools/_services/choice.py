@@ -16,16 +16,18 @@ def backend_named(name: str, directory: Path) -> Backend:
     return JavaBackend(directory)
 
 
-def choose_backend(wish: str, directory: Path, *, ring: bool) -> tuple[str, Backend]:
+def choose_backend(wish: str, directory: Path, *, ring: bool, tls: bool = False) -> tuple[str, Backend]:
     """Return the first backend that works here, with its name.
 
     Raises:
         MissingError: none does; says what to install.
-        MisuseError: a ring was asked of Docker.
+        MisuseError: a ring, or TLS, was asked of Docker.
     """
     if ring and wish == "docker":
         raise MisuseError("a ring listens on three loopback addresses: it needs --with java")
-    names = [wish] if wish != "auto" else ["java"] if ring else ["docker", "java"]
+    if tls and wish == "docker":
+        raise MisuseError("TLS needs --with java")
+    names = [wish] if wish != "auto" else ["java"] if ring or tls else ["docker", "java"]
     reasons = []
     for name in names:
         try:

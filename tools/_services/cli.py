@@ -7,6 +7,7 @@ stdout, words to stderr.
 import argparse
 import json
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -21,6 +22,8 @@ from _services.errors import MisuseError, ServicesError
 from _services.state import CASSANDRA, ZOOKEEPER, Node, State
 
 _VARIABLES = {CASSANDRA: "CASSQ_TEST_CASSANDRA", ZOOKEEPER: "CASSQ_TEST_ZOOKEEPER"}
+# The PEM file to trust, where Cassandra speaks TLS.
+_AUTHORITY_VARIABLE = "CASSQ_TEST_CASSANDRA_CA"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -71,7 +74,7 @@ def _start(directory: Path, options: argparse.Namespace) -> int:
 
 
 def _create(directory: Path, options: argparse.Namespace) -> Control:
-    kind, backend = choose_backend(options.backend, directory, ring=options.ring)
+    kind, backend = choose_backend(options.backend, directory, ring=options.ring, tls=bool(options.tls))
     addresses = ["127.0.0.1", "127.0.0.2", "127.0.0.3"][: 3 if options.ring else 1]
     ports = states.choose_ports([*cassandra.PORTS, *zookeeper.PORTS], addresses)
     return Control(directory, State(kind, options.ring, ports), backend)
@@ -92,15 +95,18 @@ def _keep_settings(control: Control, options: argparse.Namespace, restarted: lis
         state.low_power = options.low_power
     paxos = options.paxos or state.paxos
     auth = state.auth if options.auth is None else options.auth
-    if (paxos, auth) == (state.paxos, state.auth):
+    tls = state.tls if options.tls is None else options.tls
+    if (paxos, auth, tls) == (state.paxos, state.auth, state.tls):
         return
+    if state.backend == "docker" and tls:
+        raise MisuseError("TLS needs --with java: use another --dir, or remove these servers")
     if state.backend == "docker" and state.handles:
         raise MisuseError("a container keeps the settings it was made with: remove, then start")
     deaf = [node for node in state.peers(CASSANDRA) if node not in restarted]
     names = [node.name for node in deaf if control.is_alive(node)]
     if names:
         raise MisuseError(f"{', '.join(names)} runs with other settings: restart all of Cassandra")
-    state.paxos, state.auth = paxos, auth
+    state.paxos, state.auth, state.tls = paxos, auth, tls
 
 
 def _start_in(control: Control, options: argparse.Namespace) -> int:
@@ -152,12 +158,15 @@ def _remove(directory: Path, options: argparse.Namespace) -> int:
 def _env(control: Control | None, options: argparse.Namespace) -> int:
     found = {name: control.addresses(name) if control else "" for name in (CASSANDRA, ZOOKEEPER)}
     variables = {_VARIABLES[name]: value for name, value in found.items() if value}
+    authority = control.authority() if control and found[CASSANDRA] else None
+    if authority is not None:
+        variables[_AUTHORITY_VARIABLE] = str(authority)
     if options.json:
         servers = [_described(control, node) for node in control.state.nodes] if control else []
         print(json.dumps({**variables, "servers": servers}, indent=2))
     else:
         for name, value in variables.items():
-            print(f"export {name}={value}")
+            print(f"export {name}={shlex.quote(value)}")
     if not variables:
         _say("nothing runs: tools/services start")
     return 0 if variables else 3

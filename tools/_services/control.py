@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from _services import certificates
 from _services import state as states
 from _services.backend import Backend
 from _services.errors import MisuseError, ServicesError
@@ -82,7 +83,9 @@ class Control:
         if node.service == CASSANDRA:
             # While another node is down on purpose, nobody can be asked to see all three.
             whole = self.state.ring and all(map(self._serves, self.state.peers(CASSANDRA)))
-            return cassandra_answers(node.address, node.port, everyone=whole, auth=self.state.auth)
+            return cassandra_answers(
+                node.address, node.port, everyone=whole, auth=self.state.auth, authority=self.authority()
+            )
         return zookeeper_answers(node.address, node.port, ring=self.state.ring)
 
     def _serves(self, node: Node) -> bool:
@@ -135,6 +138,10 @@ class Control:
         if not nodes:
             raise MisuseError(f"there is no node {number}; a ring has 1, 2 and 3")
         return nodes
+
+    def authority(self) -> Path | None:
+        """Return the PEM file by which clients of Cassandra know its servers; None without TLS."""
+        return certificates.authority(self.directory) if self.state.tls else None
 
     def addresses(self, service: str) -> str:
         """Return the contact points of a service of which a server runs, else an empty text."""

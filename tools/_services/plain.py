@@ -8,7 +8,7 @@ import signal
 from collections import deque
 from pathlib import Path
 
-from _services import cassandra, java, processes, zookeeper
+from _services import cassandra, certificates, java, processes, zookeeper
 from _services.errors import ServicesError
 from _services.state import CASSANDRA, Handle, Node, State, is_free
 
@@ -26,14 +26,19 @@ class JavaBackend:
 
     def check(self) -> None:
         """Find Java, and have Maven fetch the jars if nobody has yet."""
+        self._found()
+
+    def _found(self) -> Path:
         if self._java is None:
-            self._java = java.find_java()
+            found = java.find_java()
             self._class_path = java.class_path(self._directory / "maven.log")
+            self._java = found
+        return self._java
 
     def start(self, state: State, node: Node, previous: Handle | None) -> Handle:
         """Write the configuration and start the JVM."""
         del previous  # a process leaves nothing that the next one needs
-        self.check()
+        found = self._found()
         for name in _PORTS[node.service]:
             if (state.ring or not name.startswith("zookeeper_")) and not is_free(
                 node.address, state.ports[name]
@@ -45,12 +50,14 @@ class JavaBackend:
         directory = self.directory(node)
         directory.mkdir(parents=True, exist_ok=True)
         if node.service == CASSANDRA:
+            if state.tls:
+                certificates.make(found, self._directory)
             cassandra.configure(state, node, directory)
             arguments = cassandra.command(state, directory, self._class_path)
         else:
             zookeeper.configure(state, node, directory)
             arguments = zookeeper.command(state, directory)
-        command = [str(self._java), f"-Dlogback.configurationFile={_LOGBACK.as_uri()}", *arguments]
+        command = [str(found), f"-Dlogback.configurationFile={_LOGBACK.as_uri()}", *arguments]
         if state.low_power:
             command = ["nice", "-n", "10", *command]
         # A hundred jars are for the environment: `ps` stays readable.
@@ -83,6 +90,7 @@ class JavaBackend:
         shutil.rmtree(self.directory(node), ignore_errors=True)
         self._log(node).unlink(missing_ok=True)
         (self._directory / "maven.log").unlink(missing_ok=True)
+        certificates.remove(self._directory)
 
     def directory(self, node: Node) -> Path:
         """Return where configuration and data are."""

@@ -5,7 +5,9 @@ is not the expected answer counts as "not yet".
 """
 
 import socket
+import ssl
 import struct
+from pathlib import Path
 
 _TIMEOUT_SECONDS = 5.0
 _STARTUP, _QUERY, _AUTH_RESPONSE = 0x01, 0x07, 0x0F
@@ -20,14 +22,16 @@ _ASKS_EVERYONE = (
 )
 
 
-def cassandra_answers(address: str, port: int, *, everyone: bool, auth: bool) -> bool:
+def cassandra_answers(
+    address: str, port: int, *, everyone: bool, auth: bool, authority: Path | None = None
+) -> bool:
     """Return whether the node answers CQL and has joined.
 
     With `everyone`, whether a query at consistency ALL succeeds: this node then sees all three
-    alive, and they answer it.
+    alive, and they answer it. With `authority`, a PEM file, over TLS.
     """
     try:
-        with socket.create_connection((address, port), _TIMEOUT_SECONDS) as connection:
+        with _connect(address, port, authority) as connection:
             if not _open(connection, auth=auth):
                 return False
             if b"COMPLETED" not in _query(connection, _IS_NORMAL, _ONE):
@@ -50,6 +54,18 @@ def zookeeper_answers(address: str, port: int, *, ring: bool) -> bool:
     if ring:
         return b"Mode: leader" in answer or b"Mode: follower" in answer
     return b"Mode: standalone" in answer
+
+
+def _connect(address: str, port: int, authority: Path | None) -> socket.socket:
+    connection = socket.create_connection((address, port), _TIMEOUT_SECONDS)
+    if authority is None:
+        return connection
+    try:
+        context = ssl.create_default_context(cafile=str(authority))
+        return context.wrap_socket(connection, server_hostname=address)
+    except BaseException:
+        connection.close()
+        raise
 
 
 def _open(connection: socket.socket, *, auth: bool) -> bool:

@@ -67,6 +67,7 @@ class State:
     ports: dict[str, int]
     paxos: str = "v1"
     auth: bool = False
+    tls: bool = False
     low_power: bool = False
     handles: dict[str, Handle] = field(default_factory=dict)
 

@@ -44,6 +44,13 @@ _SCHEMA_WORDS = re.compile(
     re.IGNORECASE,
 )
 
+#: By a word of the TLS library. The driver makes an OSError of its errors, and keeps no more than the words.
+_TLS_REASONS = {
+    "CERTIFICATE_VERIFY_FAILED": "its certificate is not trusted (tls_ca names the authority that signed it)",
+    "ALERT_CERTIFICATE_REQUIRED": "it asks for a client certificate (tls_cert and tls_key)",
+    "WRONG_VERSION_NUMBER": "it does not speak TLS on this port",
+}
+
 
 @contextmanager
 def mapped(call: Call, place: str) -> Iterator[None]:
@@ -111,12 +118,10 @@ def _reason(causes: Sequence[object], *, is_encrypted: bool, has_user: bool) -> 
         if has_user:
             return "the user name or password was refused"
         return "it asks for a user name and password"
-    # The driver makes an OSError with these words of what the TLS library raised.
     words = " ".join(map(str, causes))
-    if "CERTIFICATE_VERIFY_FAILED" in words:
-        return "its certificate is not trusted (tls_ca names the authority that signed it)"
-    if "WRONG_VERSION_NUMBER" in words:
-        return "it does not speak TLS on this port"
+    for sign, reason in _TLS_REASONS.items():
+        if sign in words:
+            return reason
     hung_up = any(isinstance(cause, ConnectionResetError | ConnectionShutdown) for cause in causes)
     if hung_up and not is_encrypted:
         return "it hung up at once, as one does that wants TLS (tls=1, or tls_ca)"
