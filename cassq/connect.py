@@ -1,72 +1,24 @@
 """From a URL to an open store; the only importer of adapters.
 
-Owns the grammar of the URL. What must not break: a URL that is wrong is refused with a word about what is
-right, before anything is opened; a password never shows in a message.
+Owns which adapters go together, and that an open store is closed when the program ends. What must not break:
+nothing but this module and `cassq.installation` knows an adapter.
 """
 
 import atexit
-import ssl
 import weakref
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import timedelta
-from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 from cassq.clock import SystemClock
 from cassq.coordination.absent import AbsentCoordinator
 from cassq.coordination.local import LocalCoordinator
 from cassq.coordination.zookeeper import ZooKeeperCoordinator
 from cassq.errors import InvalidOptionError
-from cassq.model.ids import check_name
 from cassq.storage.cassandra import open_storage
 from cassq.storage.sqlite import SqliteStorage
 from cassq.store import Store
-
-EXAMPLES = "cassandra://host1,host2/keyspace?zookeeper=host1,host2, sqlite:///path/to/file.db or memory:"
-CASSANDRA_PORT = 9042
-ZOOKEEPER_PORT = 2181
+from cassq.urls import EXAMPLES, CassandraTarget, check_text, hide, take_apart_cassandra, take_apart_sqlite
 
 #: How long `connect` waits for ZooKeeper before it goes on without it.
 ZOOKEEPER_PATIENCE_S = 2.0
-
-_CASSANDRA_OPTIONS = {
-    "zookeeper",
-    "zookeeper_auth",
-    "zookeeper_session",
-    "datacenter",
-    "tls",
-    "tls_ca",
-    "tls_cert",
-    "tls_key",
-    "timeout",
-    "username",
-    "password",
-}
-_ENCODE = "options are NAME=VALUE[&NAME=VALUE…], special characters percent-encoded (%40 for @)"
-_SQLITE_OPTIONS = {"durability"}
-
-
-@dataclass(frozen=True, slots=True)
-class CassandraTarget:
-    """A `cassandra:` URL, taken apart."""
-
-    hosts: tuple[tuple[str, int], ...]
-    keyspace: str
-    username: str | None
-    password: str | None
-    datacenter: str | None
-    tls: ssl.SSLContext | None
-    timeout_s: float
-    zookeeper: str | None
-    zookeeper_auth: tuple[str, str] | None
-    zookeeper_session_s: float
-
-    @property
-    def shown(self) -> str:
-        """The URL without user and password."""
-        hosts = ",".join(f"{host}:{port}" for host, port in self.hosts)
-        return f"cassandra://{hosts}/{self.keyspace}"
 
 
 def connect(url: str, **options: str) -> Store:
@@ -87,7 +39,7 @@ def connect(url: str, **options: str) -> Store:
         SchemaMismatchError: the schema is missing, older or newer than this version needs.
         CorruptError: the SQLite file is not one.
     """
-    scheme, _, rest = _text(url).partition(":")
+    scheme, _, rest = check_text(url).partition(":")
     if scheme == "memory" and rest == "" and not options:
         return _open_sqlite(None, is_synced=False)
     if scheme == "sqlite":
@@ -95,50 +47,7 @@ def connect(url: str, **options: str) -> Store:
         return _open_sqlite(path, is_synced=given.get("durability", "full") == "full")
     if scheme == "cassandra":
         return _open_cassandra(take_apart_cassandra(url, options))
-    raise InvalidOptionError(f"{_hide(url)!r} is not the URL of a store: use {EXAMPLES}")
-
-
-def take_apart_cassandra(url: str, options: Mapping[str, str] | None = None) -> CassandraTarget:
-    """Read a `cassandra:` URL.
-
-    Raises:
-        InvalidOptionError, InvalidNameError: it is malformed; the message says where.
-    """
-    try:
-        parts = urlsplit(url)
-        given = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
-    except ValueError:
-        # Its words would quote what may be a part of a password.
-        raise InvalidOptionError(f"{_hide(url)!r} is malformed: {_ENCODE}; the form is {EXAMPLES}") from None
-    if "@" in parts.path + parts.fragment + "".join(given):
-        raise InvalidOptionError(f"{_hide(url)!r} is malformed: {_ENCODE}")
-    given |= dict(options or {})
-    _check_options(given, _CASSANDRA_OPTIONS, url)
-    user, _, hosts = parts.netloc.rpartition("@")
-    username, _, password = user.partition(":")
-    keyspace = parts.path.strip("/")
-    if not hosts:
-        raise InvalidOptionError(f"{_hide(url)!r} names no host; the form is {EXAMPLES}")
-    if not keyspace:
-        raise InvalidOptionError(
-            f"{_hide(url)!r} names no keyspace; put it behind the hosts, for example /cassq"
-        )
-    auth = given.get("zookeeper_auth")
-    if auth is not None and ":" not in auth:
-        raise InvalidOptionError("zookeeper_auth must be USER:PASSWORD")
-    zookeeper = given.get("zookeeper")
-    return CassandraTarget(
-        hosts=tuple(_address(each, CASSANDRA_PORT) for each in hosts.split(",")),
-        keyspace=check_name(keyspace, "keyspace"),
-        username=given.get("username") or unquote(username) or None,
-        password=given.get("password") or unquote(password) or None,
-        datacenter=given.get("datacenter"),
-        tls=_tls(given),
-        timeout_s=_seconds("timeout", given.get("timeout", "10")),
-        zookeeper=None if zookeeper is None else _zookeeper_hosts(zookeeper),
-        zookeeper_auth=None if auth is None else (auth.partition(":")[0], auth.partition(":")[2]),
-        zookeeper_session_s=_seconds("zookeeper_session", given.get("zookeeper_session", "10")),
-    )
+    raise InvalidOptionError(f"{hide(url)!r} is not the URL of a store: use {EXAMPLES}")
 
 
 def _open_cassandra(target: CassandraTarget) -> Store:
@@ -198,103 +107,3 @@ def _closed_at_exit(store: Store) -> Store:
 
     atexit.register(close)
     return store
-
-
-def take_apart_sqlite(url: str, options: Mapping[str, str] | None = None) -> tuple[str, dict[str, str]]:
-    """Read an `sqlite:` URL; return the file's path and the options.
-
-    Raises:
-        InvalidOptionError: it is malformed; the message says where.
-    """
-    location, _, query = url.partition("?")
-    prefix = "sqlite:///"
-    if not location.startswith(prefix) or not location.removeprefix(prefix):
-        raise InvalidOptionError(
-            f"{url!r} names no file: use sqlite:///relative.db or sqlite:////absolute/path.db"
-        )
-    try:
-        given = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
-        given |= dict(options or {})
-    except ValueError as error:
-        raise InvalidOptionError(f"{url!r} is malformed: {error}") from None
-    _check_options(given, _SQLITE_OPTIONS, url)
-    if given.get("durability", "full") not in {"full", "normal"}:
-        raise InvalidOptionError(f"durability={given['durability']!r} must be 'full' or 'normal'")
-    path = unquote(location.removeprefix(prefix))
-    if Path(path).is_dir():
-        raise InvalidOptionError(f"{path!r} is a folder; name a file")
-    return path, given
-
-
-def _check_options(given: Mapping[str, str], known: set[str], url: str) -> None:
-    for name in given:
-        if name not in known:
-            raise InvalidOptionError(
-                f"{name!r} is not an option of {_hide(url)!r}; the options are {', '.join(sorted(known))}"
-            )
-
-
-def _address(text: str, default_port: int) -> tuple[str, int]:
-    host, colon, port = text.strip().rpartition(":")
-    if text.strip().startswith("[") and text.strip().endswith("]"):
-        host, colon, port = text.strip(), "", ""
-    if not colon:
-        host, port = (host or port), str(default_port)
-        host = text.strip() or ""
-    host = host.strip("[]")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise InvalidOptionError(f"{text!r} is not HOST or HOST:PORT (port 1 to 65535)")
-    return host, int(port)
-
-
-def _zookeeper_hosts(text: str) -> str:
-    """Return HOST:PORT[,HOST:PORT…][/CHROOT], with every port written out."""
-    hosts, slash, chroot = text.partition("/")
-    addresses = [_address(each, ZOOKEEPER_PORT) for each in hosts.split(",")]
-    return ",".join(f"{host}:{port}" for host, port in addresses) + slash + chroot.rstrip("/")
-
-
-def _tls(given: Mapping[str, str]) -> ssl.SSLContext | None:
-    wanted = given.get("tls", "1" if "tls_ca" in given or "tls_cert" in given else "0")
-    if wanted not in {"0", "1", "noverify"}:
-        raise InvalidOptionError(f"tls={wanted!r} must be 0, 1 or noverify")
-    if wanted == "0":
-        return None
-    try:
-        context = ssl.create_default_context(cafile=given.get("tls_ca"))
-        if "tls_cert" in given:
-            context.load_cert_chain(given["tls_cert"], given.get("tls_key"))
-    except (OSError, ssl.SSLError) as error:
-        files = ", ".join(f"{name}={file!r}" for name, file in given.items() if name.startswith("tls_"))
-        raise InvalidOptionError(f"the TLS files cannot be read ({files}): {error}") from error
-    if wanted == "noverify":
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
-
-
-def _seconds(name: str, text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0.1 <= seconds <= timedelta(hours=1).total_seconds():
-        raise InvalidOptionError(f"{name}={text!r} must be a number of seconds from 0.1 to 3600")
-    return seconds
-
-
-def _text(url: object) -> str:
-    if not isinstance(url, str):
-        raise InvalidOptionError(f"the URL of a store is a str, not {type(url).__name__}; use {EXAMPLES}")
-    return url
-
-
-def _hide(url: str) -> str:
-    """Return the URL with everything cut out that is, or by a slip may be, user and password."""
-    location, mark, query = url.partition("?")
-    before, at, hosts = location.rpartition("@")
-    if "@" in query and not at:
-        before, hosts = location, "…"  # the ? may stand in a password
-    if before and not url.startswith("sqlite:"):
-        location = before[: before.find(":") + 1] + "//" + hosts
-    return location if any(word in query for word in ("@", "password", "auth")) else location + mark + query

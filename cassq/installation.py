@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from cassq.clock import SystemClock
-from cassq.connect import CassandraTarget, connect, take_apart_cassandra, take_apart_sqlite
+from cassq.connect import connect
 from cassq.coordination.zookeeper import ZooKeeperCoordinator
 from cassq.coordination.zookeeper_facts import ZooKeeperServer, read_servers
 from cassq.errors import InvalidOptionError
@@ -22,6 +22,7 @@ from cassq.storage.cassandra.facts import ServerFacts
 from cassq.storage.cassandra.facts import read_facts as read_cassandra_facts
 from cassq.storage.cassandra.schema import VERSION
 from cassq.storage.sqlite_facts import SqliteFacts, SqliteSchema
+from cassq.urls import CassandraTarget, take_apart_cassandra, take_apart_sqlite
 
 __all__ = [
     "CassandraReport",

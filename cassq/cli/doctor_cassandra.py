@@ -33,7 +33,9 @@ def examine(target: installation.CassandraTarget) -> Iterator[Finding]:
     try:
         report = installation.read_cassandra(target)
     except cassq.CassqError as error:
-        yield Finding("cassandra", Level.FAIL, str(error), "is it up, and are host and port right?")
+        yield Finding(
+            "cassandra", Level.FAIL, str(error), "is it up, and are address, password and TLS right?"
+        )
     else:
         server = report.server
         yield _judge_nodes(server)

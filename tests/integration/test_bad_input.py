@@ -46,6 +46,7 @@ def queue(store, name):
         ("cassandra://localhost/cassq?timeout=soon", "must be a number of seconds"),
         ("cassandra://localhost/cassq?tls=perhaps", "must be 0, 1 or noverify"),
         ("cassandra://localhost/cassq?tls_ca=/no/such/file", "cannot be read"),
+        ("cassandra://localhost/cassq?tls_key=/no/such/file", "of no use without tls_cert"),
         ("cassandra://localhost/cassq?zookeeper=:2181", "is not HOST or HOST:PORT"),
     ],
 )

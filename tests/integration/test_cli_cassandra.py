@@ -147,7 +147,8 @@ class TestOutage:
         done = cli.run("pop", queue, "--url", url, timeout=15)
 
         assert done.returncode == 75
-        assert "coordination service" in done.stderr
+        assert "ZooKeeper at" in done.stderr
+        assert "out of reach" in done.stderr
 
 
 class TestDoctor:
