@@ -138,10 +138,13 @@ class DeliveryBuffer:
     def wanted(self) -> int:
         """Return how many messages to take now; 0 when there are enough."""
         with self._changed:
-            ahead = self._appetite.ahead(self._waiting, self._clock.now())
-            if len(self._deliveries) > ahead // 2 and self._demand <= len(self._deliveries):
-                return 0
-            return self._demand + ahead - len(self._deliveries)
+            return self._wanted()
+
+    def _wanted(self) -> int:
+        ahead = self._appetite.ahead(self._waiting, self._clock.now())
+        if len(self._deliveries) > ahead // 2 and self._demand <= len(self._deliveries):
+            return 0
+        return self._demand + ahead - len(self._deliveries)
 
     def is_starving(self) -> bool:
         """Tell whether somebody waits and nothing is in hand."""
@@ -169,6 +172,18 @@ class DeliveryBuffer:
             self._rounds_done = max(self._rounds_done, number)
             self._changed.notify_all()
             return is_news
+
+    def rest_while_full(self, seconds: float) -> None:
+        """Wait until more is wanted, `seconds` at most."""
+        with self._changed:
+            if not self._is_closing and self._wanted() <= 0:
+                self._clock.wait(self._changed, seconds)
+
+    def rest_while_fed(self, seconds: float) -> None:
+        """Wait until somebody waits in vain, or something changes, `seconds` at most."""
+        with self._changed:
+            if not self._is_closing and (self._deliveries or not self._waiting):
+                self._clock.wait(self._changed, seconds)
 
     def rest(self, seconds: float) -> None:
         """Wait until something changes, `seconds` at most."""

@@ -74,7 +74,7 @@ class Feeding:
         wanted = self._buffer.wanted()
         if wanted <= 0:
             self._feeder.share()
-            self._buffer.rest(min(POLL_S, self._lease_s / 4))
+            self._buffer.rest_while_full(min(POLL_S, self._lease_s / 4))
             return
         is_starving = self._buffer.is_starving()
         if self._feed(wanted, is_woken=is_woken):
@@ -82,7 +82,7 @@ class Feeding:
         if is_starving:
             self._starve(wanted)
         else:
-            self._buffer.rest(POLL_S)
+            self._buffer.rest_while_fed(POLL_S)
 
     def _run(self) -> None:
         while not self._buffer.is_closing:

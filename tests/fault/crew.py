@@ -19,12 +19,9 @@ from pathlib import Path
 
 from ledger import (
     ACKNOWLEDGED,
-    ATTEMPTED,
     COMMITTED,
-    DELIVERED,
     DONE,
     READY,
-    REAPED,
     TROUBLE,
     Ledger,
     Line,
@@ -47,7 +44,6 @@ SEED = int(os.environ.get("CASSQ_FAULT_SEED", "0")) or random.randrange(1, 1_000
 PATIENCE_S = 40.0
 LOOK_S = 0.02
 
-LEASE_S = SETTINGS["lease"] / timedelta(seconds=1)
 #: Past this pause a lease has ended for everybody, and a pusher counts as dead.
 PAST_LEASE_S = (SETTINGS["lease"] + SETTINGS["clock_skew_max"]) / timedelta(seconds=1) + 0.3
 PAST_PUSH_S = (SETTINGS["push_age_max"] + SETTINGS["push_grace"] + SETTINGS["clock_skew_max"]) / timedelta(
@@ -122,8 +118,6 @@ class Member:
 
     def stop(self) -> None:
         """Ask the process to end in order."""
-        if self.is_frozen:
-            self.thaw()
         self.process.terminate()
 
     def await_stopped(self) -> None:
@@ -220,6 +214,8 @@ class Crew:
 
     def finish(self) -> Verdict:
         """Thaw and stop everybody, drain, reap, and check what the ledgers and the store say."""
+        for each in self.members:
+            each.thaw()  # all of them first: one that is frozen may keep the others waiting
         for role in ("pusher", "popper", "reaper"):
             for each in self.of(role):
                 self.await_lines(each, READY, 1)
@@ -300,19 +296,3 @@ def check(lines: list[Line], stats: QueueStats, seed: int) -> Verdict:
     assert stats.pipes == 0, story
     assert verdict.delivered <= verdict.committed | verdict.maybe_committed, story
     return verdict
-
-
-__all__ = [
-    "ATTEMPTED",
-    "DELIVERED",
-    "LEASE_S",
-    "PAST_LEASE_S",
-    "PAST_PUSH_S",
-    "REAPED",
-    "SEED",
-    "Crew",
-    "Member",
-    "crew",
-    "wait_for_clock",
-    "wait_until",
-]

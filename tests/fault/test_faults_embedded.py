@@ -26,7 +26,7 @@ def test_nothing_is_lost_or_delivered_twice_when_poppers_are_frozen_past_their_l
 
 
 def test_nothing_is_lost_or_delivered_twice_when_reapers_seal_the_pipes_of_frozen_pushers(team):
-    scenarios.pushers_are_frozen(team, rounds=3)
+    scenarios.pushers_are_frozen(team, rounds=2)
 
 
 def test_nothing_is_lost_or_delivered_twice_when_pushers_are_killed(team):
