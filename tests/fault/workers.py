@@ -82,7 +82,7 @@ class Worker:
         queue = store.queue(QUEUE, **SETTINGS)
         made = 0
         while not self._is_over.is_set():
-            # Never more than one parcel: of several, the first may be stored though the call says "not pushed".
+            # Never more than one parcel: of several, the first may be stored though the call raised.
             count = self.dice.choice((1, 1, 1, 3, 10, 40))
             bodies = [f"{self._who}-{made + place}" for place in range(count)]
             made += count
@@ -144,17 +144,15 @@ class Worker:
 
 
 def note_delivered(ledger: Ledger, deliveries: Sequence[Delivery]) -> None:
-    """Note deliveries in one write for each run, so that a kill cuts between runs at the worst."""
-    for each in deliveries:
-        ledger.note(DELIVERED, each.body.decode(), attempt=each.attempt, until=each.run.ends_at)
+    """Note deliveries, those of one run together."""
+    for together in by_run(deliveries):
+        bodies = [each.body.decode() for each in together]
+        ledger.note(DELIVERED, *bodies, attempt=together[0].attempt, until=together[0].run.ends_at)
 
 
-def commit(ledger: Ledger, popper: Popper, part: Sequence[Delivery]) -> None:
+def commit(ledger: Ledger, popper: Popper, deliveries: Sequence[Delivery]) -> None:
     """Commit, run by run: then every outcome is one of the whole call."""
-    runs: dict[int, list[Delivery]] = {}
-    for each in part:
-        runs.setdefault(id(each.run), []).append(each)
-    for together in runs.values():
+    for together in by_run(deliveries):
         bodies, attempt = [each.body.decode() for each in together], together[0].attempt
         ledger.note(COMMITTING, *bodies, attempt=attempt)
         try:
@@ -166,6 +164,14 @@ def commit(ledger: Ledger, popper: Popper, part: Sequence[Delivery]) -> None:
         else:
             kind = COMMITTED
         ledger.note(kind, *bodies, attempt=attempt)
+
+
+def by_run(deliveries: Sequence[Delivery]) -> list[list[Delivery]]:
+    """Group deliveries by the run they were taken in."""
+    runs: dict[int, list[Delivery]] = {}
+    for each in deliveries:
+        runs.setdefault(id(each.run), []).append(each)
+    return list(runs.values())
 
 
 def main() -> int:
