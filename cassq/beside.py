@@ -27,7 +27,7 @@ class BesideThread(Executor):
         def run() -> None:
             try:
                 future.set_result(fn(*args, **kwargs))
-            except Exception as error:  # noqa: BLE001 - whoever asks the future hears of it
+            except Exception as error:  # whoever asks the future hears of it
                 future.set_exception(error)
 
         self._work.put(run)

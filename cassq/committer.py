@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from cassq.clock import Clock
 from cassq.delivery import Delivery, DirectCommitter
-from cassq.errors import CassqError, DeliveryExpiredError
+from cassq.errors import DeliveryExpiredError
+from cassq.process import Birthplace
 
 _log = logging.getLogger("cassq.popper")
 
@@ -23,6 +24,7 @@ class GroupedCommitter:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._birthplace = Birthplace()
         self._direct = DirectCommitter()
         self._changed = threading.Condition()
         self._waiting: list[Delivery] = []
@@ -36,6 +38,7 @@ class GroupedCommitter:
         Raises:
             DeliveryExpiredError: the lease of one has ended already; it is delivered again.
         """
+        self._birthplace.check("the popper")
         expired = [each for each in deliveries if not each.run.is_live]
         with self._changed:
             is_first = not self._waiting
@@ -56,7 +59,7 @@ class GroupedCommitter:
             return
         try:
             self._direct.commit(group)
-        except CassqError as error:
+        except Exception as error:  # the next group must not be lost with this one
             _log.warning(
                 "a group of %d commits failed in part; those are delivered again: %s", len(group), error
             )

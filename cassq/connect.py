@@ -106,4 +106,5 @@ def _closed_at_exit(store: Store) -> Store:
             left.close()
 
     atexit.register(close)
+    weakref.finalize(store, atexit.unregister, close).atexit = False
     return store

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from cassq.errors import InvalidOptionError
-from cassq.model.ids import MessageId
+from cassq.model.arguments import check_count
+from cassq.model.ids import MessageId, to_message_id
 from cassq.model.message import Headers, Message, to_datetime
 from cassq.storage.port import DeadLetter, Storage
 
@@ -37,15 +37,24 @@ class DeadLetters:
 
     Args:
         push: stores a message again and returns its new id.
+        check_open: raises when the queue is closed or was deleted.
     """
 
-    def __init__(self, storage: Storage, queue: str, push: Callable[[bytes, Headers], MessageId]) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        queue: str,
+        push: Callable[[bytes, Headers], MessageId],
+        check_open: Callable[[], None],
+    ) -> None:
         self._storage = storage
         self._queue = queue
         self._push = push
+        self._check_open = check_open
 
     def __iter__(self) -> Iterator[DeadMessage]:
         """Yield all dead letters, in the order of their ids."""
+        self._check_open()
         after: MessageId | None = None
         while page := self._storage.read_dead(self._queue, after, PAGE):
             yield from map(_to_message, page)
@@ -53,12 +62,14 @@ class DeadLetters:
 
     def peek(self, count: int = 10) -> list[DeadMessage]:
         """Return the first `count` dead letters; nothing changes."""
-        if not isinstance(count, int) or count < 1:
-            raise InvalidOptionError(f"count={count!r} must be an int of 1 or more")
+        check_count(count)
+        self._check_open()
         return [_to_message(letter) for letter in self._storage.read_dead(self._queue, None, count)]
 
     def put_back(
-        self, message_ids: Iterable[MessageId] | None = None, progress: Callable[[int], None] | None = None
+        self,
+        message_ids: Iterable[MessageId | str] | None = None,
+        progress: Callable[[int], None] | None = None,
     ) -> int:
         """Push dead letters again, as new messages with a full count of attempts; return how many.
 
@@ -68,7 +79,7 @@ class DeadLetters:
             message_ids: which; None puts all back.
             progress: called with the count so far.
         """
-        wanted = None if message_ids is None else set(message_ids)
+        wanted = None if message_ids is None else set(map(to_message_id, message_ids))
         count = 0
         for message in self:
             if wanted is None or message.message_id in wanted:
@@ -79,9 +90,13 @@ class DeadLetters:
                     progress(count)
         return count
 
-    def discard(self, message_ids: Iterable[MessageId] | None = None) -> int:
+    def discard(self, message_ids: Iterable[MessageId | str] | None = None) -> int:
         """Remove dead letters for ever; None removes all. Return how many were named or found."""
-        gone = [message.message_id for message in self] if message_ids is None else list(message_ids)
+        self._check_open()
+        if message_ids is None:
+            gone = [message.message_id for message in self]
+        else:
+            gone = list(map(to_message_id, message_ids))
         for begin in range(0, len(gone), PAGE):
             self._storage.change_dead(self._queue, removed=gone[begin : begin + PAGE])
         return len(gone)

@@ -185,11 +185,15 @@ class DeliveryBuffer:
             if not self._is_closing and (self._deliveries or not self._waiting):
                 self._clock.wait(self._changed, seconds)
 
-    def rest(self, seconds: float) -> None:
-        """Wait until something changes, `seconds` at most."""
+    def pause(self, seconds: float) -> None:
+        """Wait after a failure; only closing, or a consumer that cannot wait, ends it early."""
+        deadline = self._clock.now() + seconds
         with self._changed:
-            if not (self._is_closing or self._is_woken or self._is_look_asked):
-                self._clock.wait(self._changed, seconds)
+            while not (self._is_closing or self._is_look_asked):
+                left = deadline - self._clock.now()
+                if left <= 0:
+                    return
+                self._clock.wait(self._changed, left)
 
     def listen(self, seconds: float) -> Heard:
         """Wait, while consumers wait, for somebody to wake this popper or ask it to look."""

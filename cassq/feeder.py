@@ -21,6 +21,7 @@ from cassq.model.taking import Taken
 from cassq.owned_pipe import OwnedPipe
 from cassq.pipe_list import PipeList
 from cassq.pipe_memory import BUSY_S, PipeMemory
+from cassq.process import Birthplace
 from cassq.storage.port import Storage
 
 _log = logging.getLogger("cassq.popper")
@@ -50,6 +51,8 @@ class Feeder:
     Args:
         holder: the popper's name, unique.
         over: hears of pipes that may retire.
+        check_current: raises `QueueNotFoundError` when the queue was deleted since, or is a later one of the
+            name: whose pipes are not judged by these settings.
     """
 
     def __init__(  # noqa: PLR0913 - collaborators are passed in
@@ -61,7 +64,8 @@ class Feeder:
         *,
         holder: str,
         clock: Clock,
-        over: Callable[[UUID], None] = lambda _pipe: None,
+        over: Callable[[UUID], None],
+        check_current: Callable[[], object],
     ) -> None:
         self._storage = storage
         self._coordinator = coordinator
@@ -70,9 +74,11 @@ class Feeder:
         self._holder = holder
         self._clock = clock
         self._over = over
+        self._check_current = check_current
         self._pipes = PipeList(storage, queue, settings, clock)
         self._claimed: dict[UUID, Claimed] = {}
         self._memory = PipeMemory(clock)
+        self._birthplace = Birthplace()
 
     def feed(
         self, wanted: int, *, is_retry: bool = False, is_woken: bool = False
@@ -188,7 +194,13 @@ class Feeder:
         ends_at = loot.sent_at + self._settings.lease.total_seconds()
         for taken in loot.runs:
             run = HeldRun(
-                self._storage, owned.pipe, taken, ends_at, clock=self._clock, told=self._tell(owned.pipe)
+                self._storage,
+                owned.pipe,
+                taken,
+                ends_at,
+                clock=self._clock,
+                told=self._tell(owned.pipe),
+                birthplace=self._birthplace,
             )
             haul.append((run, taken))
         for taken in loot.dead:
@@ -219,7 +231,9 @@ class Feeder:
         self._memory.note_claimed(entry.pipe)
         try:
             state = self._storage.load_pipe(entry.pipe)
-        except CassqError:
+        except CassqError as error:
+            if isinstance(error, CorruptError):
+                self._memory.note_rest(entry.pipe, REST_S)  # the other pipes are not held up by it
             self._coordinator.release(self._queue, entry.pipe, self._holder)
             raise
         if state is None:
@@ -261,6 +275,7 @@ class Feeder:
         claimed.looked_at = self._clock.now()
         is_there = owned.look()
         if is_there and self._pipes.is_abandoned(owned.entry):
+            self._check_current()
             is_there = care.seal(owned) and care.drain(owned)
         if not is_there:
             self._let_go(owned.pipe, 0.0)

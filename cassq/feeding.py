@@ -4,6 +4,7 @@ Owns when to look for messages, when to announce hunger and listen instead, and 
 buffer. What must not break: what was not handed out goes back without counting as an attempt.
 """
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from cassq.clock import Clock
 from cassq.coordination.port import Coordinator
 from cassq.delivery import Committer, Delivery
 from cassq.delivery_buffer import DeliveryBuffer, Heard
-from cassq.errors import CassqError
+from cassq.errors import CassqError, StorageUnavailableError
 from cassq.feeder import Feeder
 from cassq.held_run import Return, group_by_run
 
@@ -22,6 +23,7 @@ _log = logging.getLogger("cassq.popper")
 POLL_MIN_S = 0.01
 POLL_S = 0.25
 POLL_MAX_S = 2.0
+POLL_SHARED = 4
 
 #: A popper from which nobody pops for so long gives its buffer and its claims back.
 IDLE_S = 5.0
@@ -89,10 +91,16 @@ class Feeding:
             try:
                 self.run_once()
             except CassqError:
-                self._buffer.rest(POLL_S)  # `_feed` has told the consumers
-        self._give_back()
-        self._coordinator.withdraw_hunger(self._queue, self._name)
-        self._feeder.let_go()
+                self._buffer.pause(POLL_S)  # `_feed` has told the consumers
+            except Exception:
+                # A thread that ended here would keep its claims, and its consumers, for ever.
+                _log.exception("queue %s: an error that nobody expected; the popper goes on", self._queue)
+                self._feeder.let_go()
+                self._buffer.pause(POLL_S)
+        with contextlib.ExitStack() as closing:
+            closing.callback(self._feeder.let_go)
+            closing.callback(self._coordinator.withdraw_hunger, self._queue, self._name)
+            self._give_back()
 
     def _feed(self, wanted: int, *, is_retry: bool = False, is_woken: bool = False) -> bool:
         number = self._buffer.begin_round()
@@ -103,6 +111,9 @@ class Feeding:
         except CassqError as error:
             if self._buffer.end_round(number, error):
                 _log.warning("queue %s: %s", self._queue, error)
+            raise
+        except Exception as error:
+            self._buffer.end_round(number, StorageUnavailableError(f"an unexpected error: {error!r}"))
             raise
         for run, taken in haul:
             self._buffer.put([Delivery(run, *message, self._committer) for message in taken.messages])
@@ -122,7 +133,10 @@ class Feeding:
         pause = POLL_S
         try:
             while not self._feed(wanted, is_retry=True):
-                heard = self._listen(min(pause, max(self._feeder.next_due(), POLL_MIN_S)))
+                # Of many that wait, few need to look by themselves.
+                others = self._coordinator.hungry(self._queue, besides=self._name)
+                due = max(self._feeder.next_due(), POLL_MIN_S)
+                heard = self._listen(min(pause, due) * (1 + others / POLL_SHARED))
                 if heard in {Heard.WOKEN, Heard.CLOSING, Heard.ALONE}:
                     return
                 pause = min(2 * pause, POLL_MAX_S)

@@ -21,6 +21,7 @@ from cassq.model.pipe import End, Mark, Run, RunState
 from cassq.model.stretches import Stretch, Stretches
 from cassq.model.taking import Taken
 from cassq.model.transaction import RunChange, Transaction
+from cassq.process import Birthplace
 from cassq.storage.port import Storage
 
 #: The pause between two attempts to write a mark, while the lease runs.
@@ -59,7 +60,9 @@ class HeldRun:
         *,
         clock: Clock,
         told: Callable[[Mark | Run], None],
+        birthplace: Birthplace,
     ) -> None:
+        self._birthplace = birthplace
         self._storage = storage
         self.pipe = pipe
         self.ends_at = ends_at
@@ -90,6 +93,7 @@ class HeldRun:
             DeliveryExpiredError: the lease had ended, no mark was written; the messages come again.
             OutcomeUnknownError: the lease ended before the marks were acknowledged.
         """
+        self._birthplace.check("the delivery")
         with self._changing:
             marks = [
                 Mark(first, last, End.COMMITTED)
@@ -127,6 +131,7 @@ class HeldRun:
 
         A lost race or an outage is no error here: the lease ends, and they come back without a rollback.
         """
+        self._birthplace.check("the delivery")
         returned = Stretches((seq, seq) for seq in seqs)
         with self._changing:
             if not self.is_live:
@@ -139,7 +144,9 @@ class HeldRun:
                 if not self._storage.transact(self.pipe, Transaction(runs=tuple(changes))).is_applied:
                     self.ends_at = self._clock.now()
                     return False
-            except (OutcomeUnknownError, StorageUnavailableError):
+            except StorageUnavailableError:
+                return False  # nothing was written: the others of the run are leased as before
+            except OutcomeUnknownError:
                 # Which rows there are now is not known: nothing more is done under this lease.
                 self.ends_at = self._clock.now()
                 return False
@@ -156,6 +163,7 @@ class HeldRun:
             DeliveryExpiredError: the lease had ended, or was taken over; the messages come again.
             OutcomeUnknownError, StorageUnavailableError: not known to be extended; the old lease stands.
         """
+        self._birthplace.check("the delivery")
         with self._changing:
             if not self.is_live:
                 raise DeliveryExpiredError(

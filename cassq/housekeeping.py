@@ -7,6 +7,7 @@ promise: a process that never does them leaves them to the others.
 from dataclasses import replace
 
 from cassq.clock import Clock
+from cassq.errors import QueueNotFoundError
 from cassq.live_record import LiveRecord
 from cassq.loop import Loop
 from cassq.reaper import Reaper
@@ -33,10 +34,20 @@ class Housekeeping:
         self._clock = clock
         self._sample_pause_s = SAMPLE_S
         self._sample_at = 0.0
+        self._is_deleted = False
         self._loop = Loop(f"cassq-reap-{queue}", self.run_once, REAP_S, clock)
 
     def run_once(self) -> None:
-        """Make one short pass."""
+        """Make one short pass; none any more once the queue was deleted."""
+        if self._is_deleted:
+            return
+        try:
+            self._reap_and_sample()
+        except QueueNotFoundError:
+            self._is_deleted = True
+
+    def _reap_and_sample(self) -> None:
+        self._record.check_open()
         self._reaper.run_once(REAP_PIPES_MAX)
         now = self._clock.now()
         if now >= self._sample_at:

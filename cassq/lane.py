@@ -15,6 +15,7 @@ pushed when. Three rules must not break:
     | late! reads the head: sealed, last = 5: 6..8 were not pushed; push them in a new pipe
 """
 
+import logging
 import threading
 from concurrent.futures import Executor
 from enum import Enum
@@ -30,6 +31,8 @@ from cassq.model.transaction import Seal, Transaction
 from cassq.parcel import Parcel
 from cassq.pipe_supply import OpenPipe, PipeSupply
 from cassq.storage.port import Storage
+
+_log = logging.getLogger("cassq.pusher")
 
 #: The first pause after a failed call, and the longest.
 PAUSE_S = 0.05
@@ -115,6 +118,9 @@ class Lane:
                 pause = self._rest(pause)
             except CassqError as error:
                 _fail(left, error)
+            except Exception as error:
+                _log.exception("a pipe could not be opened, for a reason that nobody expected")
+                _fail(left, StorageUnavailableError(f"not pushed: {error!r}"))
             else:
                 self._send_or_fail(opened, left)
 
@@ -137,10 +143,13 @@ class Lane:
     def _send_or_fail(self, opened: OpenPipe, parcels: list[Parcel]) -> None:
         try:
             self._send(opened, parcels)
-        except CassqError as error:
-            # Not a matter of waiting: the store is damaged, or closed. Nobody may be left waiting for it.
+        except Exception as error:
+            # Not a matter of waiting: the store is damaged, closed, or the code is. Nobody may be left
+            # waiting for it, and the lane goes on.
+            if not isinstance(error, CassqError):
+                _log.exception("a push ended in an error that nobody expected")
             self._pipes.give_up()
-            _fail(parcels, OutcomeUnknownError(f"the messages may or may not be stored: {error}"))
+            _fail(parcels, OutcomeUnknownError(f"the messages may or may not be stored: {error!r}"))
 
     def _send(self, opened: OpenPipe, parcels: list[Parcel]) -> None:
         """Write one batch until it is acknowledged, settled, or nobody waits for it any more."""
@@ -150,7 +159,7 @@ class Lane:
         outcome = self._append(opened, batch, parcels)
         if outcome is Outcome.ACKNOWLEDGED and not self._pipes.is_late(opened):
             opened.acked = batch.last
-            opened.size += sum(map(len, bodies))
+            opened.size += batch.size
             self._reason = None
             self._store(opened, batch, parcels, batch.last)
             return

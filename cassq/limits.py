@@ -29,4 +29,5 @@ BUFFER_BYTES_MAX = 64 * MIB
 
 #: One take hands out at most this much.
 TAKE_MESSAGES_MAX = 4000
+TAKE_RUNS_MAX = 64
 TAKE_BYTES_MAX = 8 * MIB

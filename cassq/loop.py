@@ -56,3 +56,5 @@ class Loop:
                 self._run_once()
             except CassqError as error:
                 _log.warning("%s: %s", self._thread.name, error)
+            except Exception:
+                _log.exception("%s: an error that nobody expected; it goes on", self._thread.name)

@@ -23,7 +23,7 @@ from uuid import UUID
 
 from cassq.clock import Clock
 from cassq.errors import DecodeError, OutcomeUnknownError
-from cassq.limits import TAKE_MESSAGES_MAX
+from cassq.limits import TAKE_BYTES_MAX, TAKE_MESSAGES_MAX, TAKE_RUNS_MAX
 from cassq.model.ids import MessageId, new_token
 from cassq.model.pipe import End, Head, Mark, PipeEntry, PipeState, Run, RunState, Tally
 from cassq.model.progress import Progress
@@ -223,7 +223,8 @@ class OwnedPipe:
         due = [run for run in self.progress.runs.values() if run.is_due(now_ms)]
         plans: list[Plan] = []
         for run in sorted(due + self.expired(), key=lambda run: run.first):
-            if wanted <= 0:
+            size = sum(len(body) for plan in plans for _, body, _, _ in plan.taken.messages)
+            if wanted <= 0 or len(plans) >= TAKE_RUNS_MAX or size >= TAKE_BYTES_MAX:
                 break
             last = portion_of(self.progress, run, wanted)
             batches = self.reader.read_run(run, last)

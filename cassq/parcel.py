@@ -12,7 +12,7 @@ from uuid import UUID
 from cassq.clock import Clock
 from cassq.errors import CassqError, ClosedError, OutcomeUnknownError, StorageUnavailableError
 from cassq.limits import BUFFER_BYTES_MAX, BUFFER_MESSAGES_MAX
-from cassq.model.message import Headers, MessageIds
+from cassq.model.message import Headers, MessageIds, size_of
 
 
 class Parcel:
@@ -36,7 +36,7 @@ class Parcel:
     ) -> None:
         self.bodies = bodies
         self.headers = headers
-        self.size = sum(map(len, bodies))
+        self.size = sum(map(size_of, bodies, headers))
         self.deadline = deadline
         self.ids = MessageIds()
         self.is_finished = False
@@ -131,10 +131,11 @@ class ParcelBuffer:
     def expire(self) -> None:
         """Fail the parcels whose callers have waited long enough; they were never sent."""
         with self._changed:
-            late = [parcel for parcel in self._parcels if parcel.deadline <= self._clock.now()]
+            now = self._clock.now()
+            late = [parcel for parcel in self._parcels if parcel.deadline <= now]
             if not late:
                 return
-            self._parcels = deque(parcel for parcel in self._parcels if parcel not in late)
+            self._parcels = deque(parcel for parcel in self._parcels if parcel.deadline > now)
             self._messages -= sum(parcel.count for parcel in late)
             self._bytes -= sum(parcel.size for parcel in late)
             self._changed.notify_all()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from cassq.clock import Clock
-from cassq.errors import CassqError, OutcomeUnknownError, StorageUnavailableError
+from cassq.errors import OutcomeUnknownError
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.pipe import Head, PipeEntry
 from cassq.model.settings import QueueSettings
@@ -88,8 +88,8 @@ class PipeSupply:
         ahead, self._next = self._next, None
         try:
             return ahead.result() if ahead else None
-        except (StorageUnavailableError, OutcomeUnknownError):
-            return None  # tried again where a push needs it, and told there
+        except Exception:  # tried again where a push needs a pipe, and told there
+            return None
 
     def _has_room(self, opened: OpenPipe, count: int, size: int) -> bool:
         settings = self._settings
@@ -115,7 +115,7 @@ class PipeSupply:
             self._storage.transact(opened.pipe, Transaction(Seal(opened.acked)))
         except OutcomeUnknownError:
             self._unsealed.append(opened)
-        except CassqError:
+        except Exception:  # a seal that fails must not end the thread everybody pushes through
             # Certainly not sealed. Past the age at which the reaper takes over, it is the reaper's.
             if self._age(opened) < self._reaped_after():
                 self._unsealed.append(opened)

@@ -18,6 +18,7 @@ from cassq.delivery_buffer import DeliveryBuffer
 from cassq.errors import ClosedError, InvalidOptionError, OutcomeUnknownError, UnavailableError
 from cassq.feeder import Feeder
 from cassq.feeding import POLL_MAX_S, Feeding
+from cassq.model.arguments import check_count, to_seconds
 from cassq.process import Birthplace
 
 _log = logging.getLogger("cassq.popper")
@@ -92,9 +93,8 @@ class Popper:
 
         Raises: as `pop`.
         """
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise InvalidOptionError(f"count={count!r} must be an int of 1 or more")
-        seconds = _seconds(timeout)
+        check_count(count)
+        seconds = float("inf") if timeout is None else to_seconds(timeout)
         self._birthplace.check("the popper")
         return self._buffer.get(count, self._clock.now() + seconds)
 
@@ -120,6 +120,7 @@ class Popper:
             DeliveryExpiredError, OutcomeUnknownError: as `Delivery.commit`, for some of them; the others
                 are committed.
         """
+        self._birthplace.check("the popper")
         for delivery in deliveries:
             delivery.check_unfinished()
         if len(set(map(id, deliveries))) < len(deliveries):
@@ -158,12 +159,3 @@ class Popper:
 
     def __repr__(self) -> str:
         return f"<Popper {self.name}>"
-
-
-def _seconds(timeout: float | timedelta | None) -> float:
-    if timeout is None:
-        return float("inf")
-    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
-        raise InvalidOptionError(f"timeout={timeout!r} must be a number of seconds, 0 or more, or None")
-    return seconds

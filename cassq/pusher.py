@@ -16,11 +16,12 @@ from functools import partial
 from cassq.beside import BesideThread
 from cassq.clock import Clock
 from cassq.coordination.port import Coordinator
-from cassq.errors import CassqError, OutcomeUnknownError, UsageError
+from cassq.errors import CassqError, InvalidOptionError, OutcomeUnknownError, UsageError
 from cassq.lane import Lane
 from cassq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
+from cassq.model.arguments import to_seconds
 from cassq.model.ids import MessageId, new_pipe_id
-from cassq.model.message import NO_HEADERS, Headers, MessageIds, check_body, check_headers
+from cassq.model.message import NO_HEADERS, Headers, MessageIds, check_body, check_headers, size_of
 from cassq.model.settings import QueueSettings
 from cassq.parcel import Parcel, ParcelBuffer
 from cassq.storage.port import Storage
@@ -80,11 +81,12 @@ class Pusher:
         for thread in self._threads:
             thread.start()
 
-    def push(self, body: bytes, headers: object, timeout: timedelta) -> MessageId:
+    def push(self, body: bytes, headers: object, timeout: float | timedelta) -> MessageId:
         """Store one message; see `Queue.push`."""
+        self._check_not_a_callback()
         return self.push_soon(body, headers, timeout).result()
 
-    def push_soon(self, body: bytes, headers: object, timeout: timedelta) -> "Future[MessageId]":
+    def push_soon(self, body: bytes, headers: object, timeout: float | timedelta) -> "Future[MessageId]":
         """Store one message soon; see `Queue.push_soon`."""
         checked = (check_body(body, self._settings.body_bytes_max),)
         future: Future[MessageId] = Future()
@@ -96,9 +98,10 @@ class Pusher:
         self,
         bodies: Iterable[bytes | tuple[bytes, Headers]],
         progress: Callable[[int], None] | None,
-        timeout: timedelta,
+        timeout: float | timedelta,
     ) -> MessageIds:
         """Store many messages; see `Queue.push_many`."""
+        self._check_not_a_callback()
         ids = MessageIds()
         flying: deque[Future[MessageIds]] = deque()
 
@@ -110,8 +113,8 @@ class Pusher:
         try:
             for chunk, headers in self._chunks(bodies):
                 future: Future[MessageIds] = Future()
-                flying.append(future)
                 self._put(chunk, headers, timeout, partial(_resolve, future))
+                flying.append(future)
                 if len(flying) >= PARCELS_IN_FLIGHT:
                     land()
             while flying:
@@ -121,10 +124,12 @@ class Pusher:
             wait_for(flying)
             stored = len(ids) + sum(len(future.result()) for future in flying if not future.exception())
             told = f"{stored} of the messages are stored"
-            if not stored or not isinstance(error, CassqError) or isinstance(error, UsageError):
-                error.add_note(told)
-                raise
-            raise OutcomeUnknownError(f"{told}, others are not: {error}") from error
+            is_unknown = any(isinstance(future.exception(), OutcomeUnknownError) for future in flying)
+            is_outage = isinstance(error, CassqError) and not isinstance(error, UsageError)
+            if is_outage and (stored or is_unknown):
+                raise OutcomeUnknownError(f"at least {told}, others are not: {error}") from error
+            error.add_note(told)
+            raise
         return ids
 
     def close(self, timeout: timedelta = PUSH_TIMEOUT) -> None:
@@ -175,14 +180,21 @@ class Pusher:
                 idle_s = lane.tend()
         lane.close()
 
+    def _check_not_a_callback(self) -> None:
+        if threading.current_thread() in self._threads:
+            raise InvalidOptionError(
+                "push() and push_many() inside a callback of push_soon() would wait for themselves: "
+                "call push_soon() there"
+            )
+
     def _put(
         self,
         bodies: tuple[bytes, ...],
         headers: tuple[Headers, ...],
-        timeout: timedelta,
+        timeout: float | timedelta,
         finished: Callable[[MessageIds | None, CassqError | None], None],
     ) -> None:
-        deadline = self._clock.now() + timeout.total_seconds()
+        deadline = self._clock.now() + to_seconds(timeout)
         self._buffer.put(Parcel(bodies, headers, deadline, finished))
 
     def _chunks(
@@ -198,12 +210,14 @@ class Pusher:
         for message in messages:
             body, header = message if isinstance(message, tuple) else (message, NO_HEADERS)
             body = check_body(body, body_max)
-            if bodies and (len(bodies) >= count_max or size + len(body) > size_max):
+            header = check_headers(header) if header else NO_HEADERS
+            weight = size_of(body, header)
+            if bodies and (len(bodies) >= count_max or size + weight > size_max):
                 yield tuple(bodies), tuple(headers)
                 bodies, headers, size = [], [], 0
             bodies.append(body)
-            headers.append(check_headers(header) if header else NO_HEADERS)
-            size += len(body)
+            headers.append(header)
+            size += weight
         if bodies:
             yield tuple(bodies), tuple(headers)
 

@@ -16,12 +16,13 @@ from uuid import UUID
 from cassq.clock import Clock
 from cassq.coordination.port import Coordinator
 from cassq.dead_letters import DeadLetters
-from cassq.errors import ClosedError, CoordinationUnavailableError, InvalidOptionError
+from cassq.errors import ClosedError, CoordinationUnavailableError
 from cassq.feeder import Feeder
 from cassq.housekeeping import Housekeeping
 from cassq.inspection import Inspection, MessageStatus
 from cassq.live_record import LiveRecord
-from cassq.model.ids import MessageId
+from cassq.model.arguments import check_count
+from cassq.model.ids import MessageId, to_message_id
 from cassq.model.message import Headers, Message, MessageIds
 from cassq.model.queue_record import QueueRecord, QueueState
 from cassq.pipe_list import PipeList
@@ -58,7 +59,7 @@ class Queue:
         self.name = record.name
         self.settings = record.settings
         self.record = LiveRecord(services.storage, record, services.clock)
-        self.dead = DeadLetters(services.storage, self.name, self.push)
+        self.dead = DeadLetters(services.storage, self.name, self.push, self._check_open)
         pipes = PipeList(services.storage, self.name, self.settings, services.clock)
         self._statistics = Statistics(services.storage, self.name, pipes)
         self._inspection = Inspection(services.storage, self.name, self.settings, services.clock)
@@ -73,14 +74,14 @@ class Queue:
     # -- push ------------------------------------------------------------------------------------------
 
     def push(
-        self, body: bytes, headers: Headers | None = None, *, timeout: timedelta = PUSH_TIMEOUT
+        self, body: bytes, headers: Headers | None = None, *, timeout: float | timedelta = PUSH_TIMEOUT
     ) -> MessageId:
         """Push one message; returns when it is durable.
 
         Args:
             body: the message.
             headers: str to str, small.
-            timeout: how long to try.
+            timeout: how long to try, in seconds or as a timedelta. A storage call under way is waited for.
 
         Returns: the message's id.
 
@@ -93,7 +94,7 @@ class Queue:
         return self._push().push(body, headers, timeout)
 
     def push_soon(
-        self, body: bytes, headers: Headers | None = None, *, timeout: timedelta = PUSH_TIMEOUT
+        self, body: bytes, headers: Headers | None = None, *, timeout: float | timedelta = PUSH_TIMEOUT
     ) -> "Future[MessageId]":
         """Push one message together with others; returns at once.
 
@@ -109,7 +110,7 @@ class Queue:
         bodies: Iterable[bytes | tuple[bytes, Headers]],
         *,
         progress: Callable[[int], None] | None = None,
-        timeout: timedelta = PUSH_TIMEOUT,
+        timeout: float | timedelta = PUSH_TIMEOUT,
     ) -> MessageIds:
         """Push many messages, in order; returns when all are durable.
 
@@ -152,6 +153,7 @@ class Queue:
                 holder=holder,
                 clock=services.clock,
                 over=reaper.hint,
+                check_current=self.record.read,
             )
             popper = Popper(
                 feeder,
@@ -197,8 +199,7 @@ class Queue:
     def peek(self, count: int = 10) -> list[Message]:
         """Return the next `count` messages that could be delivered now; nothing is taken."""
         self._check_usable()
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise InvalidOptionError(f"count={count!r} must be an int of 1 or more")
+        check_count(count)
         self.record.check_open()
         return self._inspection.peek(count)
 
@@ -210,9 +211,7 @@ class Queue:
         """
         self._check_usable()
         self.record.check_open()
-        if not isinstance(message_id, MessageId):
-            message_id = MessageId.parse(message_id)
-        return self._inspection.status(message_id)
+        return self._inspection.status(to_message_id(message_id))
 
     def purge(self) -> int:
         """End every message that is in nobody's hands; return how many. Dead letters stay."""
@@ -272,6 +271,10 @@ class Queue:
                 pusher = self._pusher
         return pusher
 
+    def _check_open(self) -> None:
+        self._check_usable()
+        self.record.check_open()
+
     def _check_usable(self) -> None:
         self._birthplace.check(f"queue {self.name!r}")
         if self._is_closed:
@@ -286,6 +289,7 @@ class Queue:
                 self.name,
                 self.settings,
                 holder=f"{process_name()}-{next(_numbers)}-reaper",
+                check_current=self.record.read,
                 clock=services.clock,
             )
         return self._reaper

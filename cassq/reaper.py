@@ -9,7 +9,7 @@ break: a pipe's counts enter the queue's totals exactly once, and before the pip
 
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
@@ -69,6 +69,8 @@ class Reaper:
 
     Args:
         holder: the name under which it claims pipes.
+        check_current: raises `QueueNotFoundError` when the queue was deleted since, or is a later one of the
+            name: whose pipes are not judged by these settings.
     """
 
     def __init__(  # noqa: PLR0913 - collaborators are passed in
@@ -79,6 +81,7 @@ class Reaper:
         settings: QueueSettings,
         *,
         holder: str,
+        check_current: Callable[[], object],
         clock: Clock,
     ) -> None:
         self._storage = storage
@@ -86,6 +89,7 @@ class Reaper:
         self._queue = queue
         self._settings = settings
         self._holder = holder
+        self._check_current = check_current
         self._clock = clock
         self._pipes = PipeList(storage, queue, settings, clock)
         self._examined_at: dict[UUID, float] = {}
@@ -175,6 +179,7 @@ class Reaper:
     def _care(self, owned: OwnedPipe, *, is_abandoned: bool, report: ReapReport) -> bool:
         """Seal, drain and return what needs it; True when the pipe is over now."""
         if is_abandoned and owned.head.phase is Phase.OPEN:
+            self._check_current()
             if not care.seal(owned):
                 return False
             report.sealed += 1

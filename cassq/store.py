@@ -118,12 +118,13 @@ class Store:
         Raises: QueueNotFoundError: there is none of this name.
         """
         queue = self.find_queue(name)
-        queue.record.change(lambda record: replace(record, state=QueueState.DELETED))
+        deleted = queue.record.change(lambda record: replace(record, state=QueueState.DELETED))
+        self._clear(deleted)
         with self._guard:
             opened = self._queues.pop(name, None)
         if opened:
             opened.close()
-        self._clear(name)
+            self._clear(deleted)  # what this process pushed until it heard of it
 
     def reap(self) -> ReapReport:
         """Make one pass of the reaper over every queue; safe to run any number of at once."""
@@ -132,9 +133,11 @@ class Store:
         for record in self.storage.read_queues():
             try:
                 if record.state is QueueState.DELETED:
-                    report.retired += self._clear(record.name)
+                    report.retired += self._clear(record)
                 else:
                     report.add(self._open(record).reap())
+            except QueueNotFoundError:
+                continue  # deleted meanwhile: the next pass clears it
             except (UnavailableError, OutcomeUnknownError) as error:
                 if isinstance(error, CoordinationUnavailableError):
                     raise
@@ -177,7 +180,7 @@ class Store:
     def _create(self, name: str, old: QueueRecord | None, settings: dict[str, object]) -> QueueRecord | None:
         """Create the queue; None when somebody else did, or may have."""
         if old is not None:
-            self._clear(name)  # a deletion that was cut short must not leave messages to the new queue
+            self._clear(old)  # a deletion that was cut short must not leave messages to the new queue
         # The first sample: rates count from the creation on.
         born = Sample(self.storage.list_pipes(name).now_ms, pushed=0, popped=0, committed=0)
         chosen = QueueSettings.from_options(settings)
@@ -187,14 +190,33 @@ class Store:
         except OutcomeUnknownError:
             return None
 
-    def _clear(self, name: str) -> int:
-        """Delete what a deleted queue left; return how many pipes."""
+    def _clear(self, deleted: QueueRecord) -> int:
+        """Delete what a deleted queue left; return how many pipes.
+
+        The list first, then the record: while that still tells of this queue, and that it is deleted, what
+        was listed before cannot belong to a later queue of the name.
+        """
+        name = deleted.name
         entries = self.storage.list_pipes(name).entries
+        letters = self.storage.read_dead(name)
+        if not self._is_still_deleted(deleted):
+            return 0
         for entry in entries:
             self.storage.delete_pipe(name, entry.pipe)
-        while letters := self.storage.read_dead(name):
+        while letters:
             self.storage.change_dead(name, removed=[letter.message_id for letter in letters])
+            letters = self.storage.read_dead(name)
+            if not self._is_still_deleted(deleted):
+                break
         return len(entries)
+
+    def _is_still_deleted(self, deleted: QueueRecord) -> bool:
+        stands = self._read(deleted.name)
+        return (
+            stands is not None
+            and stands.incarnation == deleted.incarnation
+            and stands.state is QueueState.DELETED
+        )
 
     def _open(self, record: QueueRecord) -> Queue:
         with self._guard:

@@ -11,7 +11,6 @@ from cassq.errors import DecodeError
 from cassq.limits import TAKE_BYTES_MAX
 from cassq.model.message import Batch
 from cassq.model.pipe import Run
-from cassq.model.taking import size_of
 from cassq.storage.port import BatchQuery, Storage
 
 #: Batches read at once before anything is known of their size, and at most.
@@ -53,7 +52,7 @@ class WaitingReader:
     def _has_enough(self, cursor: int, wanted: int) -> bool:
         if not self._ahead:
             return False
-        size = sum(size_of(batch) for batch in self._ahead)
+        size = sum(batch.size for batch in self._ahead)
         return self._ahead[-1].last - cursor >= wanted or size >= TAKE_BYTES_MAX
 
     def read_run(self, run: Run, last: int) -> Sequence[Batch]:
@@ -89,7 +88,7 @@ class WaitingReader:
         # The next read asks for as many batches as the last ones let expect, by number and by bytes.
         if batches:
             messages = sum(batch.count for batch in batches) / len(batches)
-            size = max(1.0, sum(size_of(batch) for batch in batches) / len(batches))
+            size = max(1.0, sum(batch.size for batch in batches) / len(batches))
             self._limit = max(1, min(LIMIT_MAX, round(wanted / messages) + 1, round(TAKE_BYTES_MAX / size)))
 
 

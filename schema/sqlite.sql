@@ -91,6 +91,6 @@ CREATE TABLE IF NOT EXISTS dead (
     attempts     INTEGER NOT NULL,
     reason       TEXT NOT NULL,
     died_at_ms   INTEGER NOT NULL,
-    removed      INTEGER NOT NULL DEFAULT 0,  -- kept, empty, while its pipe lives: it must not come back
+    removed      INTEGER NOT NULL DEFAULT 0,  -- kept, empty, for a day: it must not come back
     PRIMARY KEY (queue, shard, pipe, seq)
 );

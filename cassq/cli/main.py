@@ -105,7 +105,7 @@ def _settle(call: Callable[[], int], session: Session) -> int:  # noqa: PLR0911 
         _close_stdout()
         say(f"cassq: {error}")
         return exit_codes.INPUT_OUTPUT
-    except Exception as error:  # noqa: BLE001 - a fault of ours: told in one line, never as a traceback
+    except Exception as error:
         _show_trace(session)
         say(f"cassq: a fault in cassq: {type(error).__name__}: {error} (--debug shows where)")
         return exit_codes.INTERNAL

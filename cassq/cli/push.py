@@ -128,7 +128,7 @@ def _feed(
             if stop.is_set():
                 break
             flying.put(queue.push_soon(body, headers))
-    except BaseException as error:  # noqa: BLE001 - handed to the thread that prints
+    except BaseException as error:
         future: Pushed = Future()
         future.set_exception(error)
         flying.put(future)

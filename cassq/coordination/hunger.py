@@ -23,11 +23,15 @@ from urllib.parse import quote
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.states import EventType
 
+from cassq.clock import Clock
 from cassq.coordination.zookeeper_session import ZooKeeperSession
 from cassq.errors import ClosedError, CoordinationUnavailableError
 
 _DIGITS = 10  # ZooKeeper's own format of a sequential node's number
 _Key = tuple[str, str]
+
+#: The longer the line, the less often it is looked at: so long for each popper in it.
+LOOK_PER_POPPER_S = 0.006
 
 
 def _popper_of(node: str) -> str:
@@ -51,8 +55,9 @@ class Announcement:
 class HungryLine:
     """Everybody's hungry poppers as ZooKeeper last told, and the announcements of this process."""
 
-    def __init__(self, session: ZooKeeperSession, root: str) -> None:
+    def __init__(self, session: ZooKeeperSession, root: str, clock: Clock) -> None:
         self._session = session
+        self._clock = clock
         self._root = root
         self._lock = threading.RLock()
         self._lines: dict[str, tuple[str, ...]] = {}
@@ -60,6 +65,7 @@ class HungryLine:
         self._announced: dict[_Key, Announcement] = {}
         self._stranded: dict[_Key, Callable[[], None]] = {}
         self._doubtful: set[_Key] = set()
+        self._looked_at: dict[str, float] = {}
 
     def announce(
         self, queue: str, popper: str, wake: Callable[[], None], crowded: Callable[[], None] | None
@@ -208,6 +214,7 @@ class HungryLine:
     def _look(self, queue: str) -> None:
         if not self._session.is_connected:
             return  # on_alive looks
+        self._looked_at[queue] = self._clock.now()
         reply = self._session.client.get_children_async(self._path(queue), watch=self._watches[queue])
         reply.rawlink(partial(self._on_line, queue))
 
@@ -221,8 +228,17 @@ class HungryLine:
         self._look(queue)
 
     def _on_change(self, queue: str, event: Any) -> None:  # noqa: ANN401
-        if event.type != EventType.NONE:
+        if event.type == EventType.NONE:
+            return
+        # Every seat hears of every change in the line. Where many wait, one look serves several changes.
+        pause_s = LOOK_PER_POPPER_S * len(self._lines.get(queue, ()))
+        left = self._looked_at.get(queue, 0.0) + pause_s - self._clock.now()
+        if left <= 0:
             self._look(queue)
+            return
+        timer = threading.Timer(left, self._look, (queue,))
+        timer.daemon = True
+        timer.start()
 
     def _on_line(self, queue: str, reply: Any) -> None:  # noqa: ANN401
         if isinstance(reply.exception, NoNodeError):

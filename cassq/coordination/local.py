@@ -237,5 +237,5 @@ class LocalCoordinator:
 def _call(callback: Callable[[], None]) -> None:
     try:
         callback()
-    except Exception:  # noqa: BLE001 (nobody's callback may end our threads, or a stranger's push)
+    except Exception:
         _LOG.exception("a callback failed")

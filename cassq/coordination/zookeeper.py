@@ -69,7 +69,7 @@ class ZooKeeperCoordinator:
         self._doubtful: dict[str, int] = {}
         self._hosts = hosts
         self._session = ZooKeeperSession(hosts, auth, Timeouts(session_timeout, connect_timeout), clock, self)
-        self._line = HungryLine(self._session, f"{self._root}/hungry")
+        self._line = HungryLine(self._session, f"{self._root}/hungry", clock)
         self._session.start()
 
     def wait_connected(self, seconds: float) -> bool:

@@ -254,7 +254,7 @@ class ZooKeeperSession:
                     step()
                 except CoordinationUnavailableError:
                     _LOG.debug("ZooKeeper went away meanwhile", exc_info=True)
-                except Exception:  # noqa: BLE001 (the thread must outlive what its callers hand it)
+                except Exception:
                     _LOG.exception("a callback failed")
 
     def _beat(self) -> None:

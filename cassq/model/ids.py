@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 from uuid import UUID, uuid1, uuid4
 
 from cassq.errors import InvalidNameError, InvalidOptionError
-from cassq.limits import NAME_LENGTH_MAX
+from cassq.limits import NAME_LENGTH_MAX, SEQ_MAX
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -40,9 +40,20 @@ class MessageId(NamedTuple):
                 f"{text!r} is not a message id: expected PIPE:SEQ, as push returns it, "
                 "for example 5b0e4a1e-c6b5-11f0-8de9-0242ac120002:17"
             ) from None
-        if message_id.seq < 1:
-            raise InvalidOptionError(f"{text!r} is not a message id: numbers start at 1")
+        if not 1 <= message_id.seq < SEQ_MAX or message_id.pipe.version != 1:
+            raise InvalidOptionError(
+                f"{text!r} is not a message id: its pipe is a time-UUID, its number 1 or more"
+            )
         return message_id
+
+
+def to_message_id(given: object) -> MessageId:
+    """Return a message id from one, or from its str.
+
+    Raises:
+        InvalidOptionError: it is neither.
+    """
+    return MessageId.parse(str(given))
 
 
 def new_pipe_id() -> UUID:

@@ -42,6 +42,12 @@ class Batch:
         """Number of the last message."""
         return self.first + self.count - 1
 
+    @property
+    def size(self) -> int:
+        """What its messages weigh, in bytes."""
+        size = sum(map(len, self.bodies))
+        return size + sum(size_of(b"", headers) for headers in self.headers) if self.headers else size
+
     def message(self, seq: int) -> tuple[bytes, Headers]:
         """Return body and headers of message `seq`, which must be in the batch."""
         place = seq - self.first
@@ -155,6 +161,11 @@ def check_headers(headers: object) -> Headers:
     if size > HEADERS_BYTES_MAX:
         raise BodyTooLargeError(f"the headers have {size} bytes; at most {HEADERS_BYTES_MAX} are taken")
     return dict(headers)
+
+
+def size_of(body: bytes, headers: Headers) -> int:
+    """Return what a message weighs in a batch: the bytes of its body, and roughly those of its headers."""
+    return len(body) + (sum(len(name) + len(value) for name, value in headers.items()) if headers else 0)
 
 
 def pack_headers(headers: Iterable[Headers]) -> tuple[Headers, ...] | None:

@@ -56,11 +56,6 @@ class Plan:
     rest: Run | None = None
 
 
-def size_of(batch: Batch) -> int:
-    """Return the bytes of a batch's bodies."""
-    return sum(map(len, batch.bodies))
-
-
 def plan_fresh(
     progress: Progress, batches: Sequence[Batch], wanted: int, lessee: Lessee
 ) -> tuple[Head, Plan | None]:

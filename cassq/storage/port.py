@@ -175,9 +175,9 @@ class Storage(Protocol):
     ) -> None:
         """Insert or overwrite dead letters, each under its own id, and remove others.
 
-        Guarantees: when it returns, every later `read_dead` shows it. While its pipe lives, a letter that was
-            removed never comes back, also not by adding it again: a burial that is repeated after the letter
-            was put back must not bring it a second time.
+        Guarantees: when it returns, every later `read_dead` shows it. A letter that was removed does not come
+            back within a day, also not by adding it again: a burial that is repeated after the letter was put
+            back must not bring it a second time.
         Idempotent: yes. After a time-out: call it again.
         """
         ...

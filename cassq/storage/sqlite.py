@@ -20,6 +20,9 @@ from cassq.storage.sqlite_file import SqliteFile
 from cassq.storage.sqlite_transactions import MARK, RUN_COLUMNS, head_update, mark_row, run_write
 
 _HEAD = "op, cursor, read_from, floor, phase, last, skipped, dead, purged, rolled_back"
+#: The trace of a removed letter is kept for a day, as long as Cassandra keeps a deletion.
+REMOVED_KEPT_MS = 24 * 3600 * 1000
+
 _RECORD = "name, incarnation, op, state, settings, totals, counted, samples"
 _LETTER = "pipe, seq, body, headers, pushed_at_ms, attempts, reason, died_at_ms"
 
@@ -100,9 +103,9 @@ class SqliteStorage:
         with self._file.writing() as db:
             for table in ("waiting", "marks", "runs", "heads"):
                 db.execute(f"DELETE FROM {table} WHERE pipe = ?", (key,))  # noqa: S608
-            db.execute(
-                "DELETE FROM dead WHERE queue = ? AND shard = 0 AND pipe = ? AND removed", (queue, key)
-            )
+            # What is left of removed letters: nobody can be burying them any more.
+            forgotten = self._file.now_ms() - REMOVED_KEPT_MS
+            db.execute("DELETE FROM dead WHERE queue = ? AND removed AND died_at_ms < ?", (queue, forgotten))
             db.execute("DELETE FROM pipes WHERE queue = ? AND shard = 0 AND pipe = ?", (queue, key))
 
     def append(self, pipe: UUID, batch: Batch) -> None:
@@ -203,9 +206,9 @@ class SqliteStorage:
                 " reason = excluded.reason, died_at_ms = excluded.died_at_ms WHERE NOT removed",
                 [(queue, *rows.letter_row(letter, now_ms)) for letter in added],
             )
-            gone = [(queue, time_key(each.pipe), each.seq) for each in removed]
-            this = "WHERE queue = ? AND shard = 0 AND pipe = ? AND seq = ?"
-            # While the pipe lives its burial may be repeated, by an owner that was cut short: leave a trace.
-            db.executemany(f"UPDATE dead SET removed = 1, body = x'', headers = '{{}}' {this}", gone)  # noqa: S608
-            alive = "EXISTS (SELECT 1 FROM heads WHERE heads.pipe = dead.pipe)"
-            db.executemany(f"DELETE FROM dead {this} AND NOT {alive}", gone)  # noqa: S608
+            # The burial may be repeated, by an owner that was cut short or frozen: leave a trace.
+            db.executemany(
+                "UPDATE dead SET removed = 1, body = x'', headers = '{}', died_at_ms = ?"
+                " WHERE queue = ? AND shard = 0 AND pipe = ? AND seq = ?",
+                [(now_ms, queue, time_key(each.pipe), each.seq) for each in removed],
+            )

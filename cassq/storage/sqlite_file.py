@@ -30,7 +30,7 @@ _NOT_OURS = {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}
 
 
 class SqliteFile:
-    """A database file (or, without a path, a database in memory) with one connection per thread.
+    """A database file (or, without a path, a database in memory) with a few connections for all threads.
 
     Args:
         path: the file; None keeps everything in memory, shared by the threads of this process.
@@ -49,13 +49,11 @@ class SqliteFile:
         self._clock = clock
         self._synchronous = "FULL" if is_synced else "NORMAL"
         self._pid = os.getpid()
-        self._local = threading.local()
-        self._connections: list[sqlite3.Connection] = []
+        self._idle: list[sqlite3.Connection] = []
         self._guard = threading.Lock()
         # One writer at a time inside this process: SQLite's own waiting sleeps, a lock wakes.
         self._writing = threading.RLock()
         self._is_closed = False
-        self._memory = self._connect() if path is None else None
         try:
             with self._explained():
                 self._migrate()
@@ -76,8 +74,8 @@ class SqliteFile:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Read one consistent state of the file."""
-        with self._explained(), self._in_memory_lock():
-            connection = self._connection()
+        self._check_process()
+        with self._explained(), self._in_memory_lock(), self._borrowed() as connection:
             connection.execute("BEGIN")
             try:
                 yield connection
@@ -87,8 +85,8 @@ class SqliteFile:
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """Write all or nothing; the write is durable when the block ends without an error."""
-        with self._explained(), self._writing:
-            connection = self._connection()
+        self._check_process()
+        with self._explained(), self._writing, self._borrowed() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -107,28 +105,37 @@ class SqliteFile:
 
     def close(self) -> None:
         """Close every connection; nothing happens when it is closed already."""
-        with self._guard:
-            self._is_closed = True
-            connections, self._connections = self._connections, []
         if os.getpid() != self._pid:
             return
-        with self._writing:
-            for connection in connections:
-                connection.close()
+        with self._writing, self._guard:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
 
-    def _connection(self) -> sqlite3.Connection:
+    def _check_process(self) -> None:
+        # Before any lock: one that another thread held at the fork stays locked in the child for ever.
         if os.getpid() != self._pid:
             raise ClosedError(
                 f"{self.where} was opened before this process was forked: connect again in the child"
             )
-        if self._is_closed:
-            raise ClosedError(f"{self.where} is closed")
-        if self._memory is not None:
-            return self._memory
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = self._local.connection = self._connect()
-        return connection
+
+    @contextmanager
+    def _borrowed(self) -> Iterator[sqlite3.Connection]:
+        """Lend a connection for one transaction; as many are kept as transactions ever ran at once."""
+        with self._guard:
+            if self._is_closed:
+                raise ClosedError(f"{self.where} is closed")
+            connection = self._idle.pop() if self._idle else None
+        connection = connection or self._connect()
+        try:
+            yield connection
+        finally:
+            with self._guard:
+                if not self._is_closed:
+                    self._idle.append(connection)
+            if self._is_closed:
+                connection.close()
 
     def _connect(self) -> sqlite3.Connection:
         with self._explained():
@@ -139,8 +146,6 @@ class SqliteFile:
                 check_same_thread=False,
                 cached_statements=256,
             )
-            with self._guard:
-                self._connections.append(connection)
             if self.path:
                 _retry_busy(lambda: connection.execute("PRAGMA journal_mode=WAL"))
                 connection.execute(f"PRAGMA synchronous={self._synchronous}")

@@ -226,7 +226,10 @@ def open_session(address: Address, keyspace: str) -> CassandraSession:
     except DRIVER_ERRORS as error:
         raise StorageUnavailableError(f"cannot find Cassandra at {address}: {tell(error)}") from error
     try:
-        return CassandraSession(cluster.connect(), keyspace)
+        driver = cluster.connect()
+        # No wall clock of ours decides between two writes.
+        driver.use_client_timestamp = False
+        return CassandraSession(driver, keyspace)
     except DRIVER_ERRORS as error:
         known = sorted({host.datacenter for host in cluster.metadata.all_hosts() if host.datacenter})
         cluster.shutdown()
