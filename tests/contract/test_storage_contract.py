@@ -982,6 +982,6 @@ class TestEnds:
 def _outcome(call, storage):
     try:
         call(storage)
-    except BaseException as error:  # noqa: BLE001 - a forked child must not run on into pytest
+    except BaseException as error:
         return type(error).__name__
     return "nothing"

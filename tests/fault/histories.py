@@ -121,7 +121,7 @@ class _Stage:
         def guarded() -> None:
             try:
                 work(random.Random(f"{self.seed} {name}"))
-            except BaseException as error:  # noqa: BLE001 - whatever ends a worker is a finding
+            except BaseException as error:
                 self.trouble.append(f"{name}: {error!r}")
 
         thread = threading.Thread(target=guarded, name=name, daemon=True)

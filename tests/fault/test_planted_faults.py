@@ -148,7 +148,7 @@ def test_two_passes_of_one_reaper_at_once_do_no_harm(store, storage):
         try:
             for _ in range(30):
                 queue.reap()
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             errors.append(error)
 
     threads = [threading.Thread(target=reap) for _ in range(4)]
