@@ -54,8 +54,6 @@ class DeliveryBuffer:
         self._trouble: CassqError | None = None
         self._popped_at = clock.now()
 
-    # -- consumers -------------------------------------------------------------------------------------
-
     def get(self, count: int, deadline: float) -> list[Delivery]:
         """Return up to `count` live deliveries, as soon as there are any; none when `deadline` passes.
 
@@ -110,8 +108,6 @@ class DeliveryBuffer:
                 checked = delivery.run
             given.append(delivery)
         return given
-
-    # -- the feeding thread ----------------------------------------------------------------------------
 
     def put(self, deliveries: Iterable[Delivery]) -> None:
         """Add deliveries, and wake who waits for them."""
@@ -221,8 +217,6 @@ class DeliveryBuffer:
         if self._is_look_asked:
             return Heard.ASKED
         return Heard.NOTHING if self._clock.now() >= deadline else None
-
-    # -- from any thread -------------------------------------------------------------------------------
 
     def wake(self) -> None:
         """Hear that there may be something to take."""

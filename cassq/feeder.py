@@ -8,6 +8,7 @@ a pipe while an older one of the same pusher may still have something.
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 from cassq import care
@@ -75,6 +76,7 @@ class Feeder:
         self._clock = clock
         self._over = over
         self._check_current = check_current
+        self._own = partial(OwnedPipe, storage, queue, settings=settings, holder=holder, clock=clock)
         self._pipes = PipeList(storage, queue, settings, clock)
         self._claimed: dict[UUID, Claimed] = {}
         self._memory = PipeMemory(clock)
@@ -242,16 +244,7 @@ class Feeder:
             self._over(entry.pipe)
             self._coordinator.release(self._queue, entry.pipe, self._holder)
             return None
-        owned = OwnedPipe(
-            self._storage,
-            self._queue,
-            entry,
-            state,
-            settings=self._settings,
-            holder=self._holder,
-            clock=self._clock,
-        )
-        claimed = self._claimed[entry.pipe] = Claimed(owned, now)
+        claimed = self._claimed[entry.pipe] = Claimed(self._own(entry, state), now)
         self._settle_exhausted(claimed)
         return self._claimed.get(entry.pipe)
 

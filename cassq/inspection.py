@@ -6,6 +6,7 @@ as an owner would, behind the fence.
 
 from collections.abc import Iterator, Sequence
 from enum import Enum
+from functools import partial
 
 from cassq import care
 from cassq.clock import Clock
@@ -47,8 +48,7 @@ class Inspection:
     def __init__(self, storage: Storage, queue: str, settings: QueueSettings, clock: Clock) -> None:
         self._storage = storage
         self._queue = queue
-        self._settings = settings
-        self._clock = clock
+        self._own = partial(OwnedPipe, storage, queue, settings=settings, holder="purge", clock=clock)
 
     def peek(self, count: int) -> list[Message]:
         """Return the next `count` messages that may be delivered now, oldest pipes first."""
@@ -89,15 +89,7 @@ class Inspection:
             state = self._storage.load_pipe(entry.pipe)
             if state is None:
                 return 0
-            owned = OwnedPipe(
-                self._storage,
-                self._queue,
-                entry,
-                state,
-                settings=self._settings,
-                holder="purge",
-                clock=self._clock,
-            )
+            owned = self._own(entry, state)
             count = care.purge(owned)
             if count is not None:
                 return count

@@ -92,9 +92,6 @@ def target_of(url: str) -> CassandraTarget | SqliteTarget:
     return SqliteTarget(None)
 
 
-# -- schema --------------------------------------------------------------------------------------------
-
-
 def show_schema(url: str | None, replication: Replication | None = None) -> str:
     """Return the schema as text, for the kind of database and the keyspace that the URL names.
 
@@ -149,9 +146,6 @@ def schema_versions(url: str) -> tuple[int | None, int]:
         return schema.version(), schema.needed
     with _session(target) as session:
         return CassandraSchema(session).version(), VERSION
-
-
-# -- facts ---------------------------------------------------------------------------------------------
 
 
 def read_cassandra(target: CassandraTarget) -> CassandraReport:

@@ -138,8 +138,6 @@ class Lane:
         """Seal what is open."""
         self._pipes.close()
 
-    # -- batches -------------------------------------------------------------------------------------
-
     def _send_or_fail(self, opened: OpenPipe, parcels: list[Parcel]) -> None:
         try:
             self._send(opened, parcels)
@@ -254,8 +252,6 @@ class Lane:
         stored = min(reached, batch.last) - batch.first + 1
         if stored > 0:
             self._host.note_pushed(stored)
-
-    # -- callers -------------------------------------------------------------------------------------
 
     def _not_pushed(self) -> StorageUnavailableError:
         return StorageUnavailableError(f"not pushed: {self._reason}")

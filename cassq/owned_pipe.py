@@ -81,8 +81,6 @@ class OwnedPipe:
         self._notes: deque[Mark | Run] = deque()
         self._adopt(state)
 
-    # -- what it knows -------------------------------------------------------------------------------
-
     @property
     def head(self) -> Head:
         """The head as last read or written."""
@@ -125,8 +123,6 @@ class OwnedPipe:
             for run in self.progress.runs.values()
         ]
         return max(0.0, min(due) / 1000) if due else None
-
-    # -- steps ---------------------------------------------------------------------------------------
 
     def look(self) -> bool:
         """Read the pipe again; False when it is gone."""
@@ -190,8 +186,6 @@ class OwnedPipe:
         self.storage.mark(self.pipe, marks)
         self.progress.note_marks(marks)
         return len(letters)
-
-    # ------------------------------------------------------------------------------------------------
 
     def _adopt(self, state: PipeState) -> None:
         self.progress = Progress(state)

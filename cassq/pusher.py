@@ -144,8 +144,6 @@ class Pusher:
             thread.join(timeout.total_seconds())
         self._beside.shutdown()
 
-    # -- what the lanes see ----------------------------------------------------------------------------
-
     def note_pushed(self, count: int) -> None:
         """Wake as many hungry poppers as there are new messages; the next batch does not wait for it."""
         if not self._coordinator.hungry(self._queue):
@@ -164,8 +162,6 @@ class Pusher:
     def expire(self) -> None:
         """Fail what waits too long behind a troubled lane."""
         self._buffer.expire()
-
-    # ---------------------------------------------------------------------------------------------------
 
     def _run(self, lane: Lane) -> None:
         messages_max = min(BATCH_MESSAGES_MAX, self._settings.pipe_messages_max)

@@ -71,8 +71,6 @@ class Queue:
         self._housekeeping: Housekeeping | None = None
         self._is_closed = False
 
-    # -- push ------------------------------------------------------------------------------------------
-
     def push(
         self, body: bytes, headers: Headers | None = None, *, timeout: float | timedelta = PUSH_TIMEOUT
     ) -> MessageId:
@@ -127,8 +125,6 @@ class Queue:
         """
         return self._push().push_many(bodies, progress, timeout)
 
-    # -- pop -------------------------------------------------------------------------------------------
-
     def popper(self, *, commit: Literal["each", "grouped"] = "each") -> Popper:
         """Return a new popper, which takes messages from this queue until it is closed.
 
@@ -178,8 +174,6 @@ class Queue:
         self._check_usable()
         self.record.change(lambda record: replace(record, state=QueueState.ACTIVE))
 
-    # -- look ------------------------------------------------------------------------------------------
-
     def stats(self) -> QueueStats:
         """Return what the queue holds and what went through it; one small read for each live pipe.
 
@@ -225,8 +219,6 @@ class Queue:
         with self._making:
             reaper = self._ensure_reaper()
         return reaper.run_once(pipes_max)
-
-    # -- close -----------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Close its poppers, push what is on its way, seal its pipes. May be called twice."""

@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from uuid import UUID
 
 from cassq import care
@@ -87,10 +88,10 @@ class Reaper:
         self._storage = storage
         self._coordinator = coordinator
         self._queue = queue
-        self._settings = settings
         self._holder = holder
         self._check_current = check_current
         self._clock = clock
+        self._own = partial(OwnedPipe, storage, queue, settings=settings, holder=holder, clock=clock)
         self._pipes = PipeList(storage, queue, settings, clock)
         self._examined_at: dict[UUID, float] = {}
         self._hinted: set[UUID] = set()
@@ -152,15 +153,7 @@ class Reaper:
         if state is None or state.head.phase is Phase.RETIRED:
             self._delete(entry.pipe, report)
             return
-        owned = OwnedPipe(
-            self._storage,
-            self._queue,
-            entry,
-            state,
-            settings=self._settings,
-            holder=self._holder,
-            clock=self._clock,
-        )
+        owned = self._own(entry, state)
         is_abandoned = self._pipes.is_abandoned(entry)
         if not (owned.is_over or care.needs_care(owned, is_abandoned=is_abandoned)):
             return

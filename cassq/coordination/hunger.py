@@ -15,7 +15,6 @@ How many are hungry is answered from a watch on the queue's children, never by a
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -24,32 +23,14 @@ from kazoo.exceptions import NoNodeError
 from kazoo.protocol.states import EventType
 
 from cassq.clock import Clock
+from cassq.coordination.announcement import Announcement, number_of, popper_of
 from cassq.coordination.zookeeper_session import ZooKeeperSession
 from cassq.errors import ClosedError, CoordinationUnavailableError
 
-_DIGITS = 10  # ZooKeeper's own format of a sequential node's number
 _Key = tuple[str, str]
 
 #: The longer the line, the less often it is looked at: so long for each popper in it.
 LOOK_PER_POPPER_S = 0.006
-
-
-def _popper_of(node: str) -> str:
-    return node[: -_DIGITS - 1]
-
-
-def _number_of(node: str) -> str:
-    return node[-_DIGITS:]
-
-
-@dataclass(slots=True, eq=False)
-class Announcement:
-    """A popper of this process that waits; it stands as long as `node` does."""
-
-    node: str
-    wake: Callable[[], None]
-    crowded: Callable[[], None] | None
-    is_crowded: bool = False
 
 
 class HungryLine:
@@ -198,7 +179,7 @@ class HungryLine:
             self._doubtful.discard(key)
             known = self._announced.get(key)
         for node in nodes:
-            if _popper_of(node) == popper and (known is None or known.node != node):
+            if popper_of(node) == popper and (known is None or known.node != node):
                 self._delete(key, node)
 
     def _watch(self, queue: str) -> None:
@@ -248,7 +229,7 @@ class HungryLine:
 
     def _take_line(self, queue: str, nodes: list[str]) -> None:
         with self._lock:
-            self._lines[queue] = tuple(sorted(nodes, key=_number_of))
+            self._lines[queue] = tuple(sorted(nodes, key=number_of))
         self._tell_crowded(queue)
 
     def _tell_crowded(self, queue: str) -> None:
@@ -258,7 +239,7 @@ class HungryLine:
             for (of_queue, popper), announcement in self._announced.items():
                 if of_queue != queue:
                     continue
-                has_others = any(_popper_of(node) != popper for node in line)
+                has_others = any(popper_of(node) != popper for node in line)
                 if has_others and not announcement.is_crowded and announcement.crowded is not None:
                     crowded.append(announcement.crowded)
                 announcement.is_crowded = has_others
@@ -293,7 +274,7 @@ class HungryLine:
             nodes = self._session.answer(self._session.client.get_children_async(self._path(queue)))
         except NoNodeError:
             return ()
-        return tuple(sorted(nodes, key=_number_of))
+        return tuple(sorted(nodes, key=number_of))
 
     def _drop(self, queue: str, node: str) -> None:
         with self._lock:
@@ -301,7 +282,7 @@ class HungryLine:
 
     def _candidates(self, line: tuple[str, ...], besides: str) -> list[str]:
         besides = quote(besides, safe="")
-        return [node for node in line if _popper_of(node) != besides]
+        return [node for node in line if popper_of(node) != besides]
 
     def _path(self, queue: str, node: str = "") -> str:
         return f"{self._root}/{queue}/{node}" if node else f"{self._root}/{queue}"
