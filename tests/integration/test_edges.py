@@ -1,6 +1,7 @@
 """What happens at the edges: errors that nobody expects, calls at the wrong moment, names used twice."""
 
 import os
+import sqlite3
 import threading
 import uuid
 from datetime import timedelta
@@ -50,9 +51,6 @@ def tripped(tripwire):
 
     with Store("memory:", tripwire, coordinator, clock=SystemClock(), closed=closed) as store:
         yield store
-
-
-# -- threads that others wait for ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["append", "create_pipe", "transact"])
@@ -127,9 +125,6 @@ def test_one_damaged_pipe_does_not_hold_up_the_others(tripped, tripwire):
             if popped:
                 break
         assert popped.body == b"sound"
-
-
-# -- push --------------------------------------------------------------------------------------------------
 
 
 def test_a_push_inside_a_callback_of_a_push_is_refused_instead_of_waiting_for_itself(store, name):
@@ -219,9 +214,6 @@ def test_a_message_id_of_another_kind_is_refused(store, name):
             queue.dead.discard([bad])
 
 
-# -- names used twice ----------------------------------------------------------------------------------
-
-
 def test_a_deletion_never_touches_a_later_queue_of_the_same_name(tmp_path):
     with cassq.connect(f"sqlite:///{tmp_path}/one.db") as mine, cassq.connect(mine.url) as theirs:
         mine.queue("q").push(b"old")
@@ -257,9 +249,6 @@ def test_nobody_seals_the_pipes_of_a_later_queue_by_the_settings_of_an_earlier_o
         assert fresh.stats().pushed == 2
 
 
-# -- fork --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("commit", ["each", "grouped"])
 def test_a_delivery_cannot_be_ended_in_a_forked_child(store, name, commit):
     queue = store.queue(name)
@@ -278,3 +267,22 @@ def test_a_delivery_cannot_be_ended_in_a_forked_child(store, name, commit):
         assert os.waitpid(child, 0)[1] == 0
         delivery.commit()
     assert queue.stats().committed == 1
+
+
+def test_a_purge_steps_over_messages_that_the_database_lost(tmp_path):
+    with cassq.connect(f"sqlite:///{tmp_path}/one.db") as store:
+        queue = store.queue("q")
+        queue.push_many([b"x"] * 3)
+        queue.close()
+        with sqlite3.connect(tmp_path / "one.db") as db:
+            db.execute("DELETE FROM waiting")
+        db.close()
+        queue = store.queue("q")
+        with queue.popper() as popper:
+            assert popper.pop(timeout=0) is None
+        assert queue.stats().waiting == 3
+
+        assert queue.purge() == 3
+        assert store.reap().retired == 1
+
+        assert (queue.stats().waiting, queue.stats().purged) == (0, 3)
