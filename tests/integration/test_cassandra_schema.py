@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cassq.errors import InvalidNameError, SchemaMismatchError, StorageUnavailableError
+from cassq.errors import InvalidNameError, InvalidOptionError, SchemaMismatchError, StorageUnavailableError
 from cassq.storage.cassandra import Address, CassandraSchema, open_session, open_storage
 from cassq.storage.cassandra.cql_file import read_migrations, read_shapes
 from cassq.storage.cassandra.facts import read_facts
@@ -278,7 +278,7 @@ class TestOpening:
             open_storage([("no-such-host.invalid", 9042)], "cassq")
 
     def test_a_datacenter_that_there_is_not_is_named(self):
-        with pytest.raises(StorageUnavailableError, match="atlantis"):
+        with pytest.raises(InvalidOptionError, match="has no datacenter 'atlantis'; it has"):
             open_storage(hosts(), "cassq", datacenter="atlantis")
 
     @pytest.mark.slow
