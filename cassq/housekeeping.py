@@ -10,6 +10,7 @@ from cassq.clock import Clock
 from cassq.errors import QueueNotFoundError
 from cassq.live_record import LiveRecord
 from cassq.loop import Loop
+from cassq.model.queue_record import Sample
 from cassq.reaper import Reaper
 from cassq.statistics import SAMPLES_MAX, Statistics
 
@@ -35,6 +36,7 @@ class Housekeeping:
         self._sample_pause_s = SAMPLE_S
         self._sample_at = 0.0
         self._is_deleted = False
+        self._taken: tuple[Sample, ...] = ()
         self._loop = Loop(f"cassq-reap-{queue}", self.run_once, REAP_S, clock)
 
     def run_once(self) -> None:
@@ -59,13 +61,22 @@ class Housekeeping:
         self._loop.close()
 
     def _sample(self) -> bool:
-        """Remember how far the queue is; False when nothing has moved, or somebody else just did."""
+        """Remember how far the queue is; False when nothing has moved.
+
+        Of many processes one is enough: whoever sees that a sample was taken since it last looked leaves it
+        at that, without reading a pipe.
+        """
+        taken = self._record.read().samples[-1:]
+        if taken != self._taken:
+            self._taken = taken
+            return True
         sample = self._statistics.sample(self._record.read)
         if not sample:
             return False
         latest = self._record.read().samples
         if not latest or latest[-1].at_ms < sample.at_ms:
-            self._record.change(
+            changed = self._record.change(
                 lambda record: replace(record, samples=(*record.samples, sample)[-SAMPLES_MAX:])
             )
+            self._taken = changed.samples[-1:]
         return True
