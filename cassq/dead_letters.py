@@ -13,6 +13,9 @@ from cassq.model.ids import MessageId, to_message_id
 from cassq.model.message import Headers, Message, to_datetime
 from cassq.storage.port import DeadLetter, Storage
 
+#: One id, several, or None for all.
+Which = MessageId | str | Iterable[MessageId | str] | None
+
 #: Dead letters read at once.
 PAGE = 100
 
@@ -68,7 +71,7 @@ class DeadLetters:
 
     def put_back(
         self,
-        message_ids: Iterable[MessageId | str] | None = None,
+        message_ids: Which = None,
         progress: Callable[[int], None] | None = None,
     ) -> int:
         """Push dead letters again, as new messages with a full count of attempts; return how many.
@@ -76,10 +79,10 @@ class DeadLetters:
         A message is pushed first and removed after: a crash in between leaves it in both places.
 
         Args:
-            message_ids: which; None puts all back.
+            message_ids: which, one id or several; None puts all back.
             progress: called with the count so far.
         """
-        wanted = None if message_ids is None else set(map(to_message_id, message_ids))
+        wanted = None if message_ids is None else set(_all_of(message_ids))
         count = 0
         for message in self:
             if wanted is None or message.message_id in wanted:
@@ -90,13 +93,10 @@ class DeadLetters:
                     progress(count)
         return count
 
-    def discard(self, message_ids: Iterable[MessageId | str] | None = None) -> int:
+    def discard(self, message_ids: Which = None) -> int:
         """Remove dead letters for ever; None removes all. Return how many were named or found."""
         self._check_open()
-        if message_ids is None:
-            gone = [message.message_id for message in self]
-        else:
-            gone = list(map(to_message_id, message_ids))
+        gone = _all_of(message_ids) if message_ids is not None else [letter.message_id for letter in self]
         for begin in range(0, len(gone), PAGE):
             self._storage.change_dead(self._queue, removed=gone[begin : begin + PAGE])
         return len(gone)
@@ -112,3 +112,9 @@ def _to_message(letter: DeadLetter) -> DeadMessage:
         letter.reason,
         to_datetime(letter.died_at_ms),
     )
+
+
+def _all_of(message_ids: MessageId | str | Iterable[MessageId | str]) -> list[MessageId]:
+    if isinstance(message_ids, MessageId | str):
+        return [to_message_id(message_ids)]
+    return [to_message_id(each) for each in message_ids]

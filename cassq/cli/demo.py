@@ -47,8 +47,8 @@ LINE_EVERY_S = 2.0
 def demo(context: click.Context, session: Session, pushers: int, poppers: int, copies: int) -> None:
     """Push every source file of Python's own library, pop them, kill a popper, count.
 
-    Works on an SQLite file in a temporary folder, or on the store that --url names, in a queue of its own
-    that is deleted at the end. Exits 0 only if every promise held.
+    Works on an SQLite file in a temporary folder, or on the store that --url (or CASSQ_URL) names, in a
+    queue of its own that is deleted at the end. Exits 0 only if every promise held.
     """
     root, files = find_files()
     plan = Plan(pushers, poppers, copies, root, files)

@@ -15,7 +15,12 @@ from cassandra import AuthenticationFailed, DriverException, InvalidRequest, Una
 from cassandra.cluster import NoHostAvailable
 from cassandra.connection import ConnectionBusy, ConnectionException, ConnectionShutdown
 from cassandra.pool import NoConnectionsAvailable
-from cassandra.protocol import ErrorMessage, OverloadedErrorMessage, SyntaxException
+from cassandra.protocol import (
+    ConfigurationException,
+    ErrorMessage,
+    OverloadedErrorMessage,
+    SyntaxException,
+)
 
 from cassq.errors import CassqError, OutcomeUnknownError, SchemaMismatchError, StorageUnavailableError
 from cassq.storage.cassandra.statements import Call
@@ -36,7 +41,7 @@ DRIVER_ERRORS: tuple[type[Exception], ...] = (
 _NOT_SENT = (ConnectionException, ConnectionBusy, NoConnectionsAvailable)
 
 #: The server looked at the statement and refused to begin.
-_REFUSED_WHOLE = (InvalidRequest, Unauthorized, SyntaxException)
+_REFUSED_WHOLE = (InvalidRequest, Unauthorized, SyntaxException, ConfigurationException)
 
 _SCHEMA_WORDS = re.compile(
     r"unconfigured table|unconfigured columnfamily|does not exist|undefined column|unknown identifier"
