@@ -5,6 +5,7 @@ promise: a process that never does them leaves them to the others.
 """
 
 from dataclasses import replace
+from uuid import UUID
 
 from cassq.clock import Clock
 from cassq.errors import QueueNotFoundError
@@ -17,6 +18,9 @@ from cassq.statistics import SAMPLES_MAX, Statistics
 #: How often a process with poppers reaps, and how many pipes it examines then.
 REAP_S = 2.0
 REAP_PIPES_MAX = 32
+
+#: Pipes that got empty are looked at this soon.
+REAP_SOON_S = 0.5
 
 #: How often it looks whether a sample for the rates is due, and how seldom while nothing moves.
 SAMPLE_S = 5.0
@@ -36,6 +40,8 @@ class Housekeeping:
         self._sample_pause_s = SAMPLE_S
         self._sample_at = 0.0
         self._is_deleted = False
+        self._passed_at = 0.0
+        self._whole_at = 0.0
         self._taken: tuple[Sample, ...] = ()
         self._loop = Loop(f"cassq-reap-{queue}", self.run_once, REAP_S, clock)
 
@@ -50,11 +56,20 @@ class Housekeeping:
 
     def _reap_and_sample(self) -> None:
         self._record.check_open()
-        self._reaper.run_once(REAP_PIPES_MAX)
-        now = self._clock.now()
+        now = self._passed_at = self._clock.now()
+        is_whole = now - self._whole_at >= REAP_S
+        if is_whole:
+            self._whole_at = now
+        self._reaper.run_once(REAP_PIPES_MAX if is_whole else 0)
         if now >= self._sample_at:
             self._sample_pause_s = SAMPLE_S if self._sample() else min(2 * self._sample_pause_s, SAMPLE_MAX_S)
             self._sample_at = now + self._sample_pause_s
+
+    def hint(self, pipe: UUID) -> None:
+        """Hear that a pipe may be over, and look at it soon: a drain stays even when pipes go one by one."""
+        self._reaper.hint(pipe)
+        if self._clock.now() - self._passed_at >= REAP_SOON_S:
+            self._loop.poke()
 
     def close(self) -> None:
         """End after the pass under way."""

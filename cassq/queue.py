@@ -140,7 +140,7 @@ class Queue:
         services.coordinator.may_take()  # a store that can never pop says so here
         holder = f"{process_name()}-{next(_numbers)}-{self.name}"
         with self._making:
-            reaper = self._start_housekeeping()
+            housekeeping = self._start_housekeeping()
             feeder = Feeder(
                 services.storage,
                 services.coordinator,
@@ -148,7 +148,7 @@ class Queue:
                 self.settings,
                 holder=holder,
                 clock=services.clock,
-                over=reaper.hint,
+                over=housekeeping.hint,
                 check_current=self.record.read,
             )
             popper = Popper(
@@ -286,10 +286,10 @@ class Queue:
             )
         return self._reaper
 
-    def _start_housekeeping(self) -> Reaper:
+    def _start_housekeeping(self) -> Housekeeping:
         self._check_usable()
         reaper = self._ensure_reaper()
         if self._housekeeping is None:
             clock = self._services.clock
             self._housekeeping = Housekeeping(self.name, reaper, self._statistics, self.record, clock)
-        return reaper
+        return self._housekeeping
