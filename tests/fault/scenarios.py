@@ -4,7 +4,9 @@ Owns the order of faults. Each scenario starts its crew, does harm under load, a
 checks every promise. Waiting is for lines in ledgers and states of processes, and for limits to be outlasted.
 """
 
+import contextlib
 import random
+import sqlite3
 
 from crew import PAST_LEASE_S, PAST_PUSH_S, SEED, Crew, Member, wait_for_clock, wait_until
 from ledger import ACKNOWLEDGED, COMMITTED, DELIVERED, REAPED, now
@@ -14,7 +16,7 @@ import cassq
 
 #: How much longer than a dead pusher's limit a reaper may take, and how often the freezing is tried.
 SEAL_PATIENCE_S = 4.0
-FREEZES_MAX = 5
+FREEZES_MAX = 30
 
 
 def poppers_are_killed(team: Crew, rounds: int) -> None:
@@ -100,6 +102,8 @@ def _freeze_until_sealed(team: Crew) -> bool:
         each.freeze()
     deadline = now() + PAST_PUSH_S + SEAL_PATIENCE_S
     try:
+        if not _is_writable(team.url):
+            return False
         with cassq.connect(team.url) as store:
             queue = store.find_queue(QUEUE)
             wait_until(
@@ -110,6 +114,19 @@ def _freeze_until_sealed(team: Crew) -> bool:
     finally:
         for each in pushers:
             each.thaw()
+
+
+def _is_writable(url: str) -> bool:
+    path = url.removeprefix("sqlite:///")
+    if path == url:
+        return True
+    with contextlib.closing(sqlite3.connect(path, timeout=0.5, isolation_level=None)) as db:
+        try:
+            db.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return False
+        db.execute("ROLLBACK")
+        return True
 
 
 def _freeze_for(members: list[Member], seconds: float) -> None:
