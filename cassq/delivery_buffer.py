@@ -121,10 +121,10 @@ class DeliveryBuffer:
             back, self._deliveries = list(self._deliveries), deque()
             return back
 
-    def runs(self) -> set[HeldRun]:
-        """Return the runs of what is in hand."""
+    def runs(self) -> list[HeldRun]:
+        """Return the runs of what is in hand, those that were taken first first."""
         with self._changed:
-            return {delivery.run for delivery in self._deliveries}
+            return list(dict.fromkeys(delivery.run for delivery in self._deliveries))
 
     def idle_s(self) -> float:
         """Return for how many seconds nobody has popped; 0 while somebody waits."""

@@ -36,6 +36,7 @@ class Coordinator(Protocol):
         has it.
         Guarantees: two holders have a claim at once only while one of them is about to learn that its
         session ended. A claim whose reply was lost counts as held by its holder: claiming again says True.
+        If nobody claims it again, it is given up as soon as its fate is known.
         Raises: CoordinationUnavailableError: the service cannot be reached.
         """
         ...
