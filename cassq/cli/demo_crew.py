@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from cassq.cli.demo_ledger import Event, LedgerReader
+from cassq.ledger import Kind, LedgerReader, Line
 
 #: How long a child may take to end by itself.
 END_S = 20.0
@@ -94,12 +94,12 @@ class Crew:
         for worker in (*self.pushers, *self.poppers):
             worker.ledger.read_on()
 
-    def count(self, kind: str) -> int:
-        """Return how many events of a kind there are."""
-        return sum(1 for _ in self.events(kind))
+    def count(self, kind: Kind) -> int:
+        """Return how many lines of a kind there are."""
+        return sum(worker.ledger.count(kind) for worker in (*self.pushers, *self.poppers))
 
-    def events(self, kind: str) -> Iterator[Event]:
-        """Yield the events of a kind, of all workers."""
+    def lines(self, kind: Kind) -> Iterator[Line]:
+        """Yield the lines of a kind, of all workers."""
         for worker in (*self.pushers, *self.poppers):
             yield from worker.ledger.of_kind(kind)
 

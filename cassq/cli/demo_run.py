@@ -13,9 +13,9 @@ from pathlib import Path
 
 import cassq
 from cassq.cli.demo_crew import Crew, Worker
-from cassq.cli.demo_ledger import Event
 from cassq.cli.demo_verdict import Verdict, judge, judge_stats
 from cassq.clock import SystemClock
+from cassq.ledger import Kind, Line
 from cassq.model.ids import MessageId
 from cassq.model.pipe import RunState
 from cassq.model.progress import Progress
@@ -112,11 +112,11 @@ class DemoRun:
         crew.add_popper(plan.expected // (10 * plan.poppers))
         for _ in range(plan.poppers - 1):
             crew.add_popper(None)
-        self._until("a popper is ready", lambda: crew.count("ready") == plan.poppers)
+        self._until("a popper is ready", lambda: crew.count(Kind.READY) == plan.poppers)
         for number in range(plan.pushers):
             crew.add_pusher(plan.root, list(plan.files[number :: plan.pushers]), plan.copies)
         victim = crew.poppers[0]
-        self._until("the first popper holds messages", lambda: any(victim.ledger.of_kind("holding")))
+        self._until("the first popper holds messages", lambda: victim.ledger.count(Kind.HOLDING) > 0)
         victim.kill()
         self._killed_at = self._clock.now()
         held = self._find_held(victim)
@@ -126,16 +126,17 @@ class DemoRun:
         report = self._reap()
         verdict = judge(
             plan.expected,
-            self._all_events(),
+            [*self._all_lines(), Line(self._killed_at, victim.name, Kind.DIED)],
             held=held,
-            held_in_hand=len({event.of for event in victim.ledger.of_kind("popped")} & held),
+            held_in_hand=len({line.message for line in victim.ledger.of_kind(Kind.DELIVERED)} & held),
         )
         verdict.broken.extend(judge_stats(self._queue.stats(), plan.expected))
         verdict.broken.extend(f"the reaper: {failure}" for failure in report.failed)
         return self._result(verdict, report)
 
     def _is_done(self) -> bool:
-        done = {event.of for kind in ("committed", "unsettled") for event in self._crew.events(kind)}
+        ended = (Kind.COMMITTED, Kind.UNKNOWN_COMMIT)
+        done = {line.message for kind in ended for line in self._crew.lines(kind)}
         return len(done) >= self._plan.expected
 
     def _until(self, what: str, is_so: Callable[[], bool]) -> None:
@@ -153,7 +154,7 @@ class DemoRun:
             ]
             if failed:
                 raise DemoFailedError(f"{', '.join(failed)} failed before {what}")
-            count = sum(len(worker.ledger.events) for worker in (*self._crew.pushers, *self._crew.poppers))
+            count = sum(len(worker.ledger.lines) for worker in (*self._crew.pushers, *self._crew.poppers))
             if count != seen:
                 moved_at, seen = self._clock.now(), count
             elif self._clock.now() - moved_at > STUCK_S:
@@ -161,15 +162,16 @@ class DemoRun:
             self._pause.wait(TICK_S)
 
     def _show(self) -> None:
-        again = {event.of for event in self._crew.events("popped") if event.attempt > 1}
-        self._watch(self._crew.count("pushed"), self._crew.count("committed"), len(again))
+        crew = self._crew
+        again = {line.message for line in crew.lines(Kind.DELIVERED) if line.attempt > 1}
+        self._watch(crew.count(Kind.ACKNOWLEDGED), crew.count(Kind.COMMITTED), len(again))
 
     def _find_held(self, victim: Worker) -> frozenset[str]:
         """Return what the store knows a killed popper to hold, once that no longer changes.
 
         A take that was on its way at the kill may still arrive.
         """
-        holder = next(victim.ledger.of_kind("ready")).of
+        holder = next(victim.ledger.of_kind(Kind.READY)).words
         held, seen = self._read_held(holder), None
         while held != seen:
             self._pause.wait(TICK_S)
@@ -208,18 +210,18 @@ class DemoRun:
             self._pause.wait(TICK_S)
         return report
 
-    def _all_events(self) -> Iterator[Event]:
+    def _all_lines(self) -> Iterator[Line]:
         for worker in (*self._crew.pushers, *self._crew.poppers):
-            yield from worker.ledger.events
+            yield from worker.ledger.lines
 
     def _result(self, verdict: Verdict, report: cassq.ReapReport) -> Result:
         crew = self._crew
-        begun = min(event.at for event in crew.events("begun"))
-        pushed_until = max(event.at for event in crew.events("pushed"))
-        again = [event.at for event in crew.events("popped") if event.attempt > 1]
+        begun = min(line.at for pusher in crew.pushers for line in pusher.ledger.of_kind(Kind.READY))
+        pushed_until = max(line.at for line in crew.lines(Kind.ACKNOWLEDGED))
+        again = [line.at for line in crew.lines(Kind.DELIVERED) if line.attempt > 1]
         came_again_at = min(again, default=self._killed_at)
-        committed = [event.at for event in crew.events("committed") if event.at < came_again_at]
-        popped_from = min(event.at for event in crew.events("popped"))
+        committed = [line.at for line in crew.lines(Kind.COMMITTED) if line.at < came_again_at]
+        popped_from = min(line.at for line in crew.lines(Kind.DELIVERED))
         size = sum((self._plan.root / name).stat().st_size for name in self._plan.files)
         return Result(
             verdict=verdict,
@@ -227,7 +229,7 @@ class DemoRun:
             push_rate=verdict.pushed / max(pushed_until - begun, 0.001),
             commit_rate=len(committed) / max(max(committed, default=popped_from) - popped_from, 0.001),
             wait_s=came_again_at - self._killed_at,
-            pipes=len({event.of.partition(":")[0] for event in crew.events("pushed")}),
+            pipes=len({line.pipe for line in crew.lines(Kind.ACKNOWLEDGED)}),
             report=report,
         )
 

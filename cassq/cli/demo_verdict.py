@@ -1,15 +1,17 @@
 """Whether the demo's promises held: counted from what the processes wrote down.
 
-Owns the counting; pure. What must not break: it trusts no figure of the queue's own where a ledger tells.
+Owns what only the demo promises: that all files came through, and that what the killed popper held came
+again; `cassq.checker` judges the rest. Pure. What must not break: it trusts no figure of the queue's own
+where a ledger tells.
 """
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import cassq
-from cassq.cli.demo_ledger import Event
+from cassq import checker
+from cassq.ledger import Kind, Line
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +20,10 @@ class Verdict:
 
     Attributes:
         expected: messages that should have been pushed.
-        pushed, committed: different messages that were.
+        pushed, committed: different messages that were, or perhaps were.
         lost: pushed, and never committed.
         duplicates: delivered again without a rollback, or committed twice.
-        damaged: deliveries whose body is not the one that was pushed.
+        damaged: messages whose body did not arrive as it was pushed.
         held: messages that the killed popper had taken and not committed.
         held_in_hand: those of them that it had handed out; the others were in its buffer.
         redelivered: of these, how many came again.
@@ -48,7 +50,7 @@ class Verdict:
 
 def judge(
     expected: int,
-    events: Iterable[Event],
+    lines: Iterable[Line],
     *,
     held: frozenset[str],
     held_in_hand: int,
@@ -57,31 +59,26 @@ def judge(
 
     Args:
         expected: messages that should have been pushed.
-        events: of all processes.
+        lines: of all processes.
         held: ids of the messages that the killed popper had taken, as the store told after its death.
         held_in_hand: how many it had handed out without a commit, as its ledger tells.
     """
-    by_kind: dict[str, list[Event]] = {}
-    for event in events:
-        by_kind.setdefault(event.kind, []).append(event)
-    pushed = {event.of: event.what for event in by_kind.get("pushed", ())}
-    popped = by_kind.get("popped", [])
-    committed = Counter(event.of for event in by_kind.get("committed", ()))
-    unsettled = {event.of for event in by_kind.get("unsettled", ())}
-    again = {event.of for event in popped if event.attempt > 1}
+    lines = list(lines)
+    found = checker.judge(lines)
+    again = {line.message for line in lines if line.kind is Kind.DELIVERED and line.attempt > 1}
     verdict = Verdict(
         expected=expected,
-        pushed=len(pushed),
-        committed=len(committed.keys() | unsettled),
-        lost=len(pushed.keys() - committed.keys() - unsettled),
-        duplicates=_count_duplicates(popped, by_kind.get("committed", [])),
-        damaged=sum(pushed.get(event.of) != event.what for event in popped),
+        pushed=len(found.acknowledged),
+        committed=len(found.committed | found.maybe_committed),
+        lost=len(found.lost),
+        duplicates=len(found.unexplained),
+        damaged=len(found.damaged),
         held=len(held),
         held_in_hand=held_in_hand,
         redelivered=len(again & held),
         overrun=len(again - held),
     )
-    verdict.broken.extend(_broken(verdict))
+    verdict.broken.extend([*_broken(verdict), *found.broken()])
     return verdict
 
 
@@ -100,28 +97,12 @@ def judge_stats(stats: cassq.QueueStats, expected: int) -> list[str]:
     return broken
 
 
-def _count_duplicates(popped: list[Event], committed: list[Event]) -> int:
-    """Count deliveries that repeat an attempt or come after the commit, and commits that come twice."""
-    committed_at: dict[str, float] = {}
-    for event in sorted(committed, key=lambda event: event.at):
-        committed_at.setdefault(event.of, event.at)
-    late = sum(event.at > committed_at.get(event.of, float("inf")) for event in popped)
-    repeated = len(popped) - len({(event.of, event.attempt) for event in popped})
-    return late + repeated + len(committed) - len(committed_at)
-
-
 def _broken(verdict: Verdict) -> list[str]:
     broken = []
     if not verdict.expected == verdict.pushed == verdict.committed:
         broken.append(
             f"{verdict.expected} files, {verdict.pushed} pushed, {verdict.committed} committed: not the same"
         )
-    if verdict.lost:
-        broken.append(f"{verdict.lost} messages were lost")
-    if verdict.duplicates:
-        broken.append(f"{verdict.duplicates} duplicates without a rollback")
-    if verdict.damaged:
-        broken.append(f"{verdict.damaged} bodies are not what was pushed")
     if verdict.redelivered != verdict.held:
         broken.append(f"the killed popper held {verdict.held} messages, {verdict.redelivered} came again")
     if not verdict.held_in_hand:

@@ -1,8 +1,8 @@
 """One process of `cassq demo`: a pusher or a popper.
 
 Owns what such a process does; told what to do by one line of JSON on stdin, and to end by its end. The
-store's URL comes in CASSQ_URL, where no process list shows a password. What must not break: an event is
-written down only after it happened, and a popped message before it is committed.
+store's URL comes in CASSQ_URL, where no process list shows a password. What must not break: an outcome is
+written down only after it is one, and a popped message before it is committed.
 """
 
 import json
@@ -11,13 +11,13 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import cassq
-from cassq.cli.demo_ledger import LedgerWriter
+from cassq.ledger import Kind, LedgerWriter, Line
 
 #: Files pushed, and messages popped, at once.
 PUSH_CHUNK = 40
@@ -33,7 +33,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.getLogger().addHandler(logging.NullHandler())
     work = json.loads(_read_line())
-    ledger = LedgerWriter(Path(work["ledger"]))
+    ledger = LedgerWriter(Path(work["ledger"]), work["name"])
     try:
         with cassq.connect(os.environ["CASSQ_URL"]) as store:
             queue = store.find_queue(work["queue"])
@@ -48,12 +48,15 @@ def main() -> int:
 
 
 def _push(queue: cassq.Queue, work: dict[str, Any], ledger: LedgerWriter) -> None:
-    ledger.note("begun")
+    ledger.note(Kind.READY)
     for chunk in _chunks(work["files"], work["root"], work["copies"]):
         ids = queue.push_many(chunk)
         hashes = [headers["sha256"] for _, headers in chunk]
-        pairs = zip(map(str, ids), hashes, strict=True)
-        ledger.note("pushed", [(of, what, 0) for of, what in pairs])
+        at = ledger.now()
+        ledger.append(
+            Line(at, ledger.who, Kind.ACKNOWLEDGED, str(each), pipe=str(each.pipe), digest=digest)
+            for each, digest in zip(ids, hashes, strict=True)
+        )
 
 
 def _chunks(files: list[str], root: str, copies: int) -> Iterator[list[tuple[bytes, dict[str, str]]]]:
@@ -73,7 +76,7 @@ def _chunks(files: list[str], root: str, copies: int) -> Iterator[list[tuple[byt
 def _pop(queue: cassq.Queue, stall_after: int | None, ledger: LedgerWriter) -> None:
     handled = 0
     with queue.popper() as popper:
-        ledger.note("ready", [(popper.name, "", 0)])
+        ledger.note(Kind.READY, words=popper.name)
         while not _is_over():
             try:
                 deliveries = popper.pop_many(POP_CHUNK, TICK_S)
@@ -81,21 +84,41 @@ def _pop(queue: cassq.Queue, stall_after: int | None, ledger: LedgerWriter) -> N
                 continue
             if not deliveries:
                 continue
-            ids = [str(delivery.message_id) for delivery in deliveries]
-            hashes = [sha256(delivery.body).hexdigest() for delivery in deliveries]
-            attempts = [delivery.attempt for delivery in deliveries]
-            ledger.note("popped", list(zip(ids, hashes, attempts, strict=True)))
+            _note(ledger, Kind.DELIVERED, deliveries)
             if stall_after is not None and handled >= stall_after:
-                ledger.note("holding")
+                ledger.note(Kind.HOLDING)
                 while True:
                     signal.pause()  # like a worker that hangs; it is killed here
             try:
                 popper.commit_many(deliveries)
             except cassq.CassqError:
-                ledger.note("unsettled", [(each, "", 0) for each in ids])
+                _note(ledger, Kind.UNKNOWN_COMMIT, deliveries)  # some of them may be committed
             else:
-                ledger.note("committed", [(each, "", 0) for each in ids])
+                _note(ledger, Kind.COMMITTED, deliveries)
             handled += len(deliveries)
+        ledger.note(Kind.CLOSING)
+
+
+def _note(ledger: LedgerWriter, kind: Kind, deliveries: Sequence[cassq.Delivery]) -> None:
+    at = ledger.now()
+    ledger.append(_line(at, ledger.who, kind, each) for each in deliveries)
+
+
+def _line(at: float, who: str, kind: Kind, delivery: cassq.Delivery) -> Line:
+    message = delivery.message_id
+    if kind is not Kind.DELIVERED:
+        return Line(at, who, kind, str(message), delivery.attempt)
+    return Line(
+        at,
+        who,
+        kind,
+        str(message),
+        delivery.attempt,
+        until=delivery.run.ends_at,
+        pipe=str(message.pipe),
+        seq=message.seq,
+        digest=sha256(delivery.body).hexdigest(),
+    )
 
 
 def _read_line() -> bytes:

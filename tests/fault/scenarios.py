@@ -8,11 +8,11 @@ import contextlib
 import random
 import sqlite3
 
-from crew import PAST_LEASE_S, PAST_PUSH_S, SEED, Crew, Member, wait_for_clock, wait_until
-from ledger import ACKNOWLEDGED, COMMITTED, DELIVERED, REAPED, now
+from crew import PAST_LEASE_S, PAST_PUSH_S, SEED, Crew, Member, now, wait_for_clock, wait_until
 from workers import QUEUE
 
 import cassq
+from cassq.ledger import Kind
 
 #: How much longer than a dead pusher's limit a reaper may take, and how often the freezing is tried.
 SEAL_PATIENCE_S = 4.0
@@ -25,7 +25,7 @@ def poppers_are_killed(team: Crew, rounds: int) -> None:
     for _ in range(rounds):
         victim = team.of("popper")[0]
         team.start("popper")
-        team.await_lines(victim, DELIVERED, victim.count(DELIVERED) + dice.randrange(1, 60))
+        team.await_lines(victim, Kind.DELIVERED, victim.count(Kind.DELIVERED) + dice.randrange(1, 60))
         team.kill(victim)
     team.finish()
 
@@ -34,7 +34,7 @@ def poppers_are_frozen(team: Crew, rounds: int) -> None:
     team.start_all(reapers=0)
     for turn in range(rounds):
         _freeze_for(team.of("popper")[turn : turn + 2], PAST_LEASE_S)
-        team.await_more(COMMITTED, "popper")
+        team.await_more(Kind.COMMITTED, "popper")
     team.finish()
 
 
@@ -43,10 +43,10 @@ def pushers_are_frozen(team: Crew, rounds: int) -> None:
     assert any(_freeze_until_sealed(team) for _ in range(FREEZES_MAX)), (
         "nobody sealed the frozen pushers' pipes"
     )
-    team.await_more(ACKNOWLEDGED, "pusher")
+    team.await_more(Kind.ACKNOWLEDGED, "pusher")
     for turn in range(rounds):
         _freeze_for(team.of("pusher")[turn : turn + 2], PAST_PUSH_S)
-        team.await_more(ACKNOWLEDGED, "pusher")
+        team.await_more(Kind.ACKNOWLEDGED, "pusher")
     team.finish()
 
 
@@ -56,7 +56,7 @@ def pushers_are_killed(team: Crew, rounds: int) -> None:
     for _ in range(rounds):
         victim = team.of("pusher")[0]
         team.start("pusher")
-        team.await_lines(victim, ACKNOWLEDGED, victim.count(ACKNOWLEDGED) + dice.randrange(1, 100))
+        team.await_lines(victim, Kind.ACKNOWLEDGED, victim.count(Kind.ACKNOWLEDGED) + dice.randrange(1, 100))
         team.kill(victim)
     team.finish()
 
@@ -67,7 +67,7 @@ def reapers_are_killed(team: Crew, rounds: int) -> None:
     for _ in range(rounds):
         victim = team.of("reaper")[0]
         team.start("reaper")
-        team.await_lines(victim, REAPED, victim.count(REAPED) + dice.randrange(1, 4))
+        team.await_lines(victim, Kind.REAPED, victim.count(Kind.REAPED) + dice.randrange(1, 4))
         wait_for_clock(now() + dice.random() * 0.1)
         team.kill(victim)
     team.finish()

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 import scenarios
-from crew import PAST_LEASE_S, crew, wait_for_clock
-from ledger import ACKNOWLEDGED, COMMITTED, now
+from crew import PAST_LEASE_S, crew, now, wait_for_clock
 
+from cassq.ledger import Kind
 from cassq.storage.cassandra import Address, CassandraSchema, open_session
 
 pytestmark = [pytest.mark.slow, pytest.mark.service]
@@ -108,7 +108,7 @@ def test_nothing_is_lost_or_delivered_twice_when_everything_happens_at_once(team
 def test_nothing_is_lost_or_delivered_twice_when_zookeeper_is_restarted(servers, team):
     team.start_all(reapers=1)
     servers.order("restart", "--only", "zookeeper")
-    team.await_more(COMMITTED, "popper")
+    team.await_more(Kind.COMMITTED, "popper")
     team.finish()
 
 
@@ -116,9 +116,9 @@ def test_nothing_is_lost_or_delivered_twice_when_zookeeper_is_silent_past_its_se
     team.start_all(reapers=1)
     servers.order("freeze", "--only", "zookeeper")
     wait_for_clock(now() + PAST_SESSION_S)
-    team.await_more(ACKNOWLEDGED, "pusher")  # pushes do not need it
+    team.await_more(Kind.ACKNOWLEDGED, "pusher")  # pushes do not need it
     servers.order("thaw", "--only", "zookeeper")
-    team.await_more(COMMITTED, "popper")
+    team.await_more(Kind.COMMITTED, "popper")
     team.finish()
 
 
@@ -127,8 +127,8 @@ def test_nothing_is_lost_or_delivered_twice_when_cassandra_is_restarted(servers,
     servers.order("stop", "--only", "cassandra")
     wait_for_clock(now() + PAST_LEASE_S)
     servers.order("start", "--only", "cassandra")
-    team.await_more(ACKNOWLEDGED, "pusher")
-    team.await_more(COMMITTED, "popper")
+    team.await_more(Kind.ACKNOWLEDGED, "pusher")
+    team.await_more(Kind.COMMITTED, "popper")
     team.finish()
 
 
@@ -140,6 +140,6 @@ def test_nothing_is_lost_or_delivered_twice_when_cassandra_is_silent_past_the_ti
         servers.order("freeze", "--only", "cassandra")
         wait_for_clock(now() + PAST_TIMEOUT_S)
         servers.order("thaw", "--only", "cassandra")
-        team.await_more(ACKNOWLEDGED, "pusher")
-        team.await_more(COMMITTED, "popper")
+        team.await_more(Kind.ACKNOWLEDGED, "pusher")
+        team.await_more(Kind.COMMITTED, "popper")
     team.finish()

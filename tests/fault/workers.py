@@ -1,8 +1,8 @@
 """Worker processes that push, pop or reap until they are told to stop, and write down what they saw.
 
-Owns what one worker does, and the words it notes (those of `ledger`). Refuses to judge anything: a worker may
-be killed or frozen between any two lines. The rule that must not break: a line about an intention is written
-before the call, a line about an outcome only after it.
+Owns what one worker does, and what it notes, in the words of `cassq.ledger`. Refuses to judge anything: a
+worker may be killed or frozen between any two lines. The rule that must not break: a line about an intention
+is written before the call, a line about an outcome only after it.
 
     python workers.py pusher --url URL --ledger FILE --who NAME --seed 7 --timeout 8
 
@@ -20,28 +20,10 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
-from ledger import (
-    ACKNOWLEDGED,
-    ATTEMPTED,
-    CLOSING,
-    COMMITTED,
-    COMMITTING,
-    DELIVERED,
-    DONE,
-    EXPIRED,
-    READY,
-    REAPED,
-    REFUSED,
-    ROLLING_BACK,
-    TROUBLE,
-    UNKNOWN_COMMIT,
-    UNKNOWN_PUSH,
-    Ledger,
-)
-
 import cassq
 from cassq.delivery import Delivery
 from cassq.errors import CassqError, DeliveryExpiredError, OutcomeUnknownError, UnavailableError
+from cassq.ledger import Kind, LedgerWriter, Line
 from cassq.popper import Popper
 from cassq.queue import Queue
 
@@ -66,7 +48,7 @@ class Worker:
         timeout_s: how long one push may take.
     """
 
-    def __init__(self, ledger: Ledger, *, who: str, seed: int, pace_s: float, timeout_s: float) -> None:
+    def __init__(self, ledger: LedgerWriter, *, who: str, seed: int, pace_s: float, timeout_s: float) -> None:
         self.ledger = ledger
         self.dice = random.Random(f"{seed} {who}")
         self._who = who
@@ -86,22 +68,22 @@ class Worker:
             count = self.dice.choice((1, 1, 1, 3, 10, 40))
             bodies = [f"{self._who}-{made + place}" for place in range(count)]
             made += count
-            self.ledger.note(ATTEMPTED, *bodies)
+            self.ledger.note(Kind.ATTEMPTED, *bodies)
             kind, words = self._push_some(queue, bodies)
             self.ledger.note(kind, *bodies, words=words)
             self._is_over.wait(self.dice.random() * self._pace_s)
 
-    def _push_some(self, queue: Queue, bodies: Sequence[str]) -> tuple[str, str]:
+    def _push_some(self, queue: Queue, bodies: Sequence[str]) -> tuple[Kind, str]:
         try:
             if len(bodies) == 1:
                 queue.push(bodies[0].encode(), timeout=self._timeout)
             else:
                 queue.push_many([body.encode() for body in bodies], timeout=self._timeout)
         except UnavailableError as error:
-            return REFUSED, str(error)
+            return Kind.REFUSED, str(error)
         except OutcomeUnknownError as error:
-            return UNKNOWN_PUSH, str(error)
-        return ACKNOWLEDGED, ""
+            return Kind.UNKNOWN_PUSH, str(error)
+        return Kind.ACKNOWLEDGED, ""
 
     def pop(self, store: cassq.Store) -> None:
         """Pop in calls of 1 to 60; commit nearly all, roll some back, leave a few to their leases."""
@@ -113,7 +95,7 @@ class Worker:
                     continue
                 note_delivered(self.ledger, deliveries)
                 self._work_off(popper, deliveries)
-            self.ledger.note(CLOSING)
+            self.ledger.note(Kind.CLOSING)
 
     def _work_off(self, popper: Popper, deliveries: list[Delivery]) -> None:
         while deliveries:
@@ -122,7 +104,7 @@ class Worker:
             roll = self.dice.random()
             if roll < 0.03:
                 for each in part:
-                    self.ledger.note(ROLLING_BACK, each.body.decode(), attempt=each.attempt)
+                    self.ledger.note(Kind.ROLLING_BACK, each.body.decode(), attempt=each.attempt)
                     each.rollback()
             elif roll < 0.04:
                 continue  # forgotten: the lease ends
@@ -135,34 +117,45 @@ class Worker:
             try:
                 report = store.reap()
             except (UnavailableError, OutcomeUnknownError) as error:
-                self.ledger.note(REAPED, words=f"failed: {error}")
+                self.ledger.note(Kind.REAPED, words=f"failed: {error}")
                 self._is_over.wait(0.1)
             else:
                 words = f"sealed {report.sealed} returned {report.returned} retired {report.retired}"
-                self.ledger.note(REAPED, words=words)
+                self.ledger.note(Kind.REAPED, words=words)
             self._is_over.wait(0.02)
 
 
-def note_delivered(ledger: Ledger, deliveries: Sequence[Delivery]) -> None:
-    """Note deliveries, those of one run together."""
-    for together in by_run(deliveries):
-        bodies = [each.body.decode() for each in together]
-        ledger.note(DELIVERED, *bodies, attempt=together[0].attempt, until=together[0].run.ends_at)
+def note_delivered(ledger: LedgerWriter, deliveries: Sequence[Delivery]) -> None:
+    """Note deliveries, in the order in which they came."""
+    at = ledger.now()
+    ledger.append(
+        Line(
+            at,
+            ledger.who,
+            Kind.DELIVERED,
+            each.body.decode(),
+            each.attempt,
+            each.run.ends_at,
+            pipe=str(each.message_id.pipe),
+            seq=each.message_id.seq,
+        )
+        for each in deliveries
+    )
 
 
-def commit(ledger: Ledger, popper: Popper, deliveries: Sequence[Delivery]) -> None:
+def commit(ledger: LedgerWriter, popper: Popper, deliveries: Sequence[Delivery]) -> None:
     """Commit, run by run: then every outcome is one of the whole call."""
     for together in by_run(deliveries):
         bodies, attempt = [each.body.decode() for each in together], together[0].attempt
-        ledger.note(COMMITTING, *bodies, attempt=attempt)
+        ledger.note(Kind.COMMITTING, *bodies, attempt=attempt)
         try:
             popper.commit_many(together)
         except DeliveryExpiredError:
-            kind = EXPIRED
+            kind = Kind.EXPIRED
         except OutcomeUnknownError:
-            kind = UNKNOWN_COMMIT
+            kind = Kind.UNKNOWN_COMMIT
         else:
-            kind = COMMITTED
+            kind = Kind.COMMITTED
         ledger.note(kind, *bodies, attempt=attempt)
 
 
@@ -177,22 +170,22 @@ def by_run(deliveries: Sequence[Delivery]) -> list[list[Delivery]]:
 def main() -> int:
     """Run one worker; returns the exit code."""
     given = _parse()
-    ledger = Ledger(given.ledger, given.who)
+    ledger = LedgerWriter(given.ledger, given.who)
     worker = Worker(ledger, who=given.who, seed=given.seed, pace_s=given.pace, timeout_s=given.timeout)
     signal.signal(signal.SIGTERM, worker.stop)
     # A thread that dies is a finding, whoever started it.
     threading.excepthook = lambda died: ledger.note(
-        TROUBLE, words="".join(traceback.format_exception(died.exc_value))
+        Kind.TROUBLE, words="".join(traceback.format_exception(died.exc_value))
     )
     try:
         with cassq.connect(given.url) as store:
-            ledger.note(READY)
+            ledger.note(Kind.READY)
             {"pusher": worker.push, "popper": worker.pop, "reaper": worker.reap}[given.role](store)
     except BaseException:
         with suppress(CassqError):
-            ledger.note(TROUBLE, words=traceback.format_exc())
+            ledger.note(Kind.TROUBLE, words=traceback.format_exc())
         raise
-    ledger.note(DONE)
+    ledger.note(Kind.DONE)
     return 0
 
 

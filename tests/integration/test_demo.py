@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from command_line import CommandLine, cluster_url, finish, service
 
-from cassq.cli.demo_ledger import Event
 from cassq.cli.demo_verdict import judge
+from cassq.ledger import Kind, Line
 from cassq.storage.cassandra import Address, open_session
 
 
@@ -64,6 +64,18 @@ def children_of(pid):
     return [int(each) for each in listed.stdout.split()]
 
 
+def pushed(message):
+    return Line(1, "pusher", Kind.ACKNOWLEDGED, message, digest=f"digest of {message}")
+
+
+def popped(at, who, message, attempt=1, digest=None):
+    return Line(at, who, Kind.DELIVERED, message, attempt, digest=digest or f"digest of {message}")
+
+
+def committed(at, who, message, attempt=1):
+    return Line(at, who, Kind.COMMITTED, message, attempt)
+
+
 @pytest.mark.service
 class TestCassandra:
     def test_keeps_every_promise(self):
@@ -85,17 +97,18 @@ class TestVerdict:
 
     def good(self):
         return [
-            Event("pushed", 1, "a", "hash-a"),
-            Event("pushed", 1, "b", "hash-b"),
-            Event("popped", 2, "a", "hash-a", 1),
-            Event("popped", 2, "b", "hash-b", 1),
-            Event("committed", 3, "b"),
-            Event("popped", 4, "a", "hash-a", 2),
-            Event("committed", 5, "a"),
+            pushed("a"),
+            pushed("b"),
+            popped(2, "victim", "a"),
+            popped(2, "other", "b"),
+            committed(3, "other", "b"),
+            Line(3, "victim", Kind.DIED),
+            popped(4, "other", "a", 2),
+            committed(5, "other", "a", 2),
         ]
 
-    def judge(self, events, held=frozenset("a"), expected=2):
-        return judge(expected, events, held=frozenset(held), held_in_hand=len(held))
+    def judge(self, lines, held=frozenset("a"), expected=2):
+        return judge(expected, lines, held=frozenset(held), held_in_hand=len(held))
 
     def test_of_a_good_run(self):
         verdict = self.judge(self.good())
@@ -106,20 +119,24 @@ class TestVerdict:
     @pytest.mark.parametrize(
         ("change", "words"),
         [
-            (lambda events: events[:-1], "1 messages were lost"),
-            (lambda events: [*events, Event("committed", 6, "b")], "1 duplicates"),
-            (lambda events: [*events, Event("popped", 6, "b", "hash-b", 2)], "1 duplicates"),
-            (lambda events: [*events, Event("popped", 4, "a", "hash-a", 2)], "1 duplicates"),
-            (lambda events: [*events[:-2], Event("popped", 4, "a", "?", 2), events[-1]], "1 bodies"),
-            (lambda events: [event for event in events if event.attempt != 2], "0 came again"),
-            (lambda events: [event for event in events if event.of != "b"], "2 files, 1 pushed"),
+            (lambda lines: lines[:-1], "lost 1: a"),
+            (lambda lines: [*lines, committed(6, "other", "b")], "without a reason 1: b: committed 2 times"),
+            (lambda lines: [*lines, popped(6, "third", "b", 2)], "without a reason 1: b: it was committed"),
+            (lambda lines: [*lines, popped(4, "third", "a", 2)], "without a reason 1: a: the same attempt"),
+            (lambda lines: [*lines[:-2], popped(4, "other", "a", 2, "?"), lines[-1]], "damaged 1: a"),
+            (lambda lines: [line for line in lines if line.attempt != 2], "0 came again"),
+            (lambda lines: [line for line in lines if line.message != "b"], "2 files, 1 pushed"),
         ],
     )
     def test_of_a_broken_promise(self, change, words):
         assert any(words in each for each in self.judge(change(self.good())).broken)
 
     def test_of_a_kill_that_hit_nothing(self):
-        assert self.judge(self.good()[:4] + [Event("committed", 3, each) for each in "ab"], held="").broken
+        lines = [pushed("a"), popped(2, "other", "a"), committed(3, "other", "a")]
+
+        assert self.judge(lines, held="", expected=1).broken == [
+            "the popper was killed with nothing in its hands: the run shows nothing"
+        ]
 
 
 def test_the_tool_says_what_is_wrong_with_an_old_python(tmp_path):
