@@ -1,0 +1,207 @@
+"""What applications do in a simulated history: push, pop, commit, roll back, forget, and reap from cron.
+
+Owns the workloads; each notes what it attempts before it does, and what came of it afterwards.
+"""
+
+import random
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, Protocol
+
+from plan import Habits
+from scheduler import Process, World
+
+from cassq.delivery import Delivery
+from cassq.errors import (
+    CassqError,
+    ClosedError,
+    DeliveryExpiredError,
+    OutcomeUnknownError,
+    UnavailableError,
+)
+from cassq.ledger import Kind
+from cassq.popper import Popper
+from cassq.queue import Queue
+from cassq.store import Store
+
+#: A consumer's patience.
+POP_S = 0.3
+
+
+class Stage(Protocol):
+    """The history, as its actors see it."""
+
+    world: World
+    is_over: bool
+    is_healed: bool
+    lease_s: float
+    habits: Habits
+
+    def open(self, process: Process) -> tuple[Store, Queue]: ...
+
+    def note(self, who: str, kind: Kind, bodies: Iterable[str], **more: Any) -> None: ...
+
+
+def push_all(stage: Stage, process: Process, messages: int) -> None:
+    """Push so many messages, one by one and in groups, with pauses; then close."""
+    store, queue = stage.open(process)
+    dice = stage.world.dice
+    made = 0
+    flying: list[tuple[str, Future[Any]]] = []
+    while made < messages:
+        count = min(dice.choice((1, 1, 2, 4)), messages - made)
+        bodies = [f"{process.name}-{made + place}" for place in range(count)]
+        made += count
+        timeout = timedelta(seconds=dice.choice((0.2, 1, 30)))
+        stage.note(process.name, Kind.ATTEMPTED, bodies)
+        if dice.random() < 0.3:
+            for body in bodies:
+                _push_soon(stage, process, queue, body, timeout, flying)
+        else:
+            _note_push(stage, process, bodies, lambda b=bodies, t=timeout: _push_many(queue, b, t))
+        stage.world.sleep(dice.choice((0.0, 0.0, 0.01, 0.05, 0.2)))
+    for body, future in flying:
+        _note_push(stage, process, [body], lambda f=future: f.result(60))
+    store.close()
+
+
+def _push_soon(
+    stage: Stage,
+    process: Process,
+    queue: Queue,
+    body: str,
+    timeout: timedelta,
+    flying: list[tuple[str, Future[Any]]],
+) -> None:
+    try:
+        flying.append((body, queue.push_soon(body.encode(), timeout=timeout)))
+    except UnavailableError:
+        stage.note(process.name, Kind.REFUSED, [body])
+
+
+def _push_many(queue: Queue, bodies: list[str], timeout: timedelta) -> None:
+    queue.push_many([body.encode() for body in bodies], timeout=timeout)
+
+
+def _note_push(stage: Stage, process: Process, bodies: list[str], push: Callable[[], object]) -> None:
+    try:
+        push()
+    except UnavailableError:
+        kind = Kind.REFUSED
+    except OutcomeUnknownError:
+        kind = Kind.UNKNOWN_PUSH
+    else:
+        kind = Kind.ACKNOWLEDGED
+    stage.note(process.name, kind, bodies)
+
+
+def pop_all(stage: Stage, process: Process) -> None:
+    """Pop with a new popper now and then, until the history is over; some leave when the faults do."""
+    store, queue = stage.open(process)
+    dice = stage.world.dice
+    leaves = not stage.is_healed and dice.random() < 0.7
+    while not stage.is_over and not (leaves and stage.is_healed):
+        popper = queue.popper(commit=dice.choice(("each", "each", "grouped")))
+        is_grouped = popper._grouped is not None
+        try:
+            for _ in range(dice.choice((2, 10, 100))):
+                if stage.is_over or (leaves and stage.is_healed):
+                    break
+                _pop_some(stage, process, popper, dice, is_grouped=is_grouped)
+        finally:
+            stage.note(process.name, Kind.CLOSING, [""])
+            popper.close()
+    store.close()
+
+
+def _pop_some(
+    stage: Stage, process: Process, popper: Popper, dice: random.Random, *, is_grouped: bool
+) -> None:
+    try:
+        deliveries = popper.pop_many(dice.choice((1, 1, 2, 9)), timeout=POP_S)
+    except (UnavailableError, OutcomeUnknownError):
+        stage.world.sleep(0.05)
+        return
+    offset = process.offset_s
+    for each in deliveries:
+        stage.note(
+            process.name,
+            Kind.DELIVERED,
+            [each.body.decode()],
+            attempt=each.attempt,
+            until=each.run.ends_at - offset,
+            pipe=str(each.message_id.pipe),
+            seq=each.message_id.seq,
+        )
+    while deliveries:
+        count = dice.choice((1, 1, 3, len(deliveries)))
+        part, deliveries = deliveries[:count], deliveries[count:]
+        _end_some(stage, process, popper, part, dice, is_grouped=is_grouped)
+
+
+def _end_some(
+    stage: Stage,
+    process: Process,
+    popper: Popper,
+    part: list[Delivery],
+    dice: random.Random,
+    *,
+    is_grouped: bool,
+) -> None:
+    habits, roll = stage.habits, dice.random()
+    if (roll := roll - habits.roll_back) < 0:
+        _roll_back(stage, process, part, timedelta(seconds=dice.choice((0, 0, 0.1))))
+        return
+    if (roll := roll - habits.forget) < 0:
+        return  # the lease ends
+    if (roll := roll - habits.dawdle) < 0:
+        stage.world.sleep(stage.lease_s * dice.choice((0.9, 0.97, 1.0, 1.1, 1.4)))
+    elif (roll := roll - habits.extend) < 0:
+        stage.world.sleep(dice.choice((0.0, 0.0, 0.8, 0.9, 0.97)) * stage.lease_s)
+        with suppress(CassqError):
+            part[0].extend()
+        stage.world.sleep(dice.choice((0.0, 0.5, 0.9, 0.97)) * stage.lease_s)
+    _commit(stage, process, popper, part, is_grouped=is_grouped)
+
+
+def _note_each(stage: Stage, process: Process, kind: Kind, deliveries: list[Delivery]) -> None:
+    for each in deliveries:
+        stage.note(process.name, kind, [each.body.decode()], attempt=each.attempt)
+
+
+def _roll_back(stage: Stage, process: Process, deliveries: list[Delivery], delay: timedelta) -> None:
+    for each in deliveries:
+        _note_each(stage, process, Kind.ROLLING_BACK, [each])
+        each.rollback(delay)
+
+
+def _commit(
+    stage: Stage, process: Process, popper: Popper, deliveries: list[Delivery], *, is_grouped: bool
+) -> None:
+    _note_each(stage, process, Kind.COMMITTING, deliveries)
+    try:
+        if len(deliveries) == 1:
+            deliveries[0].commit()
+        else:
+            popper.commit_many(deliveries)
+    except DeliveryExpiredError:
+        kind = Kind.EXPIRED
+    except OutcomeUnknownError:
+        kind = Kind.UNKNOWN_COMMIT
+    except ClosedError:
+        return
+    else:
+        # A grouped commit has only begun when the call returns.
+        kind = Kind.UNKNOWN_COMMIT if is_grouped else Kind.COMMITTED
+    _note_each(stage, process, kind, deliveries)
+
+
+def reap_all(stage: Stage, process: Process) -> None:
+    """Reap every queue again and again, as cron does: each time from a store that knows nothing yet."""
+    store, _ = stage.open(process)
+    while not stage.is_over:
+        with suppress(UnavailableError, OutcomeUnknownError):
+            store.reap()
+        stage.world.sleep(stage.world.dice.choice((0.1, 0.3, 0.8)))

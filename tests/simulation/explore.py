@@ -1,0 +1,149 @@
+"""Runs many histories, on every core, and says which seeds failed.
+
+Owns the workers and what they report. Each worker is a process of its own, so that a mutant can be planted in
+it before the library is imported.
+"""
+
+import argparse
+import contextlib
+import gc
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+#: A worker reports after so many histories.
+REPORT = 25
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A seed that broke a promise, and which."""
+
+    seed: int
+    broken: list[str]
+
+
+@dataclass(slots=True)
+class Tally:
+    """What many histories came to."""
+
+    histories: int = 0
+    requests: int = 0
+    virtual_s: float = 0.0
+    failures: list[Failure] = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        self.failures = []
+
+
+def explore(
+    first: int,
+    count: int | None,
+    *,
+    jobs: int | None = None,
+    mutant: str = "",
+    seconds: float | None = None,
+    failures_max: int = 5,
+    progress: Callable[[Tally], None] = lambda _tally: None,
+) -> Tally:
+    """Run `count` histories from seed `first` on, or as many as fit into `seconds`.
+
+    Stops after `failures_max` seeds that failed.
+    """
+    jobs = jobs or os.cpu_count() or 1
+    tally = Tally()
+    end_seed = -1 if count is None else first + count
+    workers = [_start(first + place, jobs, end_seed, mutant) for place in range(jobs)]
+    end = None if seconds is None else time.monotonic() + seconds
+    try:
+        for line in _lines(workers):
+            if "seed" in line:
+                tally.failures.append(Failure(line["seed"], line["broken"]))
+            else:
+                tally.histories += line["histories"]
+                tally.requests += line["requests"]
+                tally.virtual_s += line["virtual_s"]
+            progress(tally)
+            if len(tally.failures) >= failures_max or (end is not None and time.monotonic() > end):
+                break
+    finally:
+        for worker in workers:
+            worker.terminate()
+            worker.wait()
+    tally.failures.sort(key=lambda failure: failure.seed)
+    return tally
+
+
+def _start(first: int, step: int, end: int, mutant: str) -> "subprocess.Popen[str]":
+    words = [sys.executable, __file__, str(first), str(step), str(end), "--mutant", mutant]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+
+
+def _lines(workers: "list[subprocess.Popen[str]]") -> Iterator[dict]:  # type: ignore[type-arg]
+    import selectors
+
+    with selectors.DefaultSelector() as selector:
+        for worker in workers:
+            selector.register(worker.stdout, selectors.EVENT_READ, worker)  # type: ignore[arg-type]
+        while selector.get_map():
+            for key, _ in selector.select():
+                text = key.fileobj.readline()  # type: ignore[union-attr]
+                if text:
+                    yield json.loads(text)
+                    continue
+                selector.unregister(key.fileobj)
+                if key.data.wait() != 0:
+                    raise RuntimeError("a worker of the simulation ended in an error; its words are above")
+
+
+def _work(first: int, step: int, end: int, mutant: str) -> None:
+    sys.path.insert(0, str(Path(__file__).parent))
+    if mutant:
+        import mutants
+
+        mutants.plant(mutants.find(mutant))
+    import history
+    from plan import draw
+
+    if mutant:
+        mutants.check_planted(mutants.find(mutant))
+    gc.disable()  # collecting now and then costs less
+    histories = requests = 0
+    virtual_s = 0.0
+    seed = first
+    while end < 0 or seed < end:
+        outcome = history.run(draw(seed))
+        histories, requests, virtual_s = (
+            histories + 1,
+            requests + outcome.requests,
+            virtual_s + outcome.seconds,
+        )
+        if outcome.broken:
+            print(json.dumps({"seed": seed, "broken": outcome.broken[:5]}), flush=True)
+        if histories == REPORT:
+            _report(histories, requests, virtual_s)
+            histories = requests = 0
+            virtual_s = 0.0
+            gc.collect()
+        seed += step
+    _report(histories, requests, virtual_s)
+
+
+def _report(histories: int, requests: int, virtual_s: float) -> None:
+    print(json.dumps({"histories": histories, "requests": requests, "virtual_s": virtual_s}), flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("first", type=int)
+    parser.add_argument("step", type=int)
+    parser.add_argument("end", type=int)
+    parser.add_argument("--mutant", default="")
+    options = parser.parse_args()
+    with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
+        _work(options.first, options.step, options.end, options.mutant)

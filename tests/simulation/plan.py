@@ -1,0 +1,249 @@
+"""What one history is made of: how many actors, how much work, which faults.
+
+Owns the drawing of a plan from a seed. Which kinds of fault occur at all is drawn first (swarm testing): a
+history with two kinds of fault, both frequent, finds what one with all of them, each rare, does not.
+"""
+
+import random
+from dataclasses import asdict, dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+from cluster import Odds
+from ensemble import SeatOdds
+
+LEASE_S = 0.5
+SKEW_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Blow:
+    """One thing that happens to a process, a node, or the network.
+
+    Attributes:
+        at: seconds from the beginning.
+        kind: crash, freeze, cut, session, node.
+        target: whom, by place among those of its role; for a node its number.
+        role: pusher, popper, reaper, node.
+        seconds: how long, where it ends.
+    """
+
+    at: float
+    kind: str
+    role: str
+    target: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """How likely a consumer does each of these with what it has popped; else it commits at once.
+
+    Attributes:
+        roll_back: gives some back, at once or with a delay.
+        forget: does nothing; the lease ends.
+        dawdle: works until about the end of the lease, and commits then.
+        extend: extends the lease, works on, and commits.
+    """
+
+    roll_back: float = 0.1
+    forget: float = 0.04
+    dawdle: float = 0.06
+    extend: float = 0.08
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One history, as it shall go.
+
+    Attributes:
+        seed: draws everything that the plan leaves open.
+        messages: each pusher's.
+        preempt: how likely a task loses its turn at a lock.
+    """
+
+    seed: int
+    pushers: int = 1
+    poppers: int = 2
+    messages: int = 20
+    push_age_s: float = 0.6
+    grace_s: float = 0.6
+    pipe_messages_max: int = 20
+    push_width: int = 1
+    pop_width: int = 4
+    max_attempts: int = 1_000_000
+    timeout_s: float = 0.25
+    preempt: float = 0.1
+    is_generous: bool = False
+    skews_ms: tuple[int, ...] = (0, 0, 0)
+    wall_offsets_s: tuple[float, ...] = (0.0,)
+    odds: Odds = field(default_factory=Odds)
+    seat_odds: SeatOdds = field(default_factory=SeatOdds)
+    habits: Habits = field(default_factory=Habits)
+    blows: tuple[Blow, ...] = ()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The queue's settings."""
+        return {
+            "lease": timedelta(seconds=LEASE_S),
+            "clock_skew_max": timedelta(seconds=SKEW_S),
+            "push_age_max": timedelta(seconds=self.push_age_s),
+            "push_grace": timedelta(seconds=self.grace_s),
+            "pipe_messages_max": self.pipe_messages_max,
+            "push_width": self.push_width,
+            "pop_width": self.pop_width,
+            "max_attempts": self.max_attempts,
+        }
+
+    def __str__(self) -> str:
+        """Tell what differs from a plan without faults."""
+        plain = asdict(Plan(self.seed))
+        return ", ".join(f"{name}={value}" for name, value in asdict(self).items() if value != plain[name])
+
+
+#: How likely each kind of fault is to occur in a history at all.
+_KINDS = {
+    "stall": 0.3,
+    "never": 0.2,
+    "reply_lost": 0.35,
+    "refused": 0.15,
+    "late": 0.35,
+    "partial": 0.3,
+    "torn": 0.3,
+    "crash": 0.2,
+    "freeze": 0.25,
+}
+
+#: How likely a request meets it then.
+_ODDS = {
+    "stall": (0.02, 0.15),
+    "never": (0.01, 0.08),
+    "reply_lost": (0.02, 0.15),
+    "refused": (0.02, 0.1),
+    "late": (0.02, 0.15),
+    "partial": (0.02, 0.15),
+    "torn": (0.1, 0.5),
+    "crash": (0.001, 0.006),
+    "freeze": (0.002, 0.01),
+}
+
+
+def draw(seed: int) -> Plan:
+    """Draw a history's plan."""
+    dice = random.Random(f"plan {seed}")
+    odds: dict[str, float] = {}
+    for kind, share in _KINDS.items():
+        if dice.random() < share:
+            low, high = _ODDS[kind]
+            odds[kind] = low + dice.random() * (high - low)
+    skews = tuple(dice.randrange(int(SKEW_S * 1000)) if dice.random() < 0.4 else 0 for _ in range(3))
+    plan = Plan(
+        seed,
+        pushers=dice.choice((1, 1, 1, 2)),
+        poppers=dice.choice((1, 2, 2, 3)),
+        messages=dice.choice((3, 6, 12, 20)),
+        push_age_s=dice.choice((0.15, 0.3, 0.6)),
+        grace_s=dice.choice((0.15, 0.3, 0.6)),
+        pipe_messages_max=dice.choice((4, 8, 20)),
+        push_width=dice.choice((1, 1, 2)),
+        pop_width=dice.choice((1, 4)),
+        max_attempts=dice.choice((1_000_000, 1_000_000, 1, 2, 3)),
+        timeout_s=dice.choice((0.1, 0.25, 0.7)),
+        preempt=dice.choice((0.02, 0.1, 0.3)),
+        is_generous=dice.random() < 0.3,
+        skews_ms=skews,
+        wall_offsets_s=tuple(dice.choice((0.0, 0.0, -7200.0, 3600.0, 86400.0)) for _ in range(3)),
+        odds=Odds(
+            **odds,
+            slow_replica=dice.choice((0.0, 0.3, 0.8)),
+            missed=dice.choice((0.0, 0.5, 1.0)),
+            stall_s=dice.choice((0.2, 0.7, 2.0)),
+            late_s=dice.choice((0.2, 0.7, 2.0)),
+        ),
+        seat_odds=SeatOdds(
+            refused=dice.choice((0.0, 0.0, 0.1)),
+            wake_lost=dice.choice((0.0, 0.0, 0.5)),
+            notice_s=dice.choice((0.1, 1.5)),
+        ),
+    )
+    habits = Habits(
+        roll_back=dice.choice((0.0, 0.1, 0.3)),
+        forget=dice.choice((0.0, 0.05, 0.3)),
+        dawdle=dice.choice((0.0, 0.05, 0.3)),
+        extend=dice.choice((0.0, 0.05, 0.3)),
+    )
+    plan = replace(plan, habits=habits)
+    theme = dice.choice(_THEMES)
+    if theme:
+        return theme(dice, plan)
+    return replace(plan, blows=tuple(_draw_blows(dice, plan)))
+
+
+def _about_leases(dice: random.Random, plan: Plan) -> Plan:
+    """Few messages, in and out of leases that just end, while requests take their time."""
+    return replace(
+        plan,
+        pushers=1,
+        messages=dice.choice((1, 2, 4)),
+        poppers=dice.choice((2, 3)),
+        timeout_s=0.7,
+        max_attempts=1_000_000,
+        skews_ms=tuple(dice.randrange(int(SKEW_S * 1000)) for _ in range(3)),
+        odds=Odds(stall=0.1 + 0.3 * dice.random(), stall_s=dice.choice((0.1, 0.3, 0.6)), torn=0.1),
+        habits=Habits(roll_back=0.05, forget=0.1, dawdle=0.3, extend=0.5),
+    )
+
+
+def _about_splits(dice: random.Random, plan: Plan) -> Plan:
+    """Runs that are torn apart: some of it goes back, some is committed, some forgotten."""
+    return replace(
+        plan,
+        pushers=1,
+        messages=dice.choice((4, 8, 12)),
+        pipe_messages_max=20,
+        poppers=dice.choice((1, 2)),
+        pop_width=4,
+        max_attempts=1_000_000,
+        habits=Habits(roll_back=0.35, forget=0.25, dawdle=0.1, extend=0.1),
+        odds=replace(plan.odds, late=0.1 * dice.random(), reply_lost=0.1 * dice.random(), freeze=0.002),
+    )
+
+
+def _about_seals(dice: random.Random, plan: Plan) -> Plan:
+    """Pushers and reapers that stop for about as long as a pipe may be pushed into."""
+    age_s, grace_s = dice.choice((0.1, 0.15)), dice.choice((0.1, 0.15, 0.3))
+    stops = [
+        Blow(dice.random(), "freeze", dice.choice(("pusher", "pusher", "reaper")), 0, seconds)
+        for seconds in (age_s + grace_s / 2, age_s + grace_s + 0.05, age_s + grace_s + 0.2, 2 * age_s)
+    ]
+    return replace(
+        plan,
+        pushers=1,
+        messages=dice.choice((6, 12, 20)),
+        poppers=dice.choice((1, 2)),
+        push_age_s=age_s,
+        grace_s=grace_s,
+        timeout_s=0.7,
+        pipe_messages_max=20,
+        odds=replace(
+            plan.odds, stall=0.15, stall_s=dice.choice((0.2, 0.4, 0.6)), freeze=0.015, torn=0.2, never=0.0
+        ),
+        blows=tuple(sorted(stops[: dice.randrange(5)], key=lambda blow: blow.at)),
+    )
+
+
+#: What a history may be about; None leaves the plan as it was drawn.
+_THEMES = (None, None, None, None, _about_leases, _about_splits, _about_seals)
+
+
+def _draw_blows(dice: random.Random, plan: Plan) -> list[Blow]:
+    kinds = [kind for kind in ("crash", "freeze", "cut", "session", "node") if dice.random() < 0.3]
+    blows: list[Blow] = []
+    for _ in range(dice.choice((0, 1, 2, 4)) if kinds else 0):
+        kind = dice.choice(kinds)
+        role = "node" if kind == "node" else dice.choice(("pusher", "popper", "popper", "reaper"))
+        number = {"pusher": plan.pushers, "popper": plan.poppers, "node": 3}.get(role, 1)
+        seconds = dice.choice((0.1, 0.4, 1.0, plan.push_age_s + plan.grace_s + 0.2))
+        blows.append(Blow(dice.random() * 1.5, kind, role, dice.randrange(number), seconds))
+    return sorted(blows, key=lambda blow: blow.at)

@@ -1,0 +1,68 @@
+"""Thousands of histories, and not one broken promise.
+
+CASSQ_SIMULATE_HISTORIES asks for another number of them, CASSQ_SIMULATE_FROM for another first seed.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from explore import explore
+
+HISTORIES = int(os.environ.get("CASSQ_SIMULATE_HISTORIES", "20000"))
+FIRST = int(os.environ.get("CASSQ_SIMULATE_FROM", "0"))
+
+
+def test_no_history_breaks_a_promise():
+    tally = explore(FIRST, HISTORIES)
+
+    told = "\n".join(
+        f"tools/simulate --seed {failure.seed}    {'; '.join(failure.broken)[:300]}"
+        for failure in tally.failures
+    )
+    assert not tally.failures, f"replay them with\n{told}"
+    assert tally.histories == HISTORIES
+
+
+@pytest.mark.parametrize("seed", [3, 11, 402])
+def test_a_seed_is_one_history_in_every_process(seed):
+    told = [_tell(seed, hash_seed) for hash_seed in ("1", "2")]
+
+    assert told[0] == told[1]
+    assert told[0].count(b"\n") > 50
+
+
+def test_two_seeds_are_two_histories():
+    assert _digest(_tell(3, "1")) != _digest(_tell(4, "1"))
+
+
+def test_a_failing_seed_prints_a_history_that_is_small_and_says_what_broke():
+    words = ["--seed", "8", "--mutant", "treat an unknown push as failed"]
+
+    ended = _simulate(*words)
+
+    assert ended.returncode == 1
+    lines = ended.stdout.decode().splitlines()
+    assert len(lines) < 120
+    assert any("APPEND P1" in line for line in lines)
+    assert any(line.startswith("unexpected") for line in lines)
+
+
+def _tell(seed: int, hash_seed: str) -> bytes:
+    return _simulate("--seed", str(seed), "--whole", PYTHONHASHSEED=hash_seed).stdout
+
+
+def _simulate(*words: str, **variables: str) -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run(
+        [sys.executable, str(Path(__file__).parent / "simulate.py"), *words],
+        capture_output=True,
+        env={**os.environ, **variables},
+        check=False,
+    )
+
+
+def _digest(told: bytes) -> str:
+    return hashlib.sha256(told).hexdigest()
