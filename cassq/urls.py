@@ -4,15 +4,16 @@ Owns what may be written there and what it means. What must not break: a URL tha
 word about what is right, before anything is opened; a password never shows in a message.
 """
 
+import re
 import ssl
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from cassq.errors import InvalidOptionError
-from cassq.model.ids import check_name
+from cassq.model.ids import check_name, shorten
 
 EXAMPLES = "cassandra://host1,host2/keyspace?zookeeper=host1,host2, sqlite:///path/to/file.db or memory:"
 CASSANDRA_PORT = 9042
@@ -33,6 +34,18 @@ _CASSANDRA_OPTIONS = {
 }
 _ENCODE = "options are NAME=VALUE[&NAME=VALUE…], special characters percent-encoded (%40 for @)"
 _SQLITE_OPTIONS = {"durability"}
+_NUMBERS = {"timeout", "zookeeper_session"}
+
+# HOST, HOST:PORT or [IPV6]:PORT; without brackets nobody can tell an IPv6 address from a port.
+_ADDRESS = re.compile(
+    r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+(?:%\w+)?)\]|(?P<host>[^\s:@\[\]/?#]+))(?::(?P<port>[0-9]{1,5}))?"
+)
+
+# What urllib drops from a URL without a word.
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+
+#: An error shows at most so much of a URL.
+_SHOWN_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +55,18 @@ class CassandraTarget:
     hosts: tuple[tuple[str, int], ...]
     keyspace: str
     username: str | None
-    password: str | None
+    password: str | None = field(repr=False)
     datacenter: str | None
     tls: ssl.SSLContext | None
     timeout_s: float
     zookeeper: str | None
-    zookeeper_auth: tuple[str, str] | None
+    zookeeper_auth: tuple[str, str] | None = field(repr=False)
     zookeeper_session_s: float
 
     @property
     def shown(self) -> str:
         """The URL without user and password."""
-        hosts = ",".join(f"{host}:{port}" for host, port in self.hosts)
-        return f"cassandra://{hosts}/{self.keyspace}"
+        return f"cassandra://{_join(self.hosts)}/{self.keyspace}"
 
 
 def take_apart_cassandra(url: str, options: Mapping[str, str] | None = None) -> CassandraTarget:
@@ -65,16 +77,14 @@ def take_apart_cassandra(url: str, options: Mapping[str, str] | None = None) -> 
     """
     try:
         parts = urlsplit(url)
-        given = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
+        user, _, hosts = parts.netloc.rpartition("@")
+        username, password = (unquote(part, errors="strict") for part in user.partition(":")[::2])
     except ValueError:
         # Its words would quote what may be a part of a password.
-        raise InvalidOptionError(f"{hide(url)!r} is malformed: {_ENCODE}; the form is {EXAMPLES}") from None
-    if "@" in parts.path + parts.fragment + "".join(given):
-        raise InvalidOptionError(f"{hide(url)!r} is malformed: {_ENCODE}")
-    given |= dict(options or {})
-    _check_options(given, _CASSANDRA_OPTIONS, url)
-    user, _, hosts = parts.netloc.rpartition("@")
-    username, _, password = user.partition(":")
+        raise _malformed(url) from None
+    if "@" in parts.path + parts.query or "#" in url or _UNPRINTABLE.search(url):
+        raise _malformed(url)
+    given = _options(url, parts.query, options, _CASSANDRA_OPTIONS)
     keyspace = parts.path.strip("/")
     if not hosts:
         raise InvalidOptionError(f"{hide(url)!r} names no host; the form is {EXAMPLES}")
@@ -89,8 +99,8 @@ def take_apart_cassandra(url: str, options: Mapping[str, str] | None = None) -> 
     return CassandraTarget(
         hosts=tuple(_address(each, CASSANDRA_PORT) for each in hosts.split(",")),
         keyspace=check_name(keyspace, "keyspace"),
-        username=given.get("username") or unquote(username) or None,
-        password=given.get("password") or unquote(password) or None,
+        username=given.get("username") or username or None,
+        password=given.get("password") or password or None,
         datacenter=given.get("datacenter"),
         tls=_tls(given),
         timeout_s=_seconds("timeout", given.get("timeout", "10")),
@@ -110,54 +120,81 @@ def take_apart_sqlite(url: str, options: Mapping[str, str] | None = None) -> tup
     prefix = "sqlite:///"
     if not location.startswith(prefix) or not location.removeprefix(prefix):
         raise InvalidOptionError(
-            f"{url!r} names no file: use sqlite:///relative.db or sqlite:////absolute/path.db"
+            f"{hide(url)!r} names no file: use sqlite:///relative.db or sqlite:////absolute/path.db"
         )
-    try:
-        given = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
-        given |= dict(options or {})
-    except ValueError as error:
-        raise InvalidOptionError(f"{url!r} is malformed: {error}") from None
-    _check_options(given, _SQLITE_OPTIONS, url)
+    given = _options(url, query, options, _SQLITE_OPTIONS)
     if given.get("durability", "full") not in {"full", "normal"}:
-        raise InvalidOptionError(f"durability={given['durability']!r} must be 'full' or 'normal'")
-    path = unquote(location.removeprefix(prefix))
-    if Path(path).is_dir():
-        raise InvalidOptionError(f"{path!r} is a folder; name a file")
-    return path, given
+        raise InvalidOptionError(f"durability={shorten(given['durability'])} must be 'full' or 'normal'")
+    return _path(location.removeprefix(prefix)), given
 
 
-def _check_options(given: Mapping[str, str], known: set[str], url: str) -> None:
-    for name in given:
+def _path(encoded: str) -> str:
+    try:
+        path = unquote(encoded, errors="strict")
+        path.encode()
+        is_folder = Path(path).is_dir()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error.__class__.__name__
+        raise InvalidOptionError(f"{shorten(encoded)} cannot be the name of a file: {reason}") from error
+    if is_folder:
+        raise InvalidOptionError(f"{shorten(path)} is a folder; name a file")
+    if "\0" in path or path == ":memory:":
+        raise InvalidOptionError(f"{shorten(path)} is not the name of a file (a store in memory is memory:)")
+    return path
+
+
+def _options(url: str, query: str, options: Mapping[str, str] | None, known: set[str]) -> dict[str, str]:
+    """Return the options of the URL and those beside it, which win."""
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), errors="strict")
+    except ValueError:
+        raise _malformed(url) from None
+    given = dict(pairs)
+    if len(given) < len(pairs):
+        raise InvalidOptionError(f"an option stands twice in {hide(url)!r}")
+    given |= dict(options or {})
+    for name, value in given.items():
         if name not in known:
             raise InvalidOptionError(
-                f"{name!r} is not an option of {hide(url)!r}; the options are {', '.join(sorted(known))}"
+                f"{shorten(name)} is not an option of {hide(url)!r}; "
+                f"the options are {', '.join(sorted(known))}"
             )
+        if not isinstance(value, str) and name not in _NUMBERS:
+            raise InvalidOptionError(f"the option {name} is a str, not {type(value).__name__}")
+    return given
+
+
+def _malformed(url: str) -> InvalidOptionError:
+    return InvalidOptionError(f"{hide(url)!r} is malformed: {_ENCODE}; the form is {EXAMPLES}")
 
 
 def _address(text: str, default_port: int) -> tuple[str, int]:
-    host, colon, port = text.strip().rpartition(":")
-    if text.strip().startswith("[") and text.strip().endswith("]"):
-        host, colon, port = text.strip(), "", ""
-    if not colon:
-        host, port = (host or port), str(default_port)
-        host = text.strip() or ""
-    host = host.strip("[]")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise InvalidOptionError(f"{text!r} is not HOST or HOST:PORT (port 1 to 65535)")
-    return host, int(port)
+    match = _ADDRESS.fullmatch(text.strip())
+    port = int(match["port"] or default_port) if match else 0
+    if match is None or not 0 < port < 65536:
+        # In front of an @ there may be a password.
+        raise InvalidOptionError(
+            f"{shorten(text.rpartition('@')[2])} is not HOST or HOST:PORT (port 1 to 65535; "
+            "an IPv6 address in brackets)"
+        )
+    return match["ipv6"] or match["host"], port
+
+
+def _join(addresses: Iterable[tuple[str, int]]) -> str:
+    return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses)
 
 
 def _zookeeper_hosts(text: str) -> str:
     """Return HOST:PORT[,HOST:PORT…][/CHROOT], with every port written out."""
     hosts, slash, chroot = text.partition("/")
     addresses = [_address(each, ZOOKEEPER_PORT) for each in hosts.split(",")]
-    return ",".join(f"{host}:{port}" for host, port in addresses) + slash + chroot.rstrip("/")
+    return _join(addresses) + slash + chroot.rstrip("/")
 
 
 def _tls(given: Mapping[str, str]) -> ssl.SSLContext | None:
     wanted = given.get("tls", "1" if "tls_ca" in given or "tls_cert" in given else "0")
     if wanted not in {"0", "1", "noverify"}:
-        raise InvalidOptionError(f"tls={wanted!r} must be 0, 1 or noverify")
+        raise InvalidOptionError(f"tls={shorten(wanted)} must be 0, 1 or noverify")
     if "tls_key" in given and "tls_cert" not in given:
         raise InvalidOptionError("tls_key is of no use without tls_cert, the certificate it belongs to")
     if wanted == "0":
@@ -165,9 +202,12 @@ def _tls(given: Mapping[str, str]) -> ssl.SSLContext | None:
     try:
         context = ssl.create_default_context(cafile=given.get("tls_ca"))
         if "tls_cert" in given:
-            context.load_cert_chain(given["tls_cert"], given.get("tls_key"))
-    except (OSError, ssl.SSLError) as error:
-        files = ", ".join(f"{name}={file!r}" for name, file in given.items() if name.startswith("tls_"))
+            # A key that needs a passphrase is refused; without one OpenSSL would ask at the terminal.
+            context.load_cert_chain(given["tls_cert"], given.get("tls_key"), password="")
+    except (OSError, ValueError) as error:
+        files = ", ".join(
+            f"{name}={shorten(file)}" for name, file in given.items() if name.startswith("tls_")
+        )
         raise InvalidOptionError(f"the TLS files cannot be read ({files}): {error}") from error
     if wanted == "noverify":
         context.check_hostname = False
@@ -175,13 +215,13 @@ def _tls(given: Mapping[str, str]) -> ssl.SSLContext | None:
     return context
 
 
-def _seconds(name: str, text: str) -> float:
+def _seconds(name: str, given: str | float) -> float:
     try:
-        seconds = float(text)
-    except ValueError:
+        seconds = -1.0 if isinstance(given, bool) else float(given)
+    except (ValueError, TypeError, OverflowError):
         seconds = -1.0
     if not 0.1 <= seconds <= timedelta(hours=1).total_seconds():
-        raise InvalidOptionError(f"{name}={text!r} must be a number of seconds from 0.1 to 3600")
+        raise InvalidOptionError(f"{name}={shorten(given)} must be a number of seconds from 0.1 to 3600")
     return seconds
 
 
@@ -193,11 +233,23 @@ def check_text(url: object) -> str:
 
 
 def hide(url: str) -> str:
-    """Return the URL with everything cut out that is, or by a slip may be, user and password."""
+    """Return the URL with everything cut out that is, or by a slip may be, user and password.
+
+    Of options nothing is left: a password may hide behind a name that is misspelt, or that is encoded. What
+    is long is cut short.
+    """
     location, mark, query = url.partition("?")
-    before, at, hosts = location.rpartition("@")
-    if "@" in query and not at:
+    if url.startswith("sqlite:"):
+        return _cut(location, mark)
+    before, _, hosts = location.rpartition("@")
+    if "@" in query:
         before, hosts = location, "…"  # the ? may stand in a password
-    if before and not url.startswith("sqlite:"):
+    if before:
         location = before[: before.find(":") + 1] + "//" + hosts
-    return location if any(word in query for word in ("@", "password", "auth")) else location + mark + query
+    return _cut(location, mark)
+
+
+def _cut(location: str, mark: str) -> str:
+    if len(location) > _SHOWN_MAX:
+        return f"{location[:_SHOWN_MAX]}…"
+    return f"{location}?…" if mark else location

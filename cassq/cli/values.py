@@ -6,16 +6,18 @@ Owns the grammar; ranges are the library's to check.
 import json
 import re
 from datetime import timedelta
+from fractions import Fraction
 
 import click
 
 from cassq.limits import KIB, MIB
+from cassq.model.ids import shorten
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
-_UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
-_SIZE = re.compile(r"(\d+)(B|KiB|MiB)?")
+_DURATION = re.compile(r"([0-9]{1,2000}(?:\.[0-9]{1,2000})?)(ms|s|m|h|d)")
+_UNITS_US = {"ms": 1000, "s": 10**6, "m": 60 * 10**6, "h": 3600 * 10**6, "d": 86400 * 10**6}
+_SIZE = re.compile(r"([0-9]{1,2000})(B|KiB|MiB)?")
 _SIZES = {None: 1, "B": 1, "KiB": KIB, "MiB": MIB}
-_DATACENTER = re.compile(r"([A-Za-z0-9_.-]+):([1-9]\d*)")
+_DATACENTER = re.compile(r"([A-Za-z0-9_.-]+):([1-9][0-9]{0,8})")
 
 
 def to_duration(text: str | timedelta) -> timedelta:
@@ -24,18 +26,22 @@ def to_duration(text: str | timedelta) -> timedelta:
         return text
     match = _DURATION.fullmatch(text)
     if not match:
-        raise click.BadParameter(f"{text!r} is not a duration: write 500ms, 30s, 2m or 1h")
+        raise click.BadParameter(f"{shorten(text)} is not a duration: write 500ms, 30s, 2m or 1h")
+    # By fractions: a float would make another duration of one that is long and exact.
+    microseconds = Fraction(match[1]) * _UNITS_US[match[2]]
+    if microseconds.denominator != 1:
+        raise click.BadParameter(f"{shorten(text)} is finer than a microsecond")
     try:
-        return timedelta(seconds=float(match[1]) * _UNITS_S[match[2]])
+        return timedelta(microseconds=int(microseconds))
     except OverflowError:
-        raise click.BadParameter(f"{text!r} is too long") from None
+        raise click.BadParameter(f"{shorten(text)} is too long") from None
 
 
 def to_bytes(text: str) -> int:
     """Read a number of bytes: 4096, 64KiB, 1MiB."""
     match = _SIZE.fullmatch(str(text))
     if not match:
-        raise click.BadParameter(f"{text!r} is not a number of bytes: write 4096, 64KiB or 1MiB")
+        raise click.BadParameter(f"{shorten(text)} is not a number of bytes: write 4096, 64KiB or 1MiB")
     return int(match[1]) * _SIZES[match[2]]
 
 
@@ -43,7 +49,7 @@ def to_header(text: str) -> tuple[str, str]:
     """Read a header: NAME=VALUE."""
     name, equals, value = text.partition("=")
     if not name or not equals:
-        raise click.BadParameter(f"{text!r} is not NAME=VALUE")
+        raise click.BadParameter(f"{shorten(text)} is not NAME=VALUE")
     return name, value
 
 
@@ -52,7 +58,7 @@ def to_replication(text: str) -> dict[str, str | int]:
     options = _from_json(text) if text.lstrip().startswith("{") else _from_factors(text)
     if options is None:
         raise click.BadParameter(
-            f"{text!r} is not a replication: write simple:1, dc1:3,dc2:3 or "
+            f"{shorten(text)} is not a replication: write simple:1, dc1:3,dc2:3 or "
             '{"class": "NetworkTopologyStrategy", "dc1": 3}'
         )
     return options
@@ -61,7 +67,7 @@ def to_replication(text: str) -> dict[str, str | int]:
 def _from_json(text: str) -> dict[str, str | int] | None:
     try:
         options = json.loads(text.replace("'", '"'))  # CQL's quotes are fine too
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     is_plain = isinstance(options.get("class"), str) and all(
         isinstance(value, str | int) and not isinstance(value, bool) for value in options.values()
@@ -72,7 +78,7 @@ def _from_json(text: str) -> dict[str, str | int] | None:
 def _from_factors(text: str) -> dict[str, str | int] | None:
     parts = [_DATACENTER.fullmatch(part.strip()) for part in text.split(",")]
     factors = {match[1]: int(match[2]) for match in parts if match}
-    if len(factors) != len(parts):
+    if len(factors) != len(parts) or "class" in factors:
         return None
     if list(factors) == ["simple"]:
         return {"class": "SimpleStrategy", "replication_factor": factors["simple"]}

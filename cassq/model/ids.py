@@ -13,6 +13,21 @@ from cassq.errors import InvalidNameError, InvalidOptionError
 from cassq.limits import NAME_LENGTH_MAX, SEQ_MAX
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_UUID = "-".join(f"[0-9a-fA-F]{{{length}}}" for length in (8, 4, 4, 4, 12))
+_MESSAGE_ID = re.compile(rf"({_UUID}):([0-9]{{1,19}})")
+
+#: An error shows at most so much of a value.
+_SHOWN_MAX = 60
+
+
+def shorten(value: object) -> str:
+    """Return how an error names a value that somebody gave: its repr, cut short. Never fails."""
+    try:
+        # What is long is cut first: its repr may be longer by far.
+        text = repr(value[: _SHOWN_MAX + 1] if isinstance(value, str | bytes) else value)
+    except Exception:  # whatever the value's own code raises
+        text = f"a value of type {type(value).__name__}"
+    return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 1]}…"
 
 
 class MessageId(NamedTuple):
@@ -32,17 +47,16 @@ class MessageId(NamedTuple):
         Raises:
             InvalidOptionError: the text is not `PIPE:SEQ`.
         """
-        pipe, _, seq = str(text).rpartition(":")
-        try:
-            message_id = cls(UUID(pipe), int(seq))
-        except ValueError:
+        match = _MESSAGE_ID.fullmatch(text) if isinstance(text, str) else None
+        if not match:
             raise InvalidOptionError(
-                f"{text!r} is not a message id: expected PIPE:SEQ, as push returns it, "
+                f"{shorten(text)} is not a message id: expected PIPE:SEQ, as push returns it, "
                 "for example 5b0e4a1e-c6b5-11f0-8de9-0242ac120002:17"
-            ) from None
+            )
+        message_id = cls(UUID(match[1]), int(match[2]))
         if not 1 <= message_id.seq < SEQ_MAX or message_id.pipe.version != 1:
             raise InvalidOptionError(
-                f"{text!r} is not a message id: its pipe is a time-UUID, its number 1 or more"
+                f"{shorten(text)} is not a message id: its pipe is a time-UUID, its number 1 or more"
             )
         return message_id
 
@@ -53,7 +67,11 @@ def to_message_id(given: object) -> MessageId:
     Raises:
         InvalidOptionError: it is neither.
     """
-    return MessageId.parse(str(given))
+    if isinstance(given, MessageId):
+        # Anybody can make one, also of what is no id.
+        is_plain = isinstance(given.pipe, UUID) and type(given.seq) is int
+        return MessageId.parse(str(given) if is_plain else shorten(tuple(given)))
+    return MessageId.parse(given)  # type: ignore[arg-type]  # which refuses what is no str
 
 
 def new_pipe_id() -> UUID:
@@ -88,14 +106,14 @@ def check_name(name: object, what: str = "queue name") -> str:
         InvalidNameError: it is not a str, is empty or over-long, or has other characters.
     """
     if not isinstance(name, str):
-        raise InvalidNameError(f"a {what} is a str, not {type(name).__name__}: {name!r}")
+        raise InvalidNameError(f"a {what} is a str, not {type(name).__name__}: {shorten(name)}")
     if len(name) > NAME_LENGTH_MAX:
         raise InvalidNameError(
             f"the {what} {name[:40]!r}… has {len(name)} characters; at most {NAME_LENGTH_MAX} are allowed"
         )
     if not _NAME.fullmatch(name):
         raise InvalidNameError(
-            f"{name!r} is not a {what}: use ASCII letters, digits, '.', '_' and '-', "
+            f"{shorten(name)} is not a {what}: use ASCII letters, digits, '.', '_' and '-', "
             "starting with a letter or digit"
         )
     return name

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from cassq.errors import BodyTooLargeError, InvalidOptionError
 from cassq.limits import HEADERS_BYTES_MAX
-from cassq.model.ids import MessageId
+from cassq.model.ids import MessageId, shorten
 from cassq.model.stretches import Stretch
 
 Headers = Mapping[str, str]
@@ -125,10 +125,13 @@ def check_body(body: object, body_bytes_max: int) -> bytes:
     if not isinstance(body, bytes):
         if not isinstance(body, bytearray | memoryview):
             raise InvalidOptionError(
-                f"a body is bytes, not {type(body).__name__}: {_shorten(body)}; "
+                f"a body is bytes, not {type(body).__name__}: {shorten(body)}; "
                 "encode it first, for example with json.dumps(value).encode()"
             )
-        body = bytes(body)
+        try:
+            body = bytes(body)
+        except ValueError as error:
+            raise InvalidOptionError(f"the body {shorten(body)} cannot be read: {error}") from error
     if len(body) > body_bytes_max:
         raise BodyTooLargeError(
             f"the body has {len(body)} bytes; the queue takes {body_bytes_max} (body_bytes_max): "
@@ -152,12 +155,14 @@ def check_headers(headers: object) -> Headers:
     for name, value in headers.items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise InvalidOptionError(
-                f"header {name!r}: {_shorten(value)} is not str to str; turn names and values into str"
+                f"header {shorten(name)}: {shorten(value)} is not str to str; turn names and values into str"
             )
         try:
             size += len(name.encode()) + len(value.encode())
         except UnicodeEncodeError:
-            raise InvalidOptionError(f"header {name!a} cannot be written as UTF-8") from None
+            raise InvalidOptionError(
+                f"header {shorten(name)}: {shorten(value)} cannot be written as UTF-8"
+            ) from None
     if size > HEADERS_BYTES_MAX:
         raise BodyTooLargeError(f"the headers have {size} bytes; at most {HEADERS_BYTES_MAX} are taken")
     return dict(headers)
@@ -177,8 +182,3 @@ def pack_headers(headers: Iterable[Headers]) -> tuple[Headers, ...] | None:
 def to_datetime(ms: int) -> datetime:
     """Return milliseconds since 1970 as an aware datetime in UTC."""
     return datetime.fromtimestamp(ms / 1000, UTC)
-
-
-def _shorten(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "…"

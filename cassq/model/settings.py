@@ -11,6 +11,9 @@ from typing import Any, Self
 
 from cassq.errors import DecodeError, InvalidOptionError
 from cassq.limits import BODY_BYTES_CEILING, KIB, MIB
+from cassq.model.ids import shorten
+
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 def _setting(default: Any, low: Any, high: Any, meaning: str) -> Any:  # noqa: ANN401 - int or timedelta
@@ -76,7 +79,8 @@ class QueueSettings:
         for name in options:
             if name not in known:
                 raise InvalidOptionError(
-                    f"{name!r} is not a setting of a queue; the settings are {', '.join(sorted(known))}"
+                    f"{shorten(name)} is not a setting of a queue; "
+                    f"the settings are {', '.join(sorted(known))}"
                 )
         return cls(**options)  # type: ignore[arg-type]  # __post_init__ checks every value
 
@@ -109,16 +113,27 @@ class QueueSettings:
         Raises:
             DecodeError: a stored value is not one that this version would have stored.
         """
+        if not isinstance(stored, Mapping):
+            raise DecodeError(f"stored queue settings are a mapping, not {shorten(stored)}")
         settings: dict[str, Any] = {}
         try:
             for setting in fields(cls):
                 is_duration = isinstance(setting.default, timedelta)
-                value = stored.get(f"{setting.name}_ms" if is_duration else setting.name)
-                if value is not None:
-                    settings[setting.name] = timedelta(milliseconds=value) if is_duration else value
+                name = f"{setting.name}_ms" if is_duration else setting.name
+                if name in stored:
+                    settings[setting.name] = _from_stored(name, stored[name], is_duration=is_duration)
             return replace(cls(), **settings)
         except (InvalidOptionError, TypeError) as error:
             raise DecodeError(f"stored queue settings are not valid: {error}") from error
+
+
+def _from_stored(name: str, value: object, *, is_duration: bool) -> int | timedelta:
+    if type(value) is not int:
+        raise TypeError(f"{name}={shorten(value)} is not a whole number")
+    try:
+        return value * _MILLISECOND if is_duration else value
+    except OverflowError:
+        raise TypeError(f"{name}={shorten(value)} is out of range") from None
 
 
 def _check(name: str, value: object, default: object, bounds: Mapping[str, Any]) -> None:
@@ -126,18 +141,21 @@ def _check(name: str, value: object, default: object, bounds: Mapping[str, Any])
     if type(value) is not kind:
         article = "a timedelta" if kind is timedelta else "an int"
         raise InvalidOptionError(
-            f"{name}={value!r} must be {article}, not {type(value).__name__} ({bounds['meaning']})"
+            f"{name}={shorten(value)} must be {article}, not {type(value).__name__} ({bounds['meaning']})"
         )
     if not bounds["low"] <= value <= bounds["high"]:
         raise InvalidOptionError(
             f"{name}={_tell(value)} is out of range: "
             f"{_tell(bounds['low'])} to {_tell(bounds['high'])} ({bounds['meaning']})"
         )
+    if isinstance(value, timedelta) and value % _MILLISECOND:
+        # It would be stored as another value, and differ from it at the next opening.
+        raise InvalidOptionError(f"{name}={_tell(value)} must be whole milliseconds ({bounds['meaning']})")
 
 
 def _to_int(value: int | timedelta) -> int:
-    return round(value / timedelta(milliseconds=1)) if isinstance(value, timedelta) else value
+    return value // _MILLISECOND if isinstance(value, timedelta) else value
 
 
 def _tell(value: object) -> str:
-    return f"{value.total_seconds():g}s" if isinstance(value, timedelta) else str(value)
+    return f"{value.total_seconds():.15g}s" if isinstance(value, timedelta) else shorten(value)

@@ -14,14 +14,23 @@ from typing import Any
 from uuid import UUID
 
 from cassq.errors import DecodeError
+from cassq.limits import SEQ_MAX
 from cassq.model.ids import MessageId, from_time_key, time_key
 from cassq.model.message import Batch
-from cassq.model.pipe import End, Head, Mark, Phase, PipeEntry, Run, RunState, Tally
+from cassq.model.pipe import TRANSITIONS, End, Head, Mark, Phase, PipeEntry, Run, RunState, Tally
 from cassq.model.queue_record import QueueRecord, QueueState, Sample
 from cassq.model.settings import QueueSettings
 from cassq.storage.port import DeadLetter
 
 Row = tuple[Any, ...]
+
+#: The last millisecond that people have a date for.
+_TIME_MAX_MS = 253_402_300_799_999
+
+_NOT_OURS = (
+    *(ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError),
+    *(AssertionError, RecursionError),  # of UUID, where it gets something else than bytes; of nested JSON
+)
 
 
 @contextmanager
@@ -29,8 +38,9 @@ def decoding(what: str) -> Iterator[None]:
     """Turn every surprise in a stored row into a `DecodeError` that names the row."""
     try:
         yield
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
-        raise DecodeError(f"{what} holds a row that cassq did not write: {error}") from error
+    except _NOT_OURS as error:
+        words = str(error) or type(error).__name__
+        raise DecodeError(f"{what} holds a row that cassq did not write: {words[:300]}") from error
 
 
 def batch_row(batch: Batch, pushed_at_ms: int) -> Row:
@@ -46,21 +56,22 @@ def to_batch(row: Row) -> Batch:
     """Read a full row back."""
     first, count, pushed_at_ms, packed, headers, joined = row
     with decoding("waiting"):
-        lengths = array("I", packed)
+        lengths = array("I", _bytes(packed))
         if byteorder == "big":
             lengths.byteswap()
-        if len(lengths) != count or count < 1 or sum(lengths) != len(joined):
+        if len(lengths) != _number(count, 1) or sum(lengths) != len(_bytes(joined)):
             raise ValueError(f"batch {first} says {count} messages, its bodies do not")
         bodies = tuple(joined[a:b] for a, b in pairwise(accumulate(lengths, initial=0)))
-        unpacked = tuple(json.loads(headers)) if headers is not None else None
+        unpacked = tuple(map(_headers, _list(headers))) if headers is not None else None
         if unpacked is not None and len(unpacked) != count:
             raise ValueError(f"batch {first} says {count} messages, its headers do not")
-        return Batch(first, bodies, unpacked, count, pushed_at_ms)
+        return Batch(_number(first, 1), bodies, unpacked, count, _time(pushed_at_ms))
 
 
 def to_outline(row: Row) -> Batch:
     """Read (first, count, pushed_at_ms) back."""
-    return Batch(row[0], (), None, row[1], row[2])
+    with decoding("waiting"):
+        return Batch(_number(row[0], 1), (), None, _number(row[1], 1), _time(row[2]))
 
 
 def head_row(head: Head) -> Row:
@@ -75,7 +86,16 @@ def to_head(row: Row) -> Head:
     """Read them back."""
     with decoding("heads"):
         op, cursor, read_from, floor, phase, last, *counts = row
-        return Head(UUID(bytes=op), cursor, read_from, floor, Phase(phase), last, *counts)
+        numbers = _number(cursor), _number(read_from), _number(floor)
+        head = Head(UUID(bytes=op), *numbers, Phase(phase), _number(last), *map(_number, counts))
+        # A pipe may end inside a batch: then the batch to read on from lies further behind the end.
+        is_ahead = head.read_from > head.cursor + 1 and head.cursor < head.last
+        if not head.floor <= head.cursor <= head.last or head.read_from < 1 or is_ahead:
+            raise ValueError(f"floor, cursor, read_from and last are out of order: {row[1:]}")
+        is_over = head.cursor == head.last or head.phase is not Phase.RETIRED
+        if (head.phase, head.is_decided) not in TRANSITIONS or not is_over:
+            raise ValueError(f"a head cannot be {phase} at {cursor} of {last}")
+        return head
 
 
 def run_row(run: Run, leased_at_ms: int) -> Row:
@@ -90,19 +110,39 @@ def to_run(row: Row) -> Run:
     """Read them back."""
     with decoding("runs"):
         first, last, read_from, state, attempt, lease_id, *rest = row
-        return Run(first, last, read_from, RunState(state), attempt, UUID(bytes=lease_id), *rest)
+        leased_at_ms, lease_ms, not_before_ms, holder, rolled_back = rest
+        return Run(
+            first=_number(first, 1),
+            last=_number(last, first, SEQ_MAX - 1),
+            read_from=_number(read_from, 1, first),
+            state=RunState(state),
+            attempt=_number(attempt),
+            lease_id=UUID(bytes=lease_id),
+            leased_at_ms=_time(leased_at_ms),
+            lease_ms=_time(lease_ms),
+            not_before_ms=_time(not_before_ms),
+            holder=_text(holder),
+            rolled_back=_number(rolled_back),
+        )
 
 
 def to_mark(row: Row) -> Mark:
     """Read (first, last, ending) back."""
     with decoding("marks"):
-        return Mark(row[0], row[1], End(row[2]))
+        return Mark(_number(row[0], 1), _number(row[1], row[0], SEQ_MAX - 1), End(row[2]))
 
 
 def to_entry(row: Row) -> PipeEntry:
     """Read (pipe, pusher, priority, lane, created_at_ms) back."""
     with decoding("pipes"):
-        return PipeEntry(from_time_key(row[0]), *row[1:])
+        pipe, pusher, priority, lane, created_at_ms = row
+        return PipeEntry(
+            from_time_key(_bytes(pipe)),
+            _text(pusher),
+            _number(priority, -SEQ_MAX),
+            _number(lane),
+            _time(created_at_ms),
+        )
 
 
 def record_row(record: QueueRecord) -> Row:
@@ -123,15 +163,16 @@ def to_record(row: Row) -> QueueRecord:
     """Read (name, *record_row) back."""
     with decoding("queues"):
         name, incarnation, op, state, settings, totals, counted, samples = row
+        tally = json.loads(_text(totals))
         return QueueRecord(
             name,
             UUID(bytes=incarnation),
-            QueueSettings.from_stored(json.loads(settings)),
+            QueueSettings.from_stored(json.loads(_text(settings))),
             UUID(bytes=op),
             QueueState(state),
-            Tally(**json.loads(totals)),
-            frozenset(UUID(pipe) for pipe in json.loads(counted)),
-            tuple(Sample(*sample) for sample in json.loads(samples)),
+            Tally(**{each.name: _number(tally.pop(each.name)) for each in fields(Tally)}, **tally),
+            frozenset(UUID(pipe) for pipe in _list(counted)),
+            tuple(Sample(_time(at_ms), *map(_number, counts)) for at_ms, *counts in _list(samples)),
         )
 
 
@@ -152,12 +193,48 @@ def letter_row(letter: DeadLetter, died_at_ms: int) -> Row:
 def to_letter(row: Row) -> DeadLetter:
     """Read them back."""
     with decoding("dead"):
-        pipe, seq, body, headers, *rest = row
+        pipe, seq, body, headers, pushed_at_ms, attempts, reason, died_at_ms = row
         return DeadLetter(
-            MessageId(from_time_key(pipe), seq), bytes(body), json.loads(headers), *_letter_rest(rest)
+            message_id=MessageId(from_time_key(_bytes(pipe)), _number(seq, 1)),
+            body=_bytes(body),
+            headers=_headers(json.loads(_text(headers))),
+            pushed_at_ms=_time(pushed_at_ms),
+            attempts=_number(attempts),
+            reason=_text(reason),
+            died_at_ms=_time(died_at_ms),
         )
 
 
-def _letter_rest(rest: list[Any]) -> tuple[int, int, str, int]:
-    pushed_at_ms, attempts, reason, died_at_ms = rest
-    return pushed_at_ms, attempts, reason, died_at_ms
+def _number(value: object, low: int = 0, high: int = SEQ_MAX) -> int:
+    if type(value) is not int or not low <= value <= high:
+        raise ValueError(f"{value!r} is not a number from {low} to {high}")
+    return value
+
+
+def _time(value: object) -> int:
+    return _number(value, 0, _TIME_MAX_MS)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a text")
+    return value
+
+
+def _bytes(value: object) -> bytes:
+    if not isinstance(value, bytes):
+        raise TypeError(f"{value!r} is not bytes")
+    return value
+
+
+def _list(text: object) -> list[Any]:
+    found = json.loads(_text(text))
+    if not isinstance(found, list):
+        raise TypeError(f"{found!r} is not a list")
+    return found
+
+
+def _headers(found: object) -> dict[str, str]:
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise TypeError(f"{found!r} are not headers")
+    return found

@@ -15,7 +15,7 @@ from cassandra.query import UNSET_VALUE
 from cassq.errors import DecodeError
 from cassq.model.ids import MessageId
 from cassq.model.message import Batch
-from cassq.model.pipe import End, Head, Mark, Phase, PipeEntry, Run, RunState, Tally
+from cassq.model.pipe import TRANSITIONS, End, Head, Mark, Phase, PipeEntry, Run, RunState, Tally
 from cassq.model.queue_record import QueueRecord, QueueState, Sample
 from cassq.model.settings import QueueSettings
 from cassq.storage.cassandra.statements import HEAD_KIND, HEAD_SEQ, MARK_KIND, RUN_KIND, SET_MARK_KIND
@@ -32,7 +32,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 def _decoding(what: str, row: Row) -> Iterator[None]:
     try:
         yield
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise DecodeError(f"a row is not {what} of cassq's ({error}): {str(row)[:300]}") from error
 
 
@@ -40,6 +40,8 @@ def to_ms(time: datetime) -> int:
     """Return a timestamp column as milliseconds since 1970."""
     if not isinstance(time, datetime):
         raise TypeError(f"{time!r} is not a time")
+    if time < _EPOCH:
+        raise ValueError(f"{time} is before all times of cassq's")
     return (time - _EPOCH) // _MILLISECOND
 
 
@@ -64,9 +66,9 @@ def to_record(row: Row) -> QueueRecord:
             settings=QueueSettings.from_stored(dict(settings)),
             op=_uuid(op),
             state=QueueState(state),
-            totals=Tally(*map(_number, totals)),
+            totals=Tally(*map(_count, totals)),
             counted=frozenset(counted),
-            samples=tuple(Sample(to_ms(at), *map(_number, counts)) for at, *counts in samples),
+            samples=tuple(Sample(to_ms(at), *map(_count, counts)) for at, *counts in samples),
         )
 
 
@@ -74,7 +76,7 @@ def to_entry(row: Row) -> PipeEntry:
     """Read a row of `pipes`."""
     with _decoding("a pipe's entry", row):
         pipe, pusher, priority, lane, created_at = row
-        return PipeEntry(pipe, _text(pusher), _number(priority), _number(lane), to_ms(created_at))
+        return PipeEntry(pipe, _text(pusher), _number(priority), _count(lane), to_ms(created_at))
 
 
 def batch_values(pipe: UUID, batch: Batch) -> Values:
@@ -113,14 +115,29 @@ def head_values(head: Head) -> Values:
 
 def find_head(rows: Sequence[Row]) -> Head | None:
     """Return the head when `rows`, in their order, begin with it: no head means that the pipe is gone."""
-    if not rows or rows[0][:2] != (HEAD_SEQ, HEAD_KIND):
+    if not rows or rows[0][:2] > (HEAD_SEQ, HEAD_KIND):
         return None
     with _decoding("a head", rows[0]):
+        if rows[0][:2] < (HEAD_SEQ, HEAD_KIND):
+            raise ValueError("it stands before the head")
         op, cursor, read_from, floor, phase, last, *counts = rows[0][2:12]
-        return Head(
-            *(_uuid(op), _number(cursor), _number(read_from), _number(floor), Phase(phase), _number(last)),
-            *map(_number, counts),
+        return _sound(
+            Head(
+                *(_uuid(op), _count(cursor), _count(read_from), _count(floor), Phase(phase), _count(last)),
+                *map(_count, counts),
+            )
         )
+
+
+def _sound(head: Head) -> Head:
+    # A pipe may end inside a batch: then the batch to read on from lies further behind the end.
+    is_ahead = head.read_from > head.cursor + 1 and head.cursor < head.last
+    if not head.floor <= head.cursor <= head.last or head.read_from < 1 or is_ahead:
+        raise ValueError("floor, cursor, read_from and last are out of order")
+    is_over = head.cursor == head.last or head.phase is not Phase.RETIRED
+    if (head.phase, head.is_decided) not in TRANSITIONS or not is_over:
+        raise ValueError(f"a head cannot be {head.phase.value} at {head.cursor} of {head.last}")
+    return head
 
 
 def to_runs_and_marks(rows: Sequence[Row], floor: int) -> tuple[tuple[Run, ...], tuple[Mark, ...]]:
@@ -159,15 +176,15 @@ def _to_run(row: Row) -> Run:
         return Run(
             first=seq,
             last=_not_before(seq, last),
-            read_from=_number(read_from),
+            read_from=_until(seq, read_from),
             state=RunState(state),
-            attempt=_number(attempt),
+            attempt=_count(attempt),
             lease_id=_uuid(lease_id),
             leased_at_ms=to_ms(leased_at),
-            lease_ms=_number(lease_ms),
+            lease_ms=_count(lease_ms),
             not_before_ms=to_ms(not_before),
             holder=_text(holder),
-            rolled_back=_number(rolled_back),
+            rolled_back=_count(rolled_back),
         )
 
 
@@ -195,7 +212,7 @@ def to_letter(row: Row) -> DeadLetter:
             body=body,
             headers=dict(headers),
             pushed_at_ms=to_ms(pushed_at),
-            attempts=_number(attempts),
+            attempts=_count(attempts),
             reason=_text(reason),
             died_at_ms=to_ms(died_at),
         )
@@ -205,6 +222,12 @@ def _number(value: object) -> int:
     if not isinstance(value, int):
         raise TypeError(f"{value!r} is not a number")
     return value
+
+
+def _count(value: object) -> int:
+    if _number(value) < 0:
+        raise ValueError(f"{value} is below 0")
+    return _number(value)
 
 
 def _message_number(value: object) -> int:
@@ -217,6 +240,12 @@ def _not_before(first: int, last: object) -> int:
     if _number(last) < first:
         raise ValueError(f"it ends at {last}, before it begins")
     return _number(last)
+
+
+def _until(last: int, first: object) -> int:
+    if _message_number(first) > last:
+        raise ValueError(f"it is read from {first}, behind its beginning at {last}")
+    return _number(first)
 
 
 def _text(value: object) -> str:

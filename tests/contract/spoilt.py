@@ -1,0 +1,272 @@
+"""A queue in which everything is stored that can be stored, and the ways to spoil it.
+
+Owns the scene that `test_corrupt_rows.py` plays on both stores, and what may go wrong with a column of each
+type. What must not break: a way to spoil a column never makes a value that cassq may have written.
+"""
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from importlib import resources
+from uuid import UUID
+
+import cassq
+from cassq.storage.cassandra.cql_file import read_shapes
+from cassq.storage.port import DeadLetter
+
+#: Texts that are one of a few words.
+WORDS = {"phase", "state", "ending"}
+
+#: Texts that are JSON, in the embedded store.
+JSON = {"settings", "totals", "counted", "samples", "headers"}
+
+#: Not the business of a queue: the versions of the schema, and the store's clock, which is read at the start.
+APART = {"schema_version", "clock"}
+
+#: Spoilt ways that are no damage, and why.
+SOUND = {
+    ("waiting", "headers", "null"),  # no message of the batch has any
+    ("pipes", "priority", "negative"),  # the lower, the later
+    ("queues", "settings", "other"),  # settings of a newer version are left alone
+    ("dead", "body", "short"),  # any bytes are a body
+    ("dead", "removed", "null"),  # the embedded store's own trace; whatever it is, the letter is there or not
+    ("dead", "removed", "text"),
+    ("dead", "removed", "fraction"),
+    ("dead", "removed", "negative"),
+    ("dead", "removed", "blob"),
+}
+
+Way = tuple[str, str, str, object]  # table, column, name, value
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One queue with a pipe to spoil and a sound one.
+
+    Attributes:
+        spoilt: the older pipe: message 1 is committed, 2 came back, 3 is in somebody's hands, 4 waits.
+        messages: what was pushed, by id.
+        sound: the ids of the younger pipe's two messages.
+    """
+
+    queue: str
+    spoilt: UUID
+    messages: Mapping[cassq.MessageId, bytes]
+    sound: frozenset[cassq.MessageId]
+
+
+HEADERS = {"colour": "blue"}
+
+
+def make_scene(store: cassq.Store, name: str) -> Scene:
+    """Make the queue, and close it."""
+    queue = store.queue(name, pipe_messages_max=4, lease=timedelta(hours=1))
+    bodies = [b"body %d" % number for number in range(1, 7)]
+    ids = list(queue.push_many([(body, HEADERS) for body in bodies[:4]]))
+    with queue.popper() as popper:
+        deliveries = []
+        while len(deliveries) < 3:
+            deliveries += popper.pop_many(3 - len(deliveries), timeout=10)
+        deliveries[0].commit()
+        assert deliveries[1].rollback()
+    ids += queue.push_many([(body, HEADERS) for body in bodies[4:]])
+    queue.close()
+    assert len({each.pipe for each in ids}) == 2
+    letter = DeadLetter(ids[0], b"dead", HEADERS, 1000, 5, "it was given up")
+    store.storage.change_dead(name, added=[letter])
+    return Scene(name, ids[0].pipe, dict(zip(ids, bodies, strict=True)), frozenset(ids[4:]))
+
+
+# -- who hears of it -----------------------------------------------------------------------------------
+
+
+def hear(store: cassq.Store, scene: Scene, patience_s: float = 4.0) -> set[str]:
+    """Make every public call that reads; return which of them raised `CorruptError`.
+
+    Args:
+        patience_s: how long the sound pipe's messages may take.
+    """
+    heard: set[str] = set()
+
+    def note(call: str, make: Callable[[], object]) -> bool:
+        try:
+            make()
+        except cassq.CorruptError as error:
+            assert str(error)
+            heard.add(call)
+        return call not in heard
+
+    if not note("open", lambda: store.queue(scene.queue)):
+        return heard
+    queue = store.queue(scene.queue)
+    note("dead", lambda: list(queue.dead))
+    note("stats", queue.stats)
+    note("pipes", queue.pipes)
+    note("peek", lambda: queue.peek(100))
+    note("status", lambda: [queue.status(each) for each in scene.messages])
+    note("reap", lambda: note_failures(queue.reap(), scene, heard))
+    note("pop", lambda: pop_all(queue, scene, heard, patience_s))
+    note("purge", queue.purge)
+    return heard
+
+
+def note_failures(report: cassq.ReapReport, scene: Scene, heard: set[str]) -> None:
+    """Note whether a reaper found the spoilt pipe spoilt; it must never delete it."""
+    assert report.retired == 0
+    if any(str(scene.spoilt) in failure for failure in report.failed):
+        heard.add("reap")
+
+
+def pop_all(queue: cassq.Queue, scene: Scene, heard: set[str], patience_s: float) -> None:
+    """Pop what comes; the sound pipe's messages must be among it."""
+    came: set[cassq.MessageId] = set()
+    end = time.monotonic() + patience_s
+    with queue.popper() as popper:
+        while not (came >= scene.sound and "pop" in heard) and time.monotonic() < end:
+            try:
+                delivery = popper.pop(timeout=0)
+            except cassq.CorruptError:
+                heard.add("pop")
+                if came >= scene.sound:
+                    break
+                continue
+            if delivery is None and came >= scene.sound:
+                break
+            if delivery is not None:
+                assert delivery.body == scene.messages[delivery.message_id]
+                assert dict(delivery.headers) == HEADERS
+                assert delivery.pushed_at.year > 2000
+                assert delivery.message_id not in came
+                came.add(delivery.message_id)
+    if came < scene.sound:
+        heard.add("no pop at all")
+
+
+#: Who must hear of a spoilt row of each table.
+_PIPE = {"pop", "stats", "pipes", "peek", "status", "reap", "purge"}
+HEARERS = {
+    "queues": {"open"},
+    "pipes": {"pop", "stats", "pipes", "peek", "reap", "purge"},
+    "waiting": {"pop", "peek"},
+    "pending": _PIPE,
+    "heads": _PIPE,
+    "runs": _PIPE,
+    "marks": _PIPE,
+    "dead": {"dead"},
+}
+
+
+# -- the embedded store --------------------------------------------------------------------------------
+
+
+def sqlite_schema() -> sqlite3.Connection:
+    """Return an empty database with cassq's tables."""
+    db = sqlite3.connect(":memory:")
+    db.executescript((resources.files("cassq") / "schema" / "sqlite.sql").read_text(encoding="utf-8"))
+    return db
+
+
+def sqlite_ways() -> Iterator[Way]:
+    """Yield every way to spoil a column of the embedded store that is no key."""
+    db = sqlite_schema()
+    tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    for table in tables:
+        for _, column, kind, _, _, key in db.execute(f"PRAGMA table_info({table})").fetchall():
+            if key or table in APART:
+                continue
+            for name, value in _sqlite_values(column, kind):
+                if (table, column, name) not in SOUND:
+                    yield table, column, name, value
+    db.close()
+
+
+def _sqlite_values(column: str, kind: str) -> Iterator[tuple[str, object]]:
+    yield "null", None
+    match kind:
+        case "INTEGER":
+            yield from {"text": "melted", "fraction": 2.5, "negative": -7, "blob": b"\1"}.items()
+            if column.endswith("_at_ms") or column == "not_before_ms":
+                yield "no_date", 2**60
+        case "BLOB":
+            yield from {"text": "melted melted me", "short": b"\1\2\3", "number": 7}.items()
+        case "TEXT" if column in JSON:
+            yield from {"cut": "[", "number": "7", "empty": "null", "word": '"melted"'}.items()
+            yield from {"other": '{"x": 1}', "list": '["x"]', "deep": "[" * 100_000, "blob": b"[]"}.items()
+        case "TEXT":
+            yield "blob", b"open"
+            if column in WORDS:
+                yield "word", "melted"
+        case _:
+            raise AssertionError(f"nobody has said how to spoil {column} {kind}")
+
+
+# -- Cassandra -----------------------------------------------------------------------------------------
+
+#: Which columns of `pending` a row of each kind has, beside its key.
+PENDING = {
+    ("head", -1, 0): "op cursor read_from floor phase last skipped dead purged rolled_back",
+    ("run", 2, 1): "last read_from state attempt lease_id leased_at lease_ms not_before holder rolled_back",
+    ("mark", 1, 2): "last ending",
+}
+
+
+def cassandra_ways() -> Iterator[Way]:
+    """Yield every way to spoil a column of Cassandra's that is no key; of `pending` by kind of row."""
+    for table, shape in read_shapes().items():
+        if table in APART:
+            continue
+        regular = {name: column.type for name, column in shape.columns.items() if column.kind == "regular"}
+        if table == "pending":
+            assert set(regular) == set(" ".join(PENDING.values()).split()), "a column belongs to no kind"
+        for column, kind in regular.items():
+            for name, value in _cassandra_values(column, kind):
+                if (table, column, name) in SOUND:
+                    continue
+                if table != "pending":
+                    yield table, column, name, value
+                for (row, _, _), columns in PENDING.items() if table == "pending" else ():
+                    if column in columns.split():
+                        yield f"pending {row}", column, name, value
+
+
+def _cassandra_values(column: str, kind: str) -> Iterator[tuple[str, object]]:
+    yield "null", None
+    match kind:
+        case "bigint" | "int":
+            yield "negative", -7
+        case "timestamp":
+            yield "no_date", datetime(1960, 1, 1)  # noqa: DTZ001 - as the driver binds it
+        case "text":
+            if column in WORDS:
+                yield "word", "melted"
+        case "frozen<list<blob>>":
+            yield from {"fewer": [b"x"], "empty": []}.items()
+        case "frozen<list<frozen<map<text, text>>>>":
+            yield "fewer", [{}]
+        case "frozen<map<text, bigint>>":
+            yield from {"range": {"lease_ms": 0}, "overflow": {"lease_ms": 2**62}}.items()
+        case "uuid" | "blob" | "frozen<map<text, text>>":
+            return
+        case _ if kind.startswith(("frozen<set", "frozen<list")):
+            return
+        case _:
+            raise AssertionError(f"nobody has said how to spoil {column} {kind}")
+
+
+def cassandra_update(keyspace: str, scene: Scene, way: Way) -> tuple[str, tuple[object, ...]]:
+    """Return the statement that spoils the scene in one way, and its values."""
+    table, column, _, value = way
+    table, _, row = table.partition(" ")
+    keys = {
+        "queues": ("queue = %s AND shard = 0", (scene.queue,)),
+        "pipes": ("queue = %s AND shard = 0 AND pipe = %s", (scene.queue, scene.spoilt)),
+        "waiting": ("pipe = %s AND first = 1", (scene.spoilt,)),
+        "dead": ("queue = %s AND shard = 0 AND pipe = %s AND seq = 1", (scene.queue, scene.spoilt)),
+    }
+    for name, seq, kind in PENDING:
+        if name == row:
+            keys["pending"] = (f"pipe = %s AND seq = {seq} AND kind = {kind}", (scene.spoilt,))
+    where, values = keys[table]
+    return f"UPDATE {keyspace}.{table} SET {column} = %s WHERE {where}", (value, *values)

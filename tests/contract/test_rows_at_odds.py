@@ -1,0 +1,174 @@
+"""Rows of which each could be cassq's, and which cannot be true together.
+
+Owns the damage that no single column shows: runs that overlap, marks beyond the cursor, batches that
+are gone. The expectation is that of `test_corrupt_rows.py`. What is known not to hold yet is marked, with
+the place.
+"""
+
+import contextlib
+import secrets
+import sqlite3
+
+import pytest
+from spoilt import HEARERS, hear, make_scene
+
+import cassq
+from cassq.model.ids import time_key
+
+#: Nothing compares the rows that one read of a pipe shows; `PipeState` would be the place for both stores.
+UNCOMPARED = "cassq.model.pipe.PipeState takes runs and marks that contradict its head"
+
+
+@pytest.fixture
+def path(tmp_path) -> str:
+    return str(tmp_path / "store.db")
+
+
+@pytest.fixture
+def opened(path):
+    with cassq.connect(f"sqlite:///{path}?durability=normal") as store:
+        yield store
+
+
+def spoil(path, statement, *values):
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        assert db.execute(statement, values).rowcount > 0
+
+
+@pytest.mark.xfail(strict=True, reason=UNCOMPARED)
+@pytest.mark.parametrize(
+    "statement",
+    [
+        pytest.param("UPDATE runs SET last = 3 WHERE first = 2 AND pipe = ?", id="runs overlap"),
+        pytest.param(
+            "UPDATE runs SET last = 4 WHERE first = 3 AND pipe = ?", id="a run ends behind the cursor"
+        ),
+        pytest.param("UPDATE heads SET cursor = 1, read_from = 1 WHERE pipe = ?", id="the cursor fell back"),
+        pytest.param("UPDATE heads SET cursor = 4 WHERE pipe = ?", id="the cursor stepped over a message"),
+        pytest.param("DELETE FROM runs WHERE first = 2 AND pipe = ?", id="a run is gone"),
+        pytest.param("INSERT INTO marks VALUES (?, 4, 4, 'committed')", id="a commit of what was never out"),
+    ],
+)
+def test_a_pipe_whose_rows_contradict_each_other_is_heard_of(path, opened, statement):
+    scene = make_scene(opened, "orders")
+    spoil(path, statement, time_key(scene.spoilt))
+
+    heard = hear(opened, scene, patience_s=1)
+
+    assert heard >= HEARERS["heads"], f"only {sorted(heard)} heard of it"
+
+
+@pytest.mark.xfail(strict=True, reason="cassq.waiting_reader takes overlapping batches: messages come twice")
+def test_batches_that_overlap_are_heard_of(path, opened):
+    queue = opened.queue("orders")
+    queue.push_many([b"1", b"2", b"3", b"4"])
+    queue.close()
+    spoil(
+        path,
+        "INSERT INTO waiting SELECT pipe, 3, count, pushed_at_ms, lengths, headers, bodies FROM waiting"
+        " WHERE first = ?",
+        1,
+    )
+
+    with opened.queue("orders").popper() as popper, pytest.raises(cassq.CorruptError):
+        assert sorted(each.message_id.seq for each in popper.pop_many(10, timeout=5)) == [1, 2, 3, 4]
+
+
+@pytest.mark.xfail(strict=True, reason="nobody compares a decided `last` with what waits: pops wait for ever")
+def test_a_batch_that_is_gone_from_a_sealed_pipe_is_heard_of(path, opened):
+    queue = opened.queue("orders")
+    queue.push_many([b"1", b"2"])
+    queue.close()
+    spoil(path, "DELETE FROM waiting WHERE first = ?", 1)
+    queue = opened.queue("orders")
+    assert queue.stats().waiting == 2
+
+    with queue.popper() as popper, pytest.raises(cassq.CorruptError):
+        popper.pop(timeout=0)
+
+
+@pytest.mark.xfail(strict=True, reason="the reaper believes a retired head without a look at its runs")
+def test_a_retired_pipe_with_messages_that_are_out_is_not_deleted(path, opened):
+    queue = opened.queue("orders")
+    pushed = queue.push(b"1")
+    with queue.popper() as popper:
+        delivery = popper.pop(timeout=10)
+        queue.close()
+        spoil(path, "UPDATE heads SET phase = 'retired' WHERE pipe = ?", time_key(pushed.pipe))
+
+        report = opened.queue("orders").reap()
+
+        assert delivery.message_id == pushed
+        assert (report.retired, len(report.failed)) == (0, 1)
+
+
+@pytest.mark.xfail(
+    strict=True, reason="list_pipes raises for the whole list, so one bad entry stops its queue"
+)
+def test_one_spoilt_entry_does_not_hold_up_the_other_pipes(path, opened):
+    scene = make_scene(opened, "orders")
+    spoil(path, "UPDATE pipes SET lane = -7 WHERE pipe = ?", time_key(scene.spoilt))
+
+    heard = hear(opened, scene, patience_s=1)
+
+    assert "pop" in heard
+    assert "no pop at all" not in heard
+
+
+@pytest.mark.xfail(
+    strict=True, reason="Store.reap and the records of other queues: CorruptError ends the pass"
+)
+def test_one_spoilt_record_does_not_keep_the_other_queues_from_being_reaped(path, opened):
+    opened.queue("apples")
+    make_scene(opened, "orders")
+    spoil(path, "UPDATE queues SET state = 'melted' WHERE name = ?", "apples")
+
+    report = opened.reap()
+
+    assert report.examined == 2
+    assert len(report.failed) == 1
+
+
+@pytest.mark.xfail(strict=True, reason="cassq.storage.sqlite_file tells text that is no UTF-8 as an outage")
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [
+        ("queues", "settings"),
+        ("pipes", "pusher"),
+        ("waiting", "headers"),
+        ("runs", "holder"),
+        ("dead", "reason"),
+    ],
+)
+def test_a_text_that_is_no_unicode_is_heard_of(path, opened, table, column):
+    scene = make_scene(opened, "orders")
+    spoil(path, f"UPDATE {table} SET {column} = CAST(? AS TEXT)", b"\xff\xfe")
+
+    assert hear(opened, scene, patience_s=1)
+
+
+@pytest.mark.xfail(
+    strict=True, reason="cassq.storage.sqlite_file.SqliteFile reads its clock with a bare int()"
+)
+def test_a_spoilt_clock_is_heard_of_when_the_store_is_opened(path):
+    cassq.connect(f"sqlite:///{path}").close()
+    spoil(path, "UPDATE clock SET offset_ms = ?", "melted")
+
+    with pytest.raises(cassq.CorruptError):
+        cassq.connect(f"sqlite:///{path}").close()
+
+
+@pytest.mark.service
+@pytest.mark.xfail(
+    strict=True, reason="the driver gives its connection up when a time lies behind the year 9999"
+)
+def test_a_time_that_is_no_date_is_heard_of(cassandra_session, cassandra_address, zookeeper_address):
+    url = f"cassandra://{cassandra_address}/{cassandra_session.keyspace}?zookeeper={zookeeper_address}"
+    with cassq.connect(url) as store:
+        scene = make_scene(store, f"q-{secrets.token_hex(6)}")
+        run = "pending SET leased_at = %s WHERE pipe = %s AND seq = 2 AND kind = 1"
+        update = f"UPDATE {cassandra_session.keyspace}.{run}"
+        cassandra_session._driver.execute(update, (2**60, scene.spoilt))
+
+        with pytest.raises(cassq.CorruptError):
+            store.queue(scene.queue).status(next(iter(scene.messages)))
