@@ -198,6 +198,15 @@ def _commit(
     _note_each(stage, process, kind, deliveries)
 
 
+def purge_all(stage: Stage, process: Process, times: int) -> None:
+    """Purge the queue now and then, as an operator may."""
+    _, queue = stage.open(process)
+    for _ in range(times):
+        stage.world.sleep(stage.world.dice.random())
+        with suppress(UnavailableError, OutcomeUnknownError):
+            queue.purge()
+
+
 def reap_all(stage: Stage, process: Process) -> None:
     """Reap every queue again and again, as cron does: each time from a store that knows nothing yet."""
     store, _ = stage.open(process)

@@ -12,7 +12,7 @@ from typing import Any
 
 import scheduler
 import threads
-from actors import pop_all, push_all, reap_all
+from actors import pop_all, purge_all, push_all, reap_all
 from cluster import Cluster
 from ensemble import Ensemble, Seat
 from plan import LEASE_S, Plan
@@ -97,7 +97,7 @@ class _Stage:
         self.is_healed = False
         self.broken: list[str] = []
         self.verdict: Verdict | None = None
-        self.cast: dict[str, list[Process]] = {"pusher": [], "popper": [], "reaper": [], "judge": []}
+        self.cast: dict[str, list[Process]] = {"pusher": [], "popper": [], "reaper": [], "operator": [], "judge": []}
         self.cluster = Cluster(
             world,
             odds=plan.odds,
@@ -145,6 +145,7 @@ class _Stage:
         for number in range(self.plan.poppers):
             self._start("popper", number, partial(pop_all, self))
         self._start("reaper", 0, partial(reap_all, self))
+        self._start("operator", 0, partial(purge_all, self, times=self.plan.purges))
         for blow in self.plan.blows:
             self.world.after(blow.at, partial(self._strike, blow))
         end = self.world.now + FAULTS_S
@@ -195,6 +196,8 @@ class _Stage:
     def _judge(self, stats: Any, dead: set[str]) -> None:
         self.note("judge", Kind.DEAD_LETTER, sorted(dead))
         self.verdict = verdict = judge(self.lines)
+        if len(verdict.lost) <= stats.purged:
+            verdict.lost.clear()  # a purge tells how many messages it ended, not which
         self.broken += verdict.broken()
         acknowledged, sure = len(verdict.acknowledged), verdict.acknowledged | verdict.delivered | dead
         most = len(verdict.attempted - verdict.refused)
@@ -202,7 +205,8 @@ class _Stage:
             self.broken.append(
                 f"totals: {stats.pushed} pushed, of {acknowledged} acknowledged, {most} at most"
             )
-        if stats.pushed != stats.popped or stats.pushed != stats.committed + stats.dead:
+        ended = stats.committed + stats.dead + stats.purged
+        if stats.pushed != ended or not ended - stats.purged <= stats.popped <= ended:
             self.broken.append(f"totals do not add up: {stats}")
 
     # Processes

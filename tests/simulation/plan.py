@@ -60,6 +60,7 @@ class Plan:
         seed: draws everything that the plan leaves open.
         messages: each pusher's.
         preempt: how likely a task loses its turn at a lock.
+        purges: how often an operator purges the queue meanwhile.
     """
 
     seed: int
@@ -74,6 +75,7 @@ class Plan:
     max_attempts: int = 1_000_000
     timeout_s: float = 0.25
     preempt: float = 0.1
+    purges: int = 0
     is_generous: bool = False
     skews_ms: tuple[int, ...] = (0, 0, 0)
     wall_offsets_s: tuple[float, ...] = (0.0,)
@@ -151,6 +153,7 @@ def draw(seed: int) -> Plan:
         max_attempts=dice.choice((1_000_000, 1_000_000, 1, 2, 3)),
         timeout_s=dice.choice((0.1, 0.25, 0.7)),
         preempt=dice.choice((0.02, 0.1, 0.3)),
+        purges=dice.choice((0, 0, 0, 0, 0, 0, 0, 0, 1, 3)),
         is_generous=dice.random() < 0.3,
         skews_ms=skews,
         wall_offsets_s=tuple(dice.choice((0.0, 0.0, -7200.0, 3600.0, 86400.0)) for _ in range(3)),
@@ -190,7 +193,12 @@ def _about_leases(dice: random.Random, plan: Plan) -> Plan:
         timeout_s=0.7,
         max_attempts=1_000_000,
         skews_ms=tuple(dice.randrange(int(SKEW_S * 1000)) for _ in range(3)),
-        odds=Odds(stall=0.1 + 0.3 * dice.random(), stall_s=dice.choice((0.1, 0.3, 0.6)), torn=0.1),
+        odds=Odds(
+            stall=0.1 + 0.3 * dice.random(),
+            stall_s=dice.choice((0.1, 0.3, 0.6)),
+            never=dice.choice((0.0, 0.15)),
+            torn=0.1,
+        ),
         habits=Habits(roll_back=0.05, forget=0.1, dawdle=0.3, extend=0.5),
     )
 
@@ -200,13 +208,15 @@ def _about_splits(dice: random.Random, plan: Plan) -> Plan:
     return replace(
         plan,
         pushers=1,
-        messages=dice.choice((4, 8, 12)),
-        pipe_messages_max=20,
-        poppers=dice.choice((1, 2)),
+        messages=dice.choice((8, 16, 30)),
+        pipe_messages_max=40,
+        push_age_s=0.6,
+        poppers=dice.choice((1, 1, 2)),
         pop_width=4,
         max_attempts=1_000_000,
-        habits=Habits(roll_back=0.35, forget=0.25, dawdle=0.1, extend=0.1),
-        odds=replace(plan.odds, late=0.1 * dice.random(), reply_lost=0.1 * dice.random(), freeze=0.002),
+        habits=Habits(roll_back=0.3, forget=0.2, dawdle=0.1, extend=0.05),
+        odds=Odds(late=dice.choice((0.0, 0.2)), late_s=dice.choice((0.5, 1.5)), ambush=0.3),
+        blows=(),
     )
 
 

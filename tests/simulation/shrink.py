@@ -70,6 +70,7 @@ def _with_fewer_faults(plan: Plan) -> Iterator[Plan]:
 _LEAST: dict[str, Any] = {
     "pushers": 1,
     "poppers": 1,
+    "purges": 0,
     "push_width": 1,
     "pop_width": 1,
     "max_attempts": 1_000_000,
