@@ -202,6 +202,11 @@ class Cluster:
         for hint in hints:
             hint()
 
+    def compact_list(self) -> None:
+        """Forget that entries of the pipe list were deleted; one that missed the deletion has it still."""
+        for replica in self.replicas:
+            replica.compact("pipes")
+
     def leftovers(self) -> list[str]:
         """Tell which rows of `waiting` and `pending` can still be read, of pipes that nobody lists.
 

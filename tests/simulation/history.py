@@ -97,7 +97,13 @@ class _Stage:
         self.is_healed = False
         self.broken: list[str] = []
         self.verdict: Verdict | None = None
-        self.cast: dict[str, list[Process]] = {"pusher": [], "popper": [], "reaper": [], "operator": [], "judge": []}
+        self.cast: dict[str, list[Process]] = {
+            "pusher": [],
+            "popper": [],
+            "reaper": [],
+            "operator": [],
+            "judge": [],
+        }
         self.cluster = Cluster(
             world,
             odds=plan.odds,
@@ -246,6 +252,10 @@ class _Stage:
 
     def _strike(self, blow: "Any") -> None:
         if self.is_over or not self.cluster.is_faulty:
+            return
+        if blow.kind == "compact":
+            self.say("deletions in the pipe list are forgotten", "nodes")
+            self.cluster.compact_list()
             return
         if blow.kind == "node":
             replica = self.cluster.replicas[blow.target]

@@ -22,7 +22,7 @@ class Blow:
 
     Attributes:
         at: seconds from the beginning.
-        kind: crash, freeze, cut, session, node.
+        kind: crash, freeze, cut, session; node, which goes down, or compact.
         target: whom, by place among those of its role; for a node its number.
         role: pusher, popper, reaper, node.
         seconds: how long, where it ends.
@@ -248,11 +248,13 @@ _THEMES = (None, None, None, None, _about_leases, _about_splits, _about_seals)
 
 
 def _draw_blows(dice: random.Random, plan: Plan) -> list[Blow]:
-    kinds = [kind for kind in ("crash", "freeze", "cut", "session", "node") if dice.random() < 0.3]
+    kinds = [kind for kind in ("crash", "freeze", "cut", "session", "node", "compact") if dice.random() < 0.3]
     blows: list[Blow] = []
     for _ in range(dice.choice((0, 1, 2, 4)) if kinds else 0):
         kind = dice.choice(kinds)
-        role = "node" if kind == "node" else dice.choice(("pusher", "popper", "popper", "reaper"))
+        role = (
+            "node" if kind in {"node", "compact"} else dice.choice(("pusher", "popper", "popper", "reaper"))
+        )
         number = {"pusher": plan.pushers, "popper": plan.poppers, "node": 3}.get(role, 1)
         seconds = dice.choice((0.1, 0.4, 1.0, plan.push_age_s + plan.grace_s + 0.2))
         blows.append(Blow(dice.random() * 1.5, kind, role, dice.randrange(number), seconds))

@@ -123,6 +123,16 @@ class Replica:
         """Return the keys of every partition of a table that it knows of."""
         return [key for name, key in self._partitions if name == table]
 
+    def compact(self, table: str) -> None:
+        """Forget deletions, as compaction does once they are older than gc_grace_seconds."""
+        for key in self.keys(table):
+            partition = self.partition(table, key)
+            partition.rows = {
+                ck: Row({column: cell for column, cell in row.cells.items() if cell[0] > row.deleted_at})
+                for ck, row in partition.rows.items()
+                if row.live(partition.deleted_at) is not None
+            }
+
     def apply(self, mutation: Mutation) -> None:
         """Write."""
         mutation.apply(self.partition(mutation.table, mutation.key))
