@@ -92,7 +92,8 @@ class Verdict:
             f"attempted {len(self.attempted)}, acknowledged {len(self.acknowledged)}, "
             f"refused {len(self.refused)}, unknown {len(self.unknown)}, delivered {len(self.delivered)}, "
             f"committed {len(self.committed)} (+ {len(self.maybe_committed)} perhaps), "
-            f"dead {len(self.dead)}, lost {len(self.lost)}, unexpected {len(self.unexpected)}, damaged {len(self.damaged)}, "
+            f"dead {len(self.dead)}, lost {len(self.lost)}, unexpected {len(self.unexpected)}, "
+            f"damaged {len(self.damaged)}, "
             f"delivered again with a reason {self.explained.total()}{f' ({reasons})' if reasons else ''}, "
             f"without {len(self.unexplained)}, out of order {len(self.reordered)}"
         )

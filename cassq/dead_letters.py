@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
+from cassq.errors import InvalidOptionError
 from cassq.model.arguments import check_count
-from cassq.model.ids import MessageId, to_message_id
+from cassq.model.ids import MessageId, shorten, to_message_id
 from cassq.model.message import Headers, Message, to_datetime
 from cassq.storage.port import DeadLetter, Storage
 
@@ -117,4 +118,10 @@ def _to_message(letter: DeadLetter) -> DeadMessage:
 def _all_of(message_ids: MessageId | str | Iterable[MessageId | str]) -> list[MessageId]:
     if isinstance(message_ids, MessageId | str):
         return [to_message_id(message_ids)]
-    return [to_message_id(each) for each in message_ids]
+    try:
+        named = iter(message_ids)
+    except TypeError as error:
+        raise InvalidOptionError(
+            f"{shorten(message_ids)} is not a message id, nor several: give one, a list, or None for all"
+        ) from error
+    return [to_message_id(each) for each in named]

@@ -22,6 +22,9 @@ LOOK_TIMEOUT_S = 10.0
 #: A popper counts as waited for so long after its last consumer left: one that pops in a loop is back soon.
 LINGER_S = 0.05
 
+#: A popper from which nobody pops for so long gives its buffer and its claims back, and takes nothing.
+IDLE_S = 5.0
+
 
 class Heard(Enum):
     """Why the feeding thread stops listening."""
@@ -126,17 +129,22 @@ class DeliveryBuffer:
         with self._changed:
             return list(dict.fromkeys(delivery.run for delivery in self._deliveries))
 
-    def idle_s(self) -> float:
-        """Return for how many seconds nobody has popped; 0 while somebody waits."""
+    def is_idle(self) -> bool:
+        """Tell whether nobody waits, and nobody has popped for a while."""
         with self._changed:
-            return 0.0 if self._waiting else self._clock.now() - self._popped_at
+            return self._is_idle()
+
+    def _is_idle(self) -> bool:
+        return not self._waiting and self._clock.now() - self._popped_at > IDLE_S
 
     def wanted(self) -> int:
-        """Return how many messages to take now; 0 when there are enough."""
+        """Return how many messages to take now; 0 when there are enough, or nobody comes for them."""
         with self._changed:
             return self._wanted()
 
     def _wanted(self) -> int:
+        if self._is_idle():
+            return 0  # however fast they were: what is taken now would only go back
         ahead = self._appetite.ahead(self._waiting, self._clock.now())
         if len(self._deliveries) > ahead // 2 and self._demand <= len(self._deliveries):
             return 0

@@ -76,11 +76,11 @@ class Feeder:
         self._clock = clock
         self._over = over
         self._check_current = check_current
+        self._hold = partial(HeldRun, storage, clock=clock, birthplace=Birthplace())
         self._own = partial(OwnedPipe, storage, queue, settings=settings, holder=holder, clock=clock)
         self._pipes = PipeList(storage, queue, settings, clock)
         self._claimed: dict[UUID, Claimed] = {}
         self._memory = PipeMemory(clock)
-        self._birthplace = Birthplace()
 
     def feed(
         self, wanted: int, *, is_retry: bool = False, is_woken: bool = False
@@ -140,6 +140,10 @@ class Feeder:
         for pipe in list(self._claimed):
             self._let_go(pipe, 0.0)
 
+    def trouble(self) -> CorruptError | None:
+        """Return why a pipe of the queue cannot be read, if that is so."""
+        return self._memory.trouble
+
     def next_due(self) -> float:
         """Return in how many seconds something known may come due; at most REST_S."""
         due = [claimed.owned.next_due() for claimed in self._claimed.values()]
@@ -160,9 +164,7 @@ class Feeder:
             wanted -= sum(taken.count for _, taken in haul[before:])
             if self._settings.pop_width == 1 and self._memory.may_have_older(entry.pipe):
                 held_back.add(source)
-            if claimed is None:
-                continue
-            if len(haul) > before and claimed.owned.may_have_more:
+            if claimed and len(haul) > before and claimed.owned.may_have_more:
                 return  # as much as one take may carry: the rest comes from here, not from a younger pipe
 
     def _take(self, claimed: Claimed, wanted: int, haul: list[tuple[HeldRun, Taken]]) -> None:
@@ -178,9 +180,11 @@ class Feeder:
                 if pipe in self._claimed:
                     self._take_once(claimed, wanted, haul)
                     self._settle_exhausted(claimed)
-        except CorruptError:
+        except CorruptError as error:
+            self._memory.note_spoilt(pipe, error, REST_S)
+            self._let_go(pipe, 0.0)
+            self._check_current()  # what was deleted with its queue is no damage
             _log.exception("queue %s: pipe %s cannot be read; it is left alone", self._queue, pipe)
-            self._let_go(pipe, REST_S)
             raise
         except CassqError:
             # What may have been leased by a lost transaction comes back when its lease ends.
@@ -194,17 +198,8 @@ class Feeder:
             self._let_go(owned.pipe, 0.0)
             return False
         ends_at = loot.sent_at + self._settings.lease.total_seconds()
-        for taken in loot.runs:
-            run = HeldRun(
-                self._storage,
-                owned.pipe,
-                taken,
-                ends_at,
-                clock=self._clock,
-                told=self._tell(owned.pipe),
-                birthplace=self._birthplace,
-            )
-            haul.append((run, taken))
+        told = self._tell(owned.pipe)
+        haul.extend((self._hold(owned.pipe, taken, ends_at, told=told), taken) for taken in loot.runs)
         for taken in loot.dead:
             owned.bury(taken)
         return bool(loot.runs or loot.dead)
@@ -235,7 +230,7 @@ class Feeder:
             state = self._storage.load_pipe(entry.pipe)
         except CassqError as error:
             if isinstance(error, CorruptError):
-                self._memory.note_rest(entry.pipe, REST_S)  # the other pipes are not held up by it
+                self._memory.note_spoilt(entry.pipe, error, REST_S)
             self._coordinator.release(self._queue, entry.pipe, self._holder)
             raise
         if state is None:

@@ -25,9 +25,6 @@ POLL_S = 0.25
 POLL_MAX_S = 2.0
 POLL_SHARED = 4
 
-#: A popper from which nobody pops for so long gives its buffer and its claims back.
-IDLE_S = 5.0
-
 
 class Feeding:
     """Feeds one popper.
@@ -117,7 +114,7 @@ class Feeding:
             raise
         for run, taken in haul:
             self._buffer.put([Delivery(run, *message, self._committer) for message in taken.messages])
-        self._buffer.end_round(number)
+        self._buffer.end_round(number, None if haul else self._feeder.trouble())
         if haul:
             self._feeder.share()
         return bool(haul)
@@ -154,7 +151,7 @@ class Feeding:
 
     def _keep_up(self) -> None:
         """Extend the leases of what is in the buffer, or give it back when nobody pops any more."""
-        if self._buffer.idle_s() > IDLE_S:
+        if self._buffer.is_idle():
             self._give_back()
             self._feeder.let_go()
             return

@@ -18,7 +18,7 @@ from cassq.model.progress import Progress
 from cassq.model.settings import QueueSettings
 from cassq.owned_pipe import OwnedPipe, find_pushed
 from cassq.storage.port import BatchQuery, Storage
-from cassq.waiting_reader import WaitingReader
+from cassq.waiting_reader import WaitingReader, check_disjoint
 
 #: How often a purge of one pipe is tried again while a popper takes from it.
 PURGE_ATTEMPTS = 50
@@ -108,6 +108,7 @@ class Inspection:
                 yield from _messages(entry, reader.read_run(run, run.last), progress, (run.first, run.last))
         first = state.head.read_from
         while batches := self._storage.read_batches(entry.pipe, BatchQuery(first, limit=PEEK_BATCHES)):
+            check_disjoint(entry.pipe, batches)
             yield from _messages(entry, batches, progress, (state.head.cursor + 1, state.head.last))
             first = batches[-1].last + 1
 

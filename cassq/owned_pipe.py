@@ -146,16 +146,19 @@ class OwnedPipe:
         wanted = min(wanted, TAKE_MESSAGES_MAX)
         try:
             plans = self._plan_again(wanted)
+            head, fresh = self._plan_fresh(wanted - sum(plan.taken.count for plan in plans))
         except DecodeError:
-            # Cleared away by another owner meanwhile, or really damaged?
-            state = self.storage.load_pipe(self.pipe)
-            if state is None or state.head.op != self.head.op:
+            if self._is_lost():
                 return None
             raise
-        head, fresh = self._plan_fresh(wanted - sum(plan.taken.count for plan in plans))
         if fresh:
             plans.append(fresh)
         if not plans and head.cursor == self.head.cursor:
+            if wanted > 0 and head.is_decided and not self.is_exhausted:
+                # This read began after the end was known, and what is up to there was acknowledged before.
+                if self._is_lost():
+                    return None
+                raise self._next_is_gone()
             return Loot([], [], self._clock.now())
         sent_at = self._clock.now()
         if not self.advance(head, tuple(change for plan in plans for change in plan.changes)):
@@ -233,6 +236,18 @@ class OwnedPipe:
             return head, None
         batches = self.reader.read(head.read_from, head.cursor, wanted)
         return plan_fresh(self.progress, batches, wanted, self._lessee)
+
+    def _next_is_gone(self) -> DecodeError:
+        first, last = self.head.cursor + 1, self.head.last
+        return DecodeError(
+            f"pipe {self.pipe}: messages {first} to {last} wait, and the batch with message {first} is gone; "
+            "a purge steps over them"
+        )
+
+    def _is_lost(self) -> bool:
+        """Tell whether the pipe was cleared away, or has another owner now."""
+        state = self.storage.load_pipe(self.pipe)
+        return state is None or state.head.op != self.head.op
 
     def advance(self, head: Head, runs: Sequence[RunChange] = (), marks: Sequence[Mark] = ()) -> bool:
         """Write the head with a fresh op and the highest floor, runs and marks; False: refused."""

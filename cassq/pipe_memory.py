@@ -9,6 +9,7 @@ from collections.abc import Container
 from uuid import UUID
 
 from cassq.clock import Clock
+from cassq.errors import CorruptError
 
 #: A pipe that somebody else holds is tried again after so long, unless this popper is woken.
 BUSY_S = 0.25
@@ -26,6 +27,7 @@ class PipeMemory:
         self._busy_until: dict[UUID, float] = {}
         self._busy_since: dict[UUID, float] = {}
         self._exhausted: set[UUID] = set()
+        self._spoilt: dict[UUID, CorruptError] = {}
 
     def is_left_alone(self, pipe: UUID) -> bool:
         """Tell whether to leave a pipe alone for now."""
@@ -42,10 +44,22 @@ class PipeMemory:
         now = self._clock.now()
         self._busy_until[pipe] = now + BUSY_S
         self._busy_since.setdefault(pipe, now)
+        self._spoilt.pop(pipe, None)
 
     def note_claimed(self, pipe: UUID) -> None:
         """Note that nobody else holds a pipe any more."""
         self._busy_since.pop(pipe, None)
+        self._spoilt.pop(pipe, None)
+
+    def note_spoilt(self, pipe: UUID, error: CorruptError, seconds: float) -> None:
+        """Note why a pipe cannot be read, and leave it alone for so long: the others are not held up."""
+        self._spoilt[pipe] = error
+        self.note_rest(pipe, seconds)
+
+    @property
+    def trouble(self) -> CorruptError | None:
+        """Why a pipe could not be read when this popper last had it; None when all could."""
+        return next(iter(self._spoilt.values()), None)
 
     def note_exhausted(self, pipe: UUID) -> None:
         """Note that a pipe will never hand out a message for the first time again."""
@@ -72,6 +86,6 @@ class PipeMemory:
     def keep_only(self, listed: Container[UUID]) -> None:
         """Forget pipes that are not listed any more."""
         self._exhausted = {pipe for pipe in self._exhausted if pipe in listed}
-        for remembered in (self._resting_until, self._busy_until, self._busy_since):
+        for remembered in (self._resting_until, self._busy_until, self._busy_since, self._spoilt):
             for pipe in [pipe for pipe in remembered if pipe not in listed]:
                 del remembered[pipe]

@@ -15,7 +15,13 @@ from cassq.committer import GroupedCommitter
 from cassq.coordination.port import Coordinator
 from cassq.delivery import Committer, Delivery, DirectCommitter
 from cassq.delivery_buffer import DeliveryBuffer
-from cassq.errors import ClosedError, InvalidOptionError, OutcomeUnknownError, UnavailableError
+from cassq.errors import (
+    ClosedError,
+    CorruptError,
+    InvalidOptionError,
+    OutcomeUnknownError,
+    UnavailableError,
+)
 from cassq.feeder import Feeder
 from cassq.feeding import POLL_MAX_S, Feeding
 from cassq.model.arguments import check_count, to_seconds
@@ -80,6 +86,8 @@ class Popper:
             ClosedError: the popper is closed.
             QueueNotFoundError: the queue was deleted.
             UnavailableError: nothing came in time because a service is out of reach; it says which.
+            CorruptError: nothing came in time, and a pipe of the queue is damaged; it says which. The other
+                pipes go on.
         """
         popped = self.pop_many(1, timeout)
         return popped[0] if popped else None
@@ -99,13 +107,14 @@ class Popper:
         return self._buffer.get(count, self._clock.now() + seconds)
 
     def __iter__(self) -> Iterator[Delivery]:
-        """Yield messages for ever, waiting through outages; ends when the popper is closed."""
+        """Yield messages for ever, through outages and past damaged pipes; ends when the popper is closed."""
         while True:
             try:
                 delivery = self.pop(POLL_MAX_S)
             except ClosedError:
                 return
-            except (UnavailableError, OutcomeUnknownError) as error:
+            except (UnavailableError, OutcomeUnknownError, CorruptError) as error:
+                # A damaged pipe is left alone; whoever iterates is there for the others.
                 _log.warning("queue %s: %s", self._queue, error)
             else:
                 if delivery:

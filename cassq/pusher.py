@@ -20,7 +20,7 @@ from cassq.errors import CassqError, InvalidOptionError, OutcomeUnknownError, Us
 from cassq.lane import Lane
 from cassq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from cassq.model.arguments import to_seconds
-from cassq.model.ids import MessageId, new_pipe_id
+from cassq.model.ids import MessageId, new_pipe_id, shorten
 from cassq.model.message import NO_HEADERS, Headers, MessageIds, check_body, check_headers, size_of
 from cassq.model.settings import QueueSettings
 from cassq.parcel import Parcel, ParcelBuffer
@@ -203,10 +203,9 @@ class Pusher:
         bodies: list[bytes] = []
         headers: list[Headers] = []
         size = 0
-        for message in messages:
-            body, header = message if isinstance(message, tuple) else (message, NO_HEADERS)
+        for message in _each_of(messages):
+            body, header = _parts_of(message)
             body = check_body(body, body_max)
-            header = check_headers(header) if header else NO_HEADERS
             weight = size_of(body, header)
             if bodies and (len(bodies) >= count_max or size + weight > size_max):
                 yield tuple(bodies), tuple(headers)
@@ -216,6 +215,27 @@ class Pusher:
             size += weight
         if bodies:
             yield tuple(bodies), tuple(headers)
+
+
+def _each_of(messages: object) -> Iterator[object]:
+    try:
+        return iter(messages)  # type: ignore[call-overload, no-any-return]  # which refuses what is no row
+    except TypeError as error:
+        raise InvalidOptionError(
+            f"push_many takes bodies, or pairs of a body and its headers, one after the other, "
+            f"not {shorten(messages)}; push() takes a single body"
+        ) from error
+
+
+def _parts_of(message: object) -> tuple[object, Headers]:
+    if not isinstance(message, tuple):
+        return message, NO_HEADERS
+    if len(message) != 2:
+        raise InvalidOptionError(
+            f"{shorten(message)} has {len(message)} parts: a message is a body, or a body and its headers"
+        )
+    body, headers = message
+    return body, check_headers(headers)
 
 
 def _resolve(future: "Future[MessageIds]", ids: MessageIds | None, error: CassqError | None) -> None:

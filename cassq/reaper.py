@@ -17,7 +17,7 @@ from uuid import UUID
 from cassq import care
 from cassq.clock import Clock
 from cassq.coordination.port import Coordinator
-from cassq.errors import CassqError, OutcomeUnknownError
+from cassq.errors import CassqError, CorruptError, OutcomeUnknownError
 from cassq.model.ids import new_token
 from cassq.model.pipe import Phase, PipeEntry
 from cassq.model.queue_record import QueueRecord
@@ -234,7 +234,10 @@ class Reaper:
     def _is_retired(self, pipe: UUID) -> bool:
         if pipe in self._retired:
             return True
-        state = self._storage.load_pipe(pipe)
+        try:
+            state = self._storage.load_pipe(pipe)
+        except CorruptError:
+            return False  # whatever it is, it still stands; the others are counted all the same
         return state is None or state.head.phase is Phase.RETIRED
 
     def _read_record(self) -> QueueRecord | None:

@@ -15,6 +15,7 @@ from cassq.coordination.port import Coordinator
 from cassq.errors import (
     ClosedError,
     CoordinationUnavailableError,
+    CorruptError,
     OutcomeUnknownError,
     QueueNotFoundError,
     UnavailableError,
@@ -127,7 +128,12 @@ class Store:
             self._clear(deleted)  # what this process pushed until it heard of it
 
     def reap(self) -> ReapReport:
-        """Make one pass of the reaper over every queue; safe to run any number of at once."""
+        """Make one pass of the reaper over every queue; safe to run any number of at once.
+
+        A pipe, or a list of pipes, that cannot be read is told in the report, and holds no other queue up.
+
+        Raises: DecodeError: the record of a queue is damaged.
+        """
         self._check_usable()
         report = ReapReport()
         for record in self.storage.read_queues():
@@ -138,7 +144,7 @@ class Store:
                     report.add(self._open(record).reap())
             except QueueNotFoundError:
                 continue  # deleted meanwhile: the next pass clears it
-            except (UnavailableError, OutcomeUnknownError) as error:
+            except (UnavailableError, OutcomeUnknownError, CorruptError) as error:
                 if isinstance(error, CoordinationUnavailableError):
                     raise
                 report.failed.append(f"queue {record.name}: {error}")

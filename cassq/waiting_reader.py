@@ -5,6 +5,7 @@ messages that were left over. Nothing here decides what may be handed out.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from uuid import UUID
 
 from cassq.errors import DecodeError
@@ -43,6 +44,7 @@ class WaitingReader:
             first = reached + 1 if self._ahead else read_from
             limit = self._limit
             batches = self._storage.read_batches(self._pipe, BatchQuery(first, limit=limit))
+            check_disjoint(self._pipe, batches)
             following = _without_gap([batch for batch in batches if batch.last > cursor], reached)
             self._is_limited = len(batches) == limit and bool(following)
             self._ahead += following
@@ -70,6 +72,7 @@ class WaitingReader:
                     f"pipe {self._pipe}: messages {first} to {last} were handed out, and are gone"
                 )
             batches += found
+            check_disjoint(self._pipe, batches)
             first = batches[-1].last + 1
         return [batch for batch in batches if batch.last >= run.first]
 
@@ -90,6 +93,20 @@ class WaitingReader:
             messages = sum(batch.count for batch in batches) / len(batches)
             size = max(1.0, sum(batch.size for batch in batches) / len(batches))
             self._limit = max(1, min(LIMIT_MAX, round(wanted / messages) + 1, round(TAKE_BYTES_MAX / size)))
+
+
+def check_disjoint(pipe: UUID, batches: Sequence[Batch]) -> None:
+    """Check that batches, in their order, never name a message twice.
+
+    Raises:
+        DecodeError: two of them overlap; a pusher gives the next numbers after the last ones only.
+    """
+    for before, batch in pairwise(batches):
+        if batch.first <= before.last:
+            raise DecodeError(
+                f"pipe {pipe}: messages {before.first} to {before.last} are one batch, "
+                f"{batch.first} to {batch.last} another, and a batch never overlaps another"
+            )
 
 
 def _without_gap(batches: Sequence[Batch], reached: int) -> list[Batch]:

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from cassq.errors import InvalidOptionError
+from cassq.model.ids import shorten
 
 #: Longer than anybody waits, and short enough for every clock of the operating system.
 SECONDS_MAX = timedelta(days=365).total_seconds()
@@ -18,7 +19,7 @@ def check_count(count: object) -> int:
         InvalidOptionError: it is no int, or out of range.
     """
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= COUNT_MAX:
-        raise InvalidOptionError(f"count={count!r} must be an int of 1 or more, {COUNT_MAX} at most")
+        raise InvalidOptionError(f"count={shorten(count)} must be an int of 1 or more, {COUNT_MAX} at most")
     return count
 
 
@@ -30,5 +31,8 @@ def to_seconds(timeout: object) -> float:
     """
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
-        raise InvalidOptionError(f"timeout={timeout!r} must be a timedelta or a number of seconds, 0 or more")
-    return min(float(seconds), SECONDS_MAX)
+        raise InvalidOptionError(
+            f"timeout={shorten(timeout)} must be a timedelta or a number of seconds, 0 or more"
+        )
+    # Compared first: an int may be larger than any float.
+    return SECONDS_MAX if seconds >= SECONDS_MAX else float(seconds)

@@ -13,6 +13,7 @@ from cassq.model.ids import MessageId, time_key
 from cassq.model.message import Batch
 from cassq.model.pipe import Head, Mark, PipeEntry, PipeState
 from cassq.model.queue_record import QueueRecord, QueueState
+from cassq.model.soundness import check_state
 from cassq.model.transaction import Answer, Seal, Transaction
 from cassq.storage import sqlite_rows as rows
 from cassq.storage.port import BatchQuery, DeadLetter, Listing
@@ -147,9 +148,10 @@ class SqliteStorage:
                 "SELECT first, last, ending FROM marks WHERE pipe = ? AND first > ? ORDER BY first",
                 (key, head.floor),
             ).fetchall()
-        return PipeState(
+        state = PipeState(
             head, tuple(rows.to_run(row) for row in runs), tuple(rows.to_mark(row) for row in marks), now_ms
         )
+        return check_state(pipe, state)
 
     def transact(self, pipe: UUID, transaction: Transaction) -> Answer:
         """See `Storage.transact`."""

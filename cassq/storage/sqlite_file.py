@@ -18,10 +18,12 @@ from cassq.errors import (
     CassqError,
     ClosedError,
     CorruptError,
+    DecodeError,
     OutcomeUnknownError,
     SchemaMismatchError,
     StorageUnavailableError,
 )
+from cassq.model.ids import shorten
 
 #: How long a writer waits for other processes' writes before it gives up.
 BUSY_TIMEOUT_S = 15.0
@@ -151,6 +153,7 @@ class SqliteFile:
                 connection.execute(f"PRAGMA synchronous={self._synchronous}")
                 connection.execute("PRAGMA journal_size_limit=67108864")
             connection.execute("PRAGMA cache_size=-32768")
+            connection.text_factory = self._to_text
             return connection
 
     @contextmanager
@@ -193,16 +196,29 @@ class SqliteFile:
         with self.reading() as db:
             row = db.execute("SELECT offset_ms FROM clock WHERE boot = ?", (boot,)).fetchone()
         if row:
-            return int(row[0])
+            return self._check_ms(row[0])
         with self.writing() as db:
             newest = db.execute(
                 "SELECT max(coalesce((SELECT max(created_at_ms) FROM pipes), 0),"
                 " coalesce((SELECT max(leased_at_ms) FROM runs), 0))"
             ).fetchone()[0]
-            offset = max(round(time.time() * 1000), newest) - round(self._read_clock() * 1000)
+            offset = max(round(time.time() * 1000), self._check_ms(newest)) - round(self._read_clock() * 1000)
             db.execute("DELETE FROM clock WHERE boot <> ?", (boot,))
             db.execute("INSERT OR IGNORE INTO clock (boot, offset_ms) VALUES (?, ?)", (boot, offset))
-            return int(db.execute("SELECT offset_ms FROM clock WHERE boot = ?", (boot,)).fetchone()[0])
+            return self._check_ms(
+                db.execute("SELECT offset_ms FROM clock WHERE boot = ?", (boot,)).fetchone()[0]
+            )
+
+    def _check_ms(self, stored: object) -> int:
+        if not isinstance(stored, int):
+            raise DecodeError(f"{self.where}: {shorten(stored)} is no time, so the store has no clock")
+        return stored
+
+    def _to_text(self, stored: bytes) -> str:
+        try:
+            return stored.decode()
+        except UnicodeDecodeError as error:
+            raise DecodeError(f"{self.where} holds a text that is no UTF-8: {shorten(stored)}") from error
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

@@ -16,6 +16,7 @@ from cassq.storage.sqlite import SqliteStorage
 #: What can be planted: of a pipe (by its id) or of a queue (by its name).
 SQLITE_GARBAGE = {
     "phase": "UPDATE heads SET phase = 'melted' WHERE pipe = ?",
+    "cursor": "UPDATE heads SET cursor = 7 WHERE pipe = ?",
     "run": "UPDATE runs SET state = 'melted' WHERE pipe = ?",
     "mark": "UPDATE marks SET ending = 'melted' WHERE pipe = ?",
     "batch": "UPDATE waiting SET count = count + 1 WHERE pipe = ?",
@@ -24,6 +25,7 @@ SQLITE_GARBAGE = {
 }
 CASSANDRA_GARBAGE = {
     "phase": "UPDATE {ks}.pending SET phase = 'melted' WHERE pipe = %s AND seq = -1 AND kind = 0",
+    "cursor": "UPDATE {ks}.pending SET cursor = 7 WHERE pipe = %s AND seq = -1 AND kind = 0",
     "run": "UPDATE {ks}.pending SET state = 'melted' WHERE pipe = %s AND seq = 1 AND kind = 1",
     "mark": "INSERT INTO {ks}.pending (pipe, seq, kind, ending) VALUES (%s, 1, 2, 'melted')",
     "batch": "INSERT INTO {ks}.waiting (pipe, first, count) VALUES (%s, 1, 7)",

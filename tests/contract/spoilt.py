@@ -122,8 +122,8 @@ def note_failures(report: cassq.ReapReport, scene: Scene, heard: set[str]) -> No
 def pop_all(queue: cassq.Queue, scene: Scene, heard: set[str], patience_s: float) -> None:
     """Pop what comes; the sound pipe's messages must be among it."""
     came: set[cassq.MessageId] = set()
-    end = time.monotonic() + patience_s
     with queue.popper() as popper:
+        end = time.monotonic() + patience_s
         while not (came >= scene.sound and "pop" in heard) and time.monotonic() < end:
             try:
                 delivery = popper.pop(timeout=0)

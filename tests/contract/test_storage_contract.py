@@ -457,7 +457,7 @@ class TestAdvance:
         storage.transact(pipe, Transaction(Seal(5)))
         blind = Advance(seen.op, replace(seen, op=new_token(), cursor=5))
 
-        assert storage.transact(pipe, Transaction(blind)).is_applied
+        assert storage.transact(pipe, Transaction(blind, (RunChange(run(1, 5)),))).is_applied
 
         head = head_of(storage, pipe)
         assert (head.phase, head.last, head.cursor) == (Phase.SEALED, 5, 5)
@@ -715,9 +715,11 @@ class TestTransactions:
         seen = head_of(storage, pipe)
         wanted = [replace(seen, op=new_token(), cursor=place + 1) for place in range(8)]
 
-        applied, unknown = race(
-            lambda head: storage.transact(pipe, Transaction(Advance(seen.op, head))).is_applied, wanted
-        )
+        def take_up_to(head):
+            change = Transaction(Advance(seen.op, head), (RunChange(run(1, head.cursor)),))
+            return storage.transact(pipe, change).is_applied
+
+        applied, unknown = race(take_up_to, wanted)
 
         check_one_winner(applied, unknown, head_of(storage, pipe), seen)
 
@@ -725,12 +727,15 @@ class TestTransactions:
 class TestMarks:
     def test_marks_are_seen_by_the_next_load_in_their_order(self, storage, pipe):
         marks = [Mark(5, 9, End.DEAD), Mark(1, 2, End.COMMITTED), Mark(12, 12, End.PURGED)]
+        take(storage, pipe, run(1, 12))
 
         storage.mark(pipe, marks)
 
         assert storage.load_pipe(pipe).marks == tuple(sorted(marks, key=lambda mark: mark.first))
 
     def test_marking_again_changes_nothing(self, storage, pipe):
+        take(storage, pipe, run(1, 2))
+
         for _ in range(2):
             storage.mark(pipe, [Mark(1, 2, End.COMMITTED)])
 
@@ -743,6 +748,7 @@ class TestMarks:
     def test_of_two_with_the_same_beginning_the_longer_stands(self, storage, pipe, longer, shorter, order):
         apart = [Mark(1, 9, longer), Mark(1, 5, shorter)][::order]
         together = [Mark(10, 19, longer), Mark(10, 15, shorter)][::order]
+        take(storage, pipe, run(1, 19))
 
         for mark in apart:
             storage.mark(pipe, [mark])
@@ -752,13 +758,15 @@ class TestMarks:
 
     @pytest.mark.parametrize("is_set_first", [False, True])
     def test_a_longer_mark_stands_against_one_set_by_a_transaction(self, storage, pipe, is_set_first):
+        take(storage, pipe, run(1, 7))
+
         def plain():
             storage.mark(pipe, [Mark(3, 7, End.COMMITTED)])
 
-        def cancel():
-            storage.transact(pipe, Transaction(Cancel(new_token(), 3), marks=(Mark(3, 3, End.PURGED),)))
+        def purge():
+            advance(storage, pipe, marks=[Mark(3, 3, End.PURGED)])
 
-        for step in (cancel, plain) if is_set_first else (plain, cancel):
+        for step in (purge, plain) if is_set_first else (plain, purge):
             step()
 
         assert storage.load_pipe(pipe).marks == (Mark(3, 7, End.COMMITTED),)
@@ -770,6 +778,7 @@ class TestMarks:
 
     def test_thousands_of_marks_in_one_call_are_all_seen(self, storage, pipe):
         marks = [Mark(first, first, End.COMMITTED) for first in range(1, 5000, 2)]
+        take(storage, pipe, run(1, 5000))
 
         storage.mark(pipe, marks)
 
@@ -779,6 +788,7 @@ class TestMarks:
 class TestLoad:
     @pytest.mark.parametrize("size", [10, 400])
     def test_only_what_begins_above_the_floor_is_loaded(self, storage, pipe, size):
+        take(storage, pipe, run(1, 9))
         for first in range(1, 41):
             take(storage, pipe, run(first * 10, first * 10 + 9))
         storage.mark(pipe, [Mark(first, first, End.COMMITTED) for first in range(1, size + 1)])
@@ -804,6 +814,7 @@ class TestLoad:
 
     def test_a_reader_beside_a_busy_owner_sees_states_that_belong_together(self, storage, pipe):
         # Many rows, so that Cassandra reads the state in parts.
+        take(storage, pipe, run(1, 249))
         storage.mark(pipe, [Mark(first, first, End.COMMITTED) for first in range(1, 250)])
         seen = head_of(storage, pipe)
         is_done = threading.Event()
@@ -824,7 +835,7 @@ class TestLoad:
 
         def own():
             head = seen
-            for seq in range(1000, 1030):
+            for seq in range(250, 280):
                 head = take_surely(head, seq)
             is_done.set()
 
@@ -906,6 +917,14 @@ class TestRowsThatAreNotOurs:
         adapter.plant(storage, what, pipe)
 
         with pytest.raises(DecodeError, match="melted"):
+            storage.load_pipe(pipe)
+
+    def test_rows_that_cannot_be_true_together_raise(self, storage, adapter, pipe):
+        take(storage, pipe, run(1, 2))
+
+        adapter.plant(storage, "cursor", pipe)
+
+        with pytest.raises(DecodeError, match="message 3 was handed out or purged, and no row tells of it"):
             storage.load_pipe(pipe)
 
     def test_a_batch_that_says_another_number_than_it_has_raises(self, storage, adapter, pipe):

@@ -2,7 +2,9 @@
 
 Owns what each of them must answer; `queue_machine.py` has the calls that look and steer. What must not break:
 every check follows from what the documentation promises, and allows for what the threads of the queue may do
-meanwhile, but for nothing else.
+meanwhile, but for nothing else; and what is drawn never depends on what those threads did, else the same
+sequence could not be played again. So whoever needs something to choose from draws any number, and uses it
+modulo how many there are.
 """
 
 import secrets
@@ -25,6 +27,9 @@ LEASE = timedelta(seconds=60)
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 _HEADERS = st.dictionaries(_TEXTS, _TEXTS, max_size=2)
 _BODIES = st.binary(max_size=12)
+
+#: Which of those there are, counted round and round.
+CHOICES = st.integers(0, 99)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +116,12 @@ class QueueFlow(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 6))
     def pop(self, count):
-        is_sure = self.model.count(*COMING) > 0 and not self.is_paused
-        popped = self._pop(count, PATIENCE if is_sure else timedelta(0))
+        sure = 0 if self.is_paused else min(count, self.model.count(*COMING))
+        popped = self._pop(count, PATIENCE if sure else timedelta(0))
+        while 0 < len(popped) < sure:  # a pop brings what is there at the moment; the rest comes too
+            popped += self._pop(count - len(popped), PATIENCE)
         assert len(popped) <= count
-        assert bool(popped) == is_sure or (self.is_paused and self.may_trickle)
+        assert len(popped) == sure or (self.is_paused and self.may_trickle)
         for delivery in popped:
             self._check_delivery(delivery)
         if self.is_paused:  # a pause that stays leaves little to find out
@@ -149,11 +156,11 @@ class QueueFlow(RuleBasedStateMachine):
         pushed.message_id = delivery.message_id
         self.out.append((delivery, pushed))
 
-    @precondition(lambda self: self.popper is not None)
     @rule()
     def close_the_popper(self):
-        self.popper.close()
-        self.popper = None
+        if self.popper is not None:
+            self.popper.close()
+            self.popper = None
 
     def resume(self) -> None:
         self.queue.resume()
@@ -161,56 +168,64 @@ class QueueFlow(RuleBasedStateMachine):
 
     # -- ending ----------------------------------------------------------------------------------------
 
-    @precondition(lambda self: self.out)
-    @rule(choice=st.data())
-    def commit(self, choice):
-        delivery, pushed = self._draw_out(choice)
+    @rule(which=CHOICES)
+    def commit(self, which):
+        if not self._has_out():
+            return
+        delivery, pushed = self._let_go_of(which)
         delivery.commit()
         pushed.place = Place.COMMITTED
         for end in (delivery.commit, delivery.rollback, delivery.extend):
             with pytest.raises(cassq.ClosedError, match="committed before"):
                 end()
 
-    @precondition(lambda self: self.out)
-    @rule(choice=st.data())
-    def commit_many(self, choice):
+    @rule(which=st.lists(CHOICES, min_size=1, max_size=6))
+    def commit_many(self, which):
+        if not self._has_out():
+            return
         if self.popper is None:
             self.popper = self.queue.popper()
             self.may_trickle = False
-        count = choice.draw(st.integers(1, len(self.out)), label="how many")
-        drawn = [self._draw_out(choice) for _ in range(count)]
-        self.popper.commit_many([delivery for delivery, _ in drawn])
-        for _, pushed in drawn:
+        chosen = [self._let_go_of(each) for each in which[: len(self.out)]]
+        self.popper.commit_many([delivery for delivery, _ in chosen])
+        for _, pushed in chosen:
             pushed.place = Place.COMMITTED
 
-    @precondition(lambda self: self.out)
-    @rule(choice=st.data(), delay=st.sampled_from([timedelta(0), timedelta(0), timedelta(hours=1)]))
-    def roll_back(self, choice, delay):
-        delivery, pushed = self._draw_out(choice)
+    @rule(which=CHOICES, delay=st.sampled_from([timedelta(0), timedelta(0), timedelta(hours=1)]))
+    def roll_back(self, which, delay):
+        if not self._has_out():
+            return
+        delivery, pushed = self._let_go_of(which)
         assert delivery.rollback(delay)
         self.model.roll_back(pushed, is_delayed=bool(delay))
         with pytest.raises(cassq.ClosedError, match="rolled back before"):
             delivery.commit()
 
-    @precondition(lambda self: self.out)
-    @rule(choice=st.data())
-    def extend(self, choice):
-        delivery, _ = choice.draw(st.sampled_from(self.out), label="which")
-        delivery.extend()
+    @rule(which=CHOICES)
+    def extend(self, which):
+        if self._has_out():
+            delivery, _ = self.out[which % len(self.out)]
+            delivery.extend()
 
-    @precondition(lambda self: self.late)
-    @rule(choice=st.data())
-    def end_too_late(self, choice):
-        delivery = self.late.pop(choice.draw(st.integers(0, len(self.late) - 1), label="which"))
-        how = choice.draw(st.sampled_from(["commit", "extend", "rollback"]), label="how")
+    @rule(which=CHOICES, how=st.sampled_from(["commit", "extend", "rollback"]))
+    def end_too_late(self, which, how):
+        if not self.late:
+            return
+        delivery = self.late.pop(which % len(self.late))
         if how == "rollback":
             assert not delivery.rollback()
             return
         with pytest.raises(cassq.DeliveryExpiredError):
             getattr(delivery, how)()
 
-    def _draw_out(self, choice: st.DataObject) -> tuple[cassq.Delivery, Pushed]:
-        return self.out.pop(choice.draw(st.integers(0, len(self.out) - 1), label="which"))
+    def _has_out(self) -> bool:
+        """Have something in hand, where there is anything to have; False where there is not."""
+        if not self.out:
+            self.pop(1)
+        return bool(self.out)
+
+    def _let_go_of(self, which: int) -> tuple[cassq.Delivery, Pushed]:
+        return self.out.pop(which % len(self.out))
 
     # -- time ------------------------------------------------------------------------------------------
 
@@ -224,9 +239,11 @@ class QueueFlow(RuleBasedStateMachine):
         self.late += [delivery for delivery, _ in self.out]
         self.out = []
 
-    @precondition(lambda self: self.ground.skip and self.out)
+    @precondition(lambda self: self.ground.skip)
     @rule()
     def keep_leases_alive(self):
+        if not self._has_out():
+            return
         self._settle()
         for _ in range(3):
             for delivery, _ in self.out:

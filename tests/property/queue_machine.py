@@ -9,7 +9,7 @@ import sys
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
-from queue_flow import QueueFlow
+from queue_flow import CHOICES, QueueFlow
 from queue_model import ALIVE, COMING, Place
 
 import cassq
@@ -85,17 +85,15 @@ class QueueMachine(QueueFlow):
 
     # -- dead letters ----------------------------------------------------------------------------------
 
-    @rule(choice=st.data())
-    def deal_with_the_dead(self, choice):
+    @rule(which=st.lists(CHOICES, max_size=4), deal=st.sampled_from(["put_back", "discard"]))
+    def deal_with_the_dead(self, which, deal):
         letters = self._note_the_dead()
         assert self.queue.dead.peek(1000) == letters
         if not letters:
             assert self.queue.dead.put_back() == self.queue.dead.discard() == 0
             return
-        chosen = choice.draw(st.lists(st.sampled_from(letters), unique_by=id), label="letters")
-        deal = choice.draw(st.sampled_from(["put_back", "discard"]), label="deal")
         # New messages get new ids in the order of the old ones.
-        chosen.sort(key=letters.index)
+        chosen = [letters[place] for place in sorted({each % len(letters) for each in which})]
         assert getattr(self.queue.dead, deal)([letter.message_id for letter in chosen]) == len(chosen)
         if deal == "put_back":
             for letter in chosen:

@@ -74,7 +74,7 @@ def explore(
     finally:
         for worker in workers:
             worker.terminate()
-            worker.wait()
+            worker.communicate()
     tally.failures.sort(key=lambda failure: failure.seed)
     return tally
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import cassq
 from cassq.checker import DEAD_HOLDER, EXPIRED_LEASE, ROLLBACK, judge
 from cassq.clock import SystemClock
-from cassq.feeding import IDLE_S
+from cassq.delivery_buffer import IDLE_S
 from cassq.held_run import HeldRun, Return
 from cassq.ledger import Kind, Line
 from cassq.owned_pipe import OwnedPipe

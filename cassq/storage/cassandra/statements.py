@@ -22,7 +22,7 @@ DIES_AT = 2**63 - 2
 #: Rows of one page: bodies are large, heads and marks are small, and what is read as one state should come
 #: as one page.
 _PAGE_OF_BODIES = 64
-_PAGE_OF_STATE = 20_000
+PAGE_OF_STATE = 20_000
 
 #: So many rows of a pipe are read with the head at once; most pipes are smaller.
 STATE_ROWS_MAX = 200
@@ -129,13 +129,13 @@ _STATE = (
 )
 _READ_STATE = f"SELECT {_STATE} FROM {{ks}}.pending WHERE pipe = ?"
 READ_HEAD = Statement(
-    Call.SERIAL_READ, f"SELECT {_STATE} FROM {{ks}}.pending WHERE {_HEAD_KEY}", page_rows=_PAGE_OF_STATE
+    Call.SERIAL_READ, f"SELECT {_STATE} FROM {{ks}}.pending WHERE {_HEAD_KEY}", page_rows=PAGE_OF_STATE
 )
 READ_STATE_BEGINNING = Statement(
-    Call.SERIAL_READ, f"{_READ_STATE} LIMIT {STATE_ROWS_MAX}", page_rows=_PAGE_OF_STATE
+    Call.SERIAL_READ, f"{_READ_STATE} LIMIT {STATE_ROWS_MAX}", page_rows=PAGE_OF_STATE
 )
-READ_STATE_ABOVE = Statement(Call.SERIAL_READ, f"{_READ_STATE} AND seq > ?", page_rows=_PAGE_OF_STATE)
-READ_STATE = Statement(Call.SERIAL_READ, _READ_STATE, page_rows=_PAGE_OF_STATE)
+READ_STATE_ABOVE = Statement(Call.SERIAL_READ, f"{_READ_STATE} AND seq > ?", page_rows=PAGE_OF_STATE)
+READ_STATE = Statement(Call.SERIAL_READ, _READ_STATE, page_rows=PAGE_OF_STATE)
 
 INSERT_HEAD = Statement(
     Call.WRITE,

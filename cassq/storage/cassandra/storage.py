@@ -14,6 +14,7 @@ from cassq.model.ids import MessageId
 from cassq.model.message import Batch
 from cassq.model.pipe import Head, Mark, PipeEntry, PipeState
 from cassq.model.queue_record import QueueRecord, QueueState
+from cassq.model.soundness import check_state
 from cassq.model.transaction import Answer, Transaction
 from cassq.storage.cassandra import rows
 from cassq.storage.cassandra import statements as cql
@@ -121,7 +122,9 @@ class CassandraStorage:
         if head is None:
             return None
         runs, marks = rows.to_runs_and_marks(found, head.floor)
-        return PipeState(head, runs, marks, now_ms)
+        state = PipeState(head, runs, marks, now_ms)
+        # Rows of several pages are not one state: a run may have been split between two of them.
+        return check_state(pipe, state) if len(found) <= cql.PAGE_OF_STATE else state
 
     def transact(self, pipe: UUID, transaction: Transaction) -> Answer:
         """See `Storage.transact`."""

@@ -1,0 +1,62 @@
+"""Whether the rows of one pipe can be true together.
+
+Owns the one check of what a settled read shows: each row may be cassq's, and their whole still damaged.
+Refuses to repair. What must not break: nothing is refused that cassq writes itself, under whatever race, late
+landing or unknown outcome.
+"""
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from cassq.errors import DecodeError
+from cassq.model.pipe import End, Mark, Phase, PipeState, Run
+
+
+def check_state(pipe: UUID, state: PipeState) -> PipeState:
+    """Return the state of a pipe when its head, runs and marks do not contradict each other.
+
+    - Runs are split and never joined, and a take inserts its run together with the cursor: so they are
+      disjoint, and end at or before the cursor.
+    - The cursor steps over a message by a run, by a purge or by a cancellation: so runs and marks cover what
+      is above the floor and not behind the cursor.
+    - What was never handed out may have been purged or cancelled, but is neither committed nor dead.
+    - A pipe retires when everything in it has ended, and head, runs and marks are deleted together.
+
+    Raises:
+        DecodeError: they do.
+    """
+    head = state.head
+    reached = head.floor
+    for run in sorted(state.runs, key=lambda run: run.first):
+        if run.first <= reached:
+            raise _contradiction(pipe, f"messages {run.first} to {min(run.last, reached)} lie in two runs")
+        reached = run.last
+    if reached > head.cursor:
+        raise _contradiction(pipe, f"a run ends at {reached}, behind the cursor at {head.cursor}")
+    for mark in state.marks:
+        if mark.last > head.cursor and mark.end is not End.PURGED:
+            raise _contradiction(
+                pipe, f"message {mark.last} is {mark.end.value}, and the cursor at {head.cursor}"
+            )
+    lost = _first_missing((*state.runs, *state.marks), head.floor)
+    if lost <= head.cursor:
+        raise _contradiction(pipe, f"message {lost} was handed out or purged, and no row tells of it")
+    if head.phase is Phase.RETIRED:
+        left = _first_missing(state.marks, head.floor)
+        if left <= head.last:
+            raise _contradiction(pipe, f"it is retired, and message {left} has not ended")
+    return state
+
+
+def _first_missing(stretches: Iterable[Run | Mark], floor: int) -> int:
+    """Return the first number above the floor that none of the stretches has."""
+    reached = floor
+    for part in sorted(stretches, key=lambda part: part.first):
+        if part.first > reached + 1:
+            break
+        reached = max(reached, part.last)
+    return reached + 1
+
+
+def _contradiction(pipe: UUID, words: str) -> DecodeError:
+    return DecodeError(f"pipe {pipe} holds rows that cassq did not write together: {words}")
