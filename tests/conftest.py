@@ -8,9 +8,14 @@ import secrets
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 import cassq
 from cassq.storage.cassandra import Address, CassandraSchema, CassandraSession, open_session
+
+# How fast a machine is says nothing about what is right.
+settings.register_profile("cassq", deadline=None)
+settings.load_profile("cassq")
 
 
 def service(variable: str) -> str:

@@ -1,0 +1,215 @@
+"""The rules of the protocol that the model can take away, and the code that carries each.
+
+Owns their names and words; where a rule stands in the model, the comment `RULE name` there says. What must
+not break: every `NO_...` of the model is a rule here, and every function named here exists.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule; its macro is NO_ and the name in capitals."""
+
+    file: str
+    name: str
+    text: str
+    functions: tuple[str, ...]
+
+
+_STORAGE = "cassq.storage.cassandra.storage.CassandraStorage"
+_CQL = "cassq.storage.cassandra.statements"
+
+
+def _rules(file: str, *rows: tuple[str, str, str]) -> tuple[Rule, ...]:
+    return tuple(Rule(file, name, text, tuple(functions.split())) for name, text, functions in rows)
+
+
+RULES = (
+    *_rules(
+        "push",
+        ("head_first", "the head is written before the entry", f"{_STORAGE}.create_pipe"),
+        (
+            "gone",
+            "no head means gone",
+            f"{_STORAGE}.load_pipe cassq.lane.Lane._look cassq.reaper.Reaper._examine",
+        ),
+        (
+            "full_head",
+            "no condition compares with an absent value",
+            "cassq.model.pipe.Head cassq.storage.cassandra.transactions.to_answer",
+        ),
+        (
+            "fixed_times",
+            "inserts carry fixed timestamps, deletions one in the far future",
+            f"{_CQL}.BORN_AT {_CQL}.DIES_AT",
+        ),
+        (
+            "one_at_a_time",
+            "the next numbers only after the batch before is acknowledged or settled",
+            "cassq.lane.Lane.write cassq.lane.Lane._send",
+        ),
+        ("number_once", "a number that was sent never names another body", "cassq.lane.Lane._send"),
+        (
+            "seal_undecided",
+            "the pusher's seal is conditional on an undecided last",
+            f"cassq.lane.Lane._settle {_CQL}.SEAL",
+        ),
+        (
+            "seal_cursor",
+            "the pusher's seal is conditional on the cursor",
+            f"cassq.lane.Lane._settle {_CQL}.SEAL",
+        ),
+        ("id_once", "a pipe id is tried once", "cassq.pipe_supply.PipeSupply._open"),
+        (
+            "seal_last",
+            "the seal comes after the last acknowledgement",
+            "cassq.pipe_supply.PipeSupply.writable cassq.pipe_supply.PipeSupply.finish",
+        ),
+        (
+            "settle_seal",
+            "a seal of one's own that may be in flight is settled before anything is reported",
+            "cassq.lane.Lane._settle",
+        ),
+        (
+            "late_check",
+            "a late acknowledgement is checked against the head",
+            "cassq.pipe_supply.PipeSupply.is_late cassq.lane.Lane._look",
+        ),
+        (
+            "take_last",
+            "a take is conditional on last >= its cursor",
+            f"cassq.model.transaction.Advance {_CQL}.ADVANCE",
+        ),
+        (
+            "gap_stop",
+            "reads stop at the first gap",
+            "cassq.waiting_reader.WaitingReader.read cassq.waiting_reader._without_gap",
+        ),
+        (
+            "age",
+            "the seal is forced only after push_age_max + push_grace",
+            "cassq.pipe_list.PipeList.is_abandoned cassq.care.seal",
+        ),
+        (
+            "seen_after",
+            "a pipe is first seen when the list came back, not when it was asked for",
+            "cassq.pipe_list.PipeList.refresh",
+        ),
+        (
+            "read_after_seal",
+            "drain only on a read that began after the seal was seen",
+            "cassq.care.seal cassq.care.drain cassq.waiting_reader.WaitingReader.is_drained",
+        ),
+        (
+            "drain_undecided",
+            "drain only while last is undecided",
+            f"cassq.model.transaction.Drain {_CQL}.DRAIN",
+        ),
+        (
+            "retire_decided",
+            "retire only when last is decided",
+            "cassq.care.retire cassq.model.progress.Progress.is_exhausted",
+        ),
+        (
+            "retire_cursor",
+            "retire only when the cursor has reached last",
+            "cassq.care.retire cassq.model.progress.Progress.is_exhausted",
+        ),
+        ("entry_last", "deletion goes waiting, pending, entry", f"{_STORAGE}.delete_pipe"),
+    ),
+    *_rules(
+        "lease",
+        (
+            "fence",
+            "an owner's transaction is conditional on the op that was seen",
+            f"cassq.model.transaction.Advance {_CQL}.ADVANCE",
+        ),
+        (
+            "handout_after",
+            "nothing is handed out before the take was applied",
+            "cassq.owned_pipe.OwnedPipe.take",
+        ),
+        (
+            "next_decides",
+            "after an unknown outcome the next transaction decides, not the read",
+            "cassq.owned_pipe.OwnedPipe.settle",
+        ),
+        (
+            "own_op",
+            "whether a transaction was one's own is told by its op",
+            "cassq.owned_pipe.OwnedPipe.settle",
+        ),
+        (
+            "holder_first",
+            "the lease ends for its holder first",
+            "cassq.held_run.HeldRun.is_live cassq.model.pipe.Run.is_expired",
+        ),
+        (
+            "clock_first",
+            "marks are read after the clock that says the lease is over",
+            f"{_STORAGE}.load_pipe cassq.owned_pipe.OwnedPipe.expired",
+        ),
+        (
+            "lease_seen",
+            "a run is taken again on the lease_id and leased_at that were seen",
+            "cassq.model.taking.plan_again cassq.model.transaction.RunChange",
+        ),
+        (
+            "fresh_return",
+            "a returned run has a lease id of its own and leased_at 0",
+            "cassq.model.taking.returned cassq.held_run.HeldRun._row",
+        ),
+        (
+            "believe_live",
+            "a mark is begun and believed only while the lease runs",
+            "cassq.held_run.HeldRun.commit",
+        ),
+        (
+            "mark_in_row",
+            "a mark lies within one row of a run",
+            "cassq.held_run.HeldRun._cut cassq.held_run.group_by_run",
+        ),
+        (
+            "mark_longer",
+            "of two marks with the same first number the longer one stands, whole",
+            f"{_CQL}.MARK {_STORAGE}.mark",
+        ),
+        (
+            "floor_at_run",
+            "a floor never cuts a run that is not over",
+            "cassq.model.progress.Progress.raise_floor",
+        ),
+        (
+            "tell_all",
+            "the owner hears of all rows of a run that was split",
+            "cassq.held_run.HeldRun.give_back cassq.owned_pipe.OwnedPipe.note",
+        ),
+        ("letter_first", "dead letters are written before the mark", "cassq.owned_pipe.OwnedPipe.bury"),
+        ("purge_fence", "a purge moves the fence", "cassq.care.purge cassq.owned_pipe.OwnedPipe.advance"),
+        (
+            "retire_ended",
+            "retire only when everything has ended",
+            "cassq.care.retire cassq.model.progress.Progress.is_over",
+        ),
+    ),
+    *_rules(
+        "totals",
+        (
+            "record_first",
+            "whoever counts reads the record first and the head after",
+            "cassq.reaper.Reaper._count",
+        ),
+        (
+            "count_cas",
+            "the record is changed by compare-and-set",
+            f"cassq.reaper.Reaper._write_totals {_STORAGE}.change_queue",
+        ),
+        (
+            "keep_counted",
+            "a pipe leaves `counted` only once it is retired or gone",
+            "cassq.reaper.Reaper._write_totals cassq.reaper.Reaper._is_retired",
+        ),
+        ("count_first", "a pipe's counts are in before it retires", "cassq.reaper.Reaper._retire"),
+    ),
+)

@@ -1,0 +1,90 @@
+"""What is searched: each file of the model within its bounds, and each rule taken away.
+
+Owns the bounds of every search. Refuses to run one. What must not break: the bounds in which a rule is taken
+away are bounds in which the model with all rules was searched too, or smaller ones.
+"""
+
+from dataclasses import dataclass
+
+from _check_model.rules import RULES, Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One search.
+
+    Attributes:
+        file: the model, without its ending.
+        title: what is looked at.
+        bounds: preprocessor values.
+        without: the rule that is taken away; empty: none.
+    """
+
+    file: str
+    title: str
+    bounds: tuple[str, ...]
+    without: str = ""
+
+    @property
+    def definitions(self) -> list[str]:
+        """The arguments for spin's preprocessor."""
+        defined = [*self.bounds, f"NO_{self.without.upper()}"] if self.without else self.bounds
+        return [f"-D{each}" for each in defined]
+
+
+def _lease(title: str, **bounds: int) -> Run:
+    every = {"FAULTS": 0, "EXPIRIES": 0, "ROLLBACKS": 0, "EXTENSIONS": 0, **bounds}
+    return Run("lease", title, tuple(f"{name}={value}" for name, value in every.items()))
+
+
+PUSH = Run("push", "push, settle, late, drain, retire, delete", ("FAULTS=2", "CRASHES=1"))
+LEASE = _lease("leases, all together", N=2, FAULTS=1, EXPIRIES=1, ROLLBACKS=1, EXTENSIONS=1)
+LEASE_SPLIT = _lease("runs of three, split", N=3, EXPIRIES=1, ROLLBACKS=1)
+LEASE_FLOOR = _lease("one popper, four messages", N=4, POPPERS=1, EXPIRIES=1, ROLLBACKS=1)
+LEASE_DEAD = _lease("dead letters", N=2, TRIES_MAX=1, FAULTS=1, EXPIRIES=1)
+LEASE_PURGE = _lease("purge", N=2, PURGES=1, EXPIRIES=1, ROLLBACKS=1)
+TOTALS = Run("totals", "totals, three reapers", ("FAULTS=2", "CRASHES=1"))
+
+#: The longest first: two run side by side.
+VERIFICATIONS = (LEASE, LEASE_SPLIT, LEASE_DEAD, PUSH, TOTALS, LEASE_PURGE, LEASE_FLOOR)
+
+#: One lost reply is enough to miss most rules of pushing, and found sooner.
+_PUSH_SMALL = Run("push", "", ("FAULTS=1", "CRASHES=1"))
+_PUSH_NO_FAULT = Run("push", "", ("FAULTS=0", "CRASHES=0"))
+_PUSH_BOUNDS = {
+    "settle_seal": PUSH,
+    "gap_stop": _PUSH_NO_FAULT,
+    "seal_last": _PUSH_NO_FAULT,
+    "age": _PUSH_NO_FAULT,
+    "seen_after": _PUSH_NO_FAULT,
+}
+
+#: Where a rule of leases is missed the soonest; the others in the smallest bounds, which have no failures.
+_LEASE_BOUNDS = {
+    "handout_after": _lease("", FAULTS=1),
+    "next_decides": _lease("", FAULTS=1),
+    "own_op": _lease("", FAULTS=1),
+    "clock_first": _lease("", EXPIRIES=1),
+    "believe_live": _lease("", EXPIRIES=1),
+    "lease_seen": _lease("", EXPIRIES=1, EXTENSIONS=1),
+    "fresh_return": _lease("", FAULTS=1, ROLLBACKS=1, EXTENSIONS=1),
+    "purge_fence": _lease("", PURGES=1),
+    "letter_first": LEASE_DEAD,
+    "mark_longer": LEASE_DEAD,
+    "floor_at_run": _lease("", N=3, EXPIRIES=1),
+    "mark_in_row": _lease("", N=3, EXPIRIES=1),
+    "tell_all": LEASE_FLOOR,
+}
+
+
+def ablation(rule: Rule) -> Run:
+    """Return the search in which a rule is taken away."""
+    whole = {
+        "push": _PUSH_BOUNDS.get(rule.name, _PUSH_SMALL),
+        "lease": _LEASE_BOUNDS.get(rule.name, _lease("")),
+        "totals": TOTALS,
+    }[rule.file]
+    return Run(rule.file, rule.text, whole.bounds, without=rule.name)
+
+
+ABLATIONS = tuple(ablation(rule) for rule in RULES)
