@@ -12,7 +12,7 @@ from faulty_storage import Odds
 from histories import run_history
 
 SEED = int(os.environ.get("CASSQ_FAULT_SEED", "0")) or random.randrange(1, 1_000_000)
-HISTORIES = int(os.environ.get("CASSQ_FAULT_HISTORIES", "20"))
+HISTORIES = int(os.environ.get("CASSQ_FAULT_HISTORIES", "5"))
 
 PROFILES = {
     "calm": Odds(away=0, reply_lost=0, lands_late=0, never_lands=0, stalls=0),

@@ -7,6 +7,7 @@ is written before the call, a line about an outcome only after it.
     python workers.py pusher --url URL --ledger FILE --who NAME --seed 7 --timeout 8
 
 SIGTERM ends a worker in order: what is on its way is finished, the store is closed, `done` is noted.
+SIGUSR1 ends its ZooKeeper session behind its back, as if the servers had heard nothing of it for too long.
 """
 
 import argparse
@@ -15,19 +16,33 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, fields
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
+
+from kazoo.client import KazooClient
 
 import cassq
 from cassq.delivery import Delivery
 from cassq.errors import CassqError, DeliveryExpiredError, OutcomeUnknownError, UnavailableError
 from cassq.ledger import Kind, LedgerWriter, Line
+from cassq.limits import BATCH_MESSAGES_MAX
 from cassq.popper import Popper
 from cassq.queue import Queue
 
+Begun = TypeVar("Begun")
+
 QUEUE = "faults"
+
+#: How often a pusher with a rate pushes one message alone.
+SINGLES = 0.3
+
+#: How many messages a popper asks for where the load is steady.
+STEADY = 60
 
 #: Every time limit is short, so that each fault outlasts it within seconds.
 SETTINGS = {
@@ -40,45 +55,84 @@ SETTINGS = {
 }
 
 
-class Worker:
-    """One process's seat in a test.
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """How a worker works.
 
-    Args:
-        pace_s: the longest pause between two pushes, so that poppers can keep up.
+    Attributes:
+        rate: messages a second that a pusher pushes, whatever became of the ones before; a popper then
+            commits in one call what came in one. 0: a pusher goes by its pace, a popper by the dice.
+        pace_s: without a rate, the longest pause between two pushes, so that poppers can keep up.
         timeout_s: how long one push may take.
+        padding: blanks behind each body.
+        mishaps: how many of a popper's parts end otherwise than by a commit: rolled back, one in four of
+            them forgotten.
+        work_s: how long a popper works on what one call brought.
+        rest_s: a reaper's pause between two passes.
     """
 
-    def __init__(self, ledger: LedgerWriter, *, who: str, seed: int, pace_s: float, timeout_s: float) -> None:
+    queue: str = QUEUE
+    seed: int = 0
+    rate: float = 0.0
+    pace_s: float = 0.03
+    timeout_s: float = 30.0
+    padding: int = 0
+    mishaps: float = 0.04
+    work_s: float = 0.0
+    rest_s: float = 0.02
+
+
+class Worker:
+    """One process's seat in a test."""
+
+    def __init__(self, ledger: LedgerWriter, habits: Habits) -> None:
         self.ledger = ledger
-        self.dice = random.Random(f"{seed} {who}")
-        self._who = who
-        self._pace_s = pace_s
-        self._timeout = timedelta(seconds=timeout_s)
+        self.dice = random.Random(f"{habits.seed} {ledger.who}")
+        self._habits = habits
+        self._timeout = timedelta(seconds=habits.timeout_s)
         self._is_over = threading.Event()
 
     def stop(self, *_: object) -> None:
         self._is_over.set()
 
+    def patiently(self, begin: Callable[[], Begun]) -> Begun:
+        """Begin something, again after a while when there is an outage just now, as a supervisor would."""
+        while True:
+            try:
+                return begin()
+            except UnavailableError:
+                if self._is_over.wait(0.5):
+                    raise
+
     def push(self, store: cassq.Store) -> None:
-        """Push unique messages, in calls of 1 to 40."""
-        queue = store.queue(QUEUE, **SETTINGS)
+        """Push unique messages, by a rate or in calls of 1 to 40."""
+        queue = self.patiently(lambda: store.queue(self._habits.queue))
+        begun_at = self.ledger.now()
         made = 0
         while not self._is_over.is_set():
             # Never more than one parcel: of several, the first may be stored though the call raised.
             count = self.dice.choice((1, 1, 1, 3, 10, 40))
-            bodies = [f"{self._who}-{made + place}" for place in range(count)]
+            if self._habits.rate:
+                count = self._due((self.ledger.now() - begun_at) * self._habits.rate - made)
+            bodies = [f"{self.ledger.who}-{made + place}" for place in range(count)]
             made += count
-            self.ledger.note(Kind.ATTEMPTED, *bodies)
-            kind, words = self._push_some(queue, bodies)
-            self.ledger.note(kind, *bodies, words=words)
-            self._is_over.wait(self.dice.random() * self._pace_s)
+            if bodies:
+                self.ledger.note(Kind.ATTEMPTED, *bodies)
+                kind, words = self._push_some(queue, bodies)
+                self.ledger.note(kind, *bodies, words=words)
+            self._is_over.wait(self.dice.random() * self._habits.pace_s)
+
+    def _due(self, late: float) -> int:
+        """Return how many to push now: one by one at times, all that the rate asks for at others."""
+        return min(int(late), 1 if self.dice.random() < SINGLES else BATCH_MESSAGES_MAX)
 
     def _push_some(self, queue: Queue, bodies: Sequence[str]) -> tuple[Kind, str]:
+        padded = [body.encode() + b" " * self._habits.padding for body in bodies]
         try:
             if len(bodies) == 1:
-                queue.push(bodies[0].encode(), timeout=self._timeout)
+                queue.push(padded[0], timeout=self._timeout)
             else:
-                queue.push_many([body.encode() for body in bodies], timeout=self._timeout)
+                queue.push_many(padded, timeout=self._timeout)
         except UnavailableError as error:
             return Kind.REFUSED, str(error)
         except OutcomeUnknownError as error:
@@ -87,26 +141,29 @@ class Worker:
 
     def pop(self, store: cassq.Store) -> None:
         """Pop in calls of 1 to 60; commit nearly all, roll some back, leave a few to their leases."""
-        with store.queue(QUEUE, **SETTINGS).popper() as popper:
+        sizes = (STEADY,) if self._habits.rate else (1, 1, 5, 20, 60)
+        with self.patiently(lambda: store.queue(self._habits.queue)).popper() as popper:
             while not self._is_over.is_set():
                 try:
-                    deliveries = popper.pop_many(self.dice.choice((1, 1, 5, 20, 60)), timeout=0.5)
+                    deliveries = popper.pop_many(self.dice.choice(sizes), timeout=0.5)
                 except (UnavailableError, OutcomeUnknownError):
                     continue
                 note_delivered(self.ledger, deliveries)
+                if deliveries and self._habits.work_s:
+                    self._is_over.wait(self._habits.work_s)
                 self._work_off(popper, deliveries)
             self.ledger.note(Kind.CLOSING)
 
     def _work_off(self, popper: Popper, deliveries: list[Delivery]) -> None:
         while deliveries:
-            count = self.dice.choice((1, 4, len(deliveries)))
+            count = len(deliveries) if self._habits.rate else self.dice.choice((1, 4, len(deliveries)))
             part, deliveries = deliveries[:count], deliveries[count:]
             roll = self.dice.random()
-            if roll < 0.03:
+            if roll < self._habits.mishaps * 0.75:
                 for each in part:
-                    self.ledger.note(Kind.ROLLING_BACK, each.body.decode(), attempt=each.attempt)
+                    self.ledger.note(Kind.ROLLING_BACK, name_of(each), attempt=each.attempt)
                     each.rollback()
-            elif roll < 0.04:
+            elif roll < self._habits.mishaps:
                 continue  # forgotten: the lease ends
             else:
                 commit(self.ledger, popper, part)
@@ -122,7 +179,7 @@ class Worker:
             else:
                 words = f"sealed {report.sealed} returned {report.returned} retired {report.retired}"
                 self.ledger.note(Kind.REAPED, words=words)
-            self._is_over.wait(0.02)
+            self._is_over.wait(self._habits.rest_s)
 
 
 def note_delivered(ledger: LedgerWriter, deliveries: Sequence[Delivery]) -> None:
@@ -133,7 +190,7 @@ def note_delivered(ledger: LedgerWriter, deliveries: Sequence[Delivery]) -> None
             at,
             ledger.who,
             Kind.DELIVERED,
-            each.body.decode(),
+            name_of(each),
             each.attempt,
             each.run.ends_at,
             pipe=str(each.message_id.pipe),
@@ -146,7 +203,7 @@ def note_delivered(ledger: LedgerWriter, deliveries: Sequence[Delivery]) -> None
 def commit(ledger: LedgerWriter, popper: Popper, deliveries: Sequence[Delivery]) -> None:
     """Commit, run by run: then every outcome is one of the whole call."""
     for together in by_run(deliveries):
-        bodies, attempt = [each.body.decode() for each in together], together[0].attempt
+        bodies, attempt = [name_of(each) for each in together], together[0].attempt
         ledger.note(Kind.COMMITTING, *bodies, attempt=attempt)
         try:
             popper.commit_many(together)
@@ -157,6 +214,20 @@ def commit(ledger: LedgerWriter, popper: Popper, deliveries: Sequence[Delivery])
         else:
             kind = Kind.COMMITTED
         ledger.note(kind, *bodies, attempt=attempt)
+
+
+def steal_session(store: cassq.Store) -> None:
+    """Have ZooKeeper end this process's session: a second client takes it over and closes it."""
+    own = store.coordinator._session
+    thief = KazooClient(own.hosts, client_id=own.client.client_id, timeout=own.timeouts.session)
+    thief.start()
+    thief.stop()
+    thief.close()
+
+
+def name_of(delivery: Delivery) -> str:
+    """Return what a message is called in the ledgers: its body, without its padding."""
+    return delivery.body.decode().rstrip()
 
 
 def by_run(deliveries: Sequence[Delivery]) -> list[list[Delivery]]:
@@ -171,14 +242,16 @@ def main() -> int:
     """Run one worker; returns the exit code."""
     given = _parse()
     ledger = LedgerWriter(given.ledger, given.who)
-    worker = Worker(ledger, who=given.who, seed=given.seed, pace_s=given.pace, timeout_s=given.timeout)
+    worker = Worker(ledger, Habits(**{name: getattr(given, name) for name in Habits.__slots__}))
     signal.signal(signal.SIGTERM, worker.stop)
     # A thread that dies is a finding, whoever started it.
     threading.excepthook = lambda died: ledger.note(
         Kind.TROUBLE, words="".join(traceback.format_exception(died.exc_value))
     )
     try:
-        with cassq.connect(given.url) as store:
+        with worker.patiently(lambda: cassq.connect(given.url)) as store:
+            theft = partial(threading.Thread, target=steal_session, args=(store,))
+            signal.signal(signal.SIGUSR1, lambda *_: theft().start())
             ledger.note(Kind.READY)
             {"pusher": worker.push, "popper": worker.pop, "reaper": worker.reap}[given.role](store)
     except BaseException:
@@ -195,9 +268,9 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--url", required=True)
     parser.add_argument("--ledger", type=Path, required=True)
     parser.add_argument("--who", required=True)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--pace", type=float, default=0.03)
-    parser.add_argument("--timeout", type=float, default=30.0)
+    for field in fields(Habits):
+        name = f"--{field.name.removesuffix('_s')}"
+        parser.add_argument(name, dest=field.name, type=type(field.default), default=field.default)
     return parser.parse_args()
 
 
