@@ -56,6 +56,7 @@ class Ensemble:
         for line in self.lines.values():
             for popper in [popper for popper, hungry in line.items() if hungry.seat is seat]:
                 seat.stranded.append(line.pop(popper).wake)
+        seat.is_lost = True
         self.world.after(self.world.dice.random() * self.odds.notice_s, seat.notice)
 
     def tell_crowd(self, queue: str) -> None:
@@ -77,10 +78,12 @@ class Seat:
         self._process = process
         self._held: set[tuple[str, UUID, str]] = set()
         self.stranded: list[Callable[[], None]] = []
+        self.is_lost = False
         self._is_closed = False
 
     def notice(self) -> None:
         """Hear that the session was over: a new one begins, without claims."""
+        self.is_lost = False
         self._held.clear()
         stranded, self.stranded = self.stranded, []
         for wake in stranded:
@@ -94,11 +97,18 @@ class Seat:
     def may_take(self) -> bool:
         return True
 
-    def claim(self, queue: str, pipe: UUID, holder: str) -> bool:
-        world, ensemble = self._world, self._ensemble
-        world.sleep(world.dice.random() * 0.004)
+    def _travel(self) -> None:
+        """Take the way to the service, which is where a lost session is noticed at the latest."""
+        self._world.sleep(self._world.dice.random() * 0.004)
         if self._process.is_cut:
             raise CoordinationUnavailableError("the network is cut")
+        if self.is_lost:
+            self.notice()
+            raise CoordinationUnavailableError("the session had ended")
+
+    def claim(self, queue: str, pipe: UUID, holder: str) -> bool:
+        world, ensemble = self._world, self._ensemble
+        self._travel()
         is_refused = ensemble.is_faulty and world.dice.random() < ensemble.odds.refused
         if is_refused and world.dice.random() < 0.5:
             raise CoordinationUnavailableError("the claim did not arrive")
@@ -139,10 +149,7 @@ class Seat:
     def announce_hunger(
         self, queue: str, popper: str, wake: Callable[[], None], *, crowded: Callable[[], None] | None = None
     ) -> None:
-        world = self._world
-        world.sleep(world.dice.random() * 0.004)
-        if self._process.is_cut:
-            raise CoordinationUnavailableError("the network is cut")
+        self._travel()
         line = self._ensemble.lines.setdefault(queue, {})
         line[popper] = _Hungry(self, wake, crowded)
         self._ensemble.tell_crowd(queue)

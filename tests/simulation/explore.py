@@ -103,9 +103,9 @@ def _lines(workers: "list[subprocess.Popen[str]]") -> Iterator[dict]:  # type: i
 
 def _work(first: int, step: int, end: int, mutant: str) -> None:
     sys.path.insert(0, str(Path(__file__).parent))
-    if mutant:
-        import mutants
+    import mutants
 
+    if mutant:
         mutants.plant(mutants.find(mutant))
     import history
     from plan import draw
@@ -116,8 +116,9 @@ def _work(first: int, step: int, end: int, mutant: str) -> None:
     histories = requests = 0
     virtual_s = 0.0
     seed = first
+    about = mutants.find(mutant).about if mutant else ""
     while end < 0 or seed < end:
-        outcome = history.run(draw(seed))
+        outcome = history.run(draw(seed, about))
         histories, requests, virtual_s = (
             histories + 1,
             requests + outcome.requests,

@@ -29,10 +29,12 @@ class Mutant:
     Attributes:
         name: what is wrong, in a few words.
         edits: the patch.
+        about: the theme of the histories that are to find it; empty for all.
     """
 
     name: str
     edits: tuple[Edit, ...]
+    about: str = ""
 
 
 class _PatchedLoader(importlib.machinery.SourceFileLoader):
@@ -89,8 +91,8 @@ def find(name: str) -> Mutant:
     return next(mutant for mutant in MUTANTS if mutant.name == name)
 
 
-def _one(name: str, module: str, old: str, new: str) -> Mutant:
-    return Mutant(name, (Edit(module, old, new),))
+def _one(name: str, module: str, old: str, new: str, about: str = "") -> Mutant:
+    return Mutant(name, (Edit(module, old, new),), about)
 
 
 _STATEMENTS = "cassq.storage.cassandra.statements"
@@ -146,18 +148,21 @@ MUTANTS: tuple[Mutant, ...] = (
         "        runs, marks = rows.to_runs_and_marks(found, head.floor)\n",
         "        now_ms = rows.to_ms(self._session.execute(cql.READ_CLOCK)[0][0])\n"
         "        runs, marks = rows.to_runs_and_marks(found, head.floor)\n",
+        about="leases",
     ),
     _one(
         "take a run again whatever lease it has now",
         "cassq.model.taking",
         "    changes = [RunChange(taken, run.lease_id, run.leased_at_ms, is_leased_now=True)]\n",
         "    changes = [RunChange(taken, run.lease_id, None, is_leased_now=True)]\n",
+        about="leases",
     ),
     _one(
         "read on behind a gap",
         "cassq.waiting_reader",
         "        if batch.first > reached + 1:\n            break\n",
         "",
+        about="seals",
     ),
     _one(
         "let the floor cut a run",
@@ -185,6 +190,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "                    may_have_happened = True\n"
         "                    break\n",
         "",
+        about="leases",
     ),
     Mutant(
         "extend and roll back without the lease id",
@@ -196,6 +202,7 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
             Edit(_TRANSACTIONS, '"lease_id = ?", (change.if_lease_id,)', '"lease_id = ?", (0,)'),
         ),
+        about="leases",
     ),
     _one(
         "believe an extension that nobody confirmed",
@@ -204,6 +211,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "            sent_at = self._clock.now()\n"
         "            self.ends_at = sent_at + self._lease_s\n"
         "            if (\n",
+        about="leases",
     ),
     _one(
         "believe that an unknown rollback did not happen",
@@ -226,6 +234,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "        state=RunState.RETURNED,\n",
             ),
         ),
+        about="splits",
     ),
     _one(
         "tell the owner only of what goes back",
@@ -234,6 +243,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "        for row in rows:\n"
         "            if row.state is RunState.RETURNED:\n"
         "                self._told(row)\n",
+        about="splits",
     ),
     _one(
         "let a mark reach over the edges of a run",
@@ -250,6 +260,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 '    "",\n',
             ),
         ),
+        about="splits",
     ),
     # The pusher
     _one(
@@ -297,6 +308,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "        return self._age(opened) > (settings.push_age_max + settings.push_grace / 2)"
         ".total_seconds()\n",
         "        return self._age(opened) < 0 * settings.push_age_max.total_seconds()\n",
+        about="seals",
     ),
     _one(
         "use a pipe id twice",
@@ -334,12 +346,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "        now = self._clock.now()  # a pipe is first seen when the answer is here,"
         " not when it was asked for\n",
         "",
+        about="seals",
     ),
     _one(
         "drain without a look",
         "cassq.care",
         "if not head.allows(Step.DRAIN) or not owned.reader.is_drained(head.read_from, head.cursor):",
         "if not head.allows(Step.DRAIN):",
+        about="seals",
     ),
     Mutant(
         "drain on a read from before the seal",
@@ -359,6 +373,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 " or owned.reader.is_drained(head.read_from, head.cursor)):",
             ),
         ),
+        about="seals",
     ),
     Mutant(
         "drain over the end that the pusher set",
@@ -370,6 +385,7 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
             Edit(_TRANSACTIONS, "(op, last, pipe, seen_op, SEQ_MAX)", "(op, last, pipe, seen_op)"),
         ),
+        about="seals",
     ),
     _one(
         "retire without looking at the marks",

@@ -131,8 +131,12 @@ _ODDS = {
 }
 
 
-def draw(seed: int) -> Plan:
-    """Draw a history's plan."""
+def draw(seed: int, about: str = "") -> Plan:
+    """Draw a history's plan.
+
+    Args:
+        about: one of `THEMES`; empty leaves it to the seed, which mostly chooses none.
+    """
     dice = random.Random(f"plan {seed}")
     odds: dict[str, float] = {}
     for kind, share in _KINDS.items():
@@ -177,9 +181,9 @@ def draw(seed: int) -> Plan:
         extend=dice.choice((0.0, 0.05, 0.3)),
     )
     plan = replace(plan, habits=habits)
-    theme = dice.choice(_THEMES)
-    if theme:
-        return theme(dice, plan)
+    theme = dice.choice((*[""] * 4, *THEMES))
+    if about or theme:
+        return THEMES[about or theme](dice, plan)
     return replace(plan, blows=tuple(_draw_blows(dice, plan)))
 
 
@@ -243,8 +247,8 @@ def _about_seals(dice: random.Random, plan: Plan) -> Plan:
     )
 
 
-#: What a history may be about; None leaves the plan as it was drawn.
-_THEMES = (None, None, None, None, _about_leases, _about_splits, _about_seals)
+#: What a history may be about.
+THEMES = {"leases": _about_leases, "splits": _about_splits, "seals": _about_seals}
 
 
 def _draw_blows(dice: random.Random, plan: Plan) -> list[Blow]:

@@ -116,7 +116,8 @@ def _replay(seed: int, mutant: str, *, is_whole: bool) -> int:
     from shrink import shrink
     from storyteller import Storyteller
 
-    outcome = history.run(draw(seed), is_traced=is_whole)
+    about = mutants.find(mutant).about if mutant else ""
+    outcome = history.run(draw(seed, about), is_traced=is_whole)
     if outcome.broken and not is_whole:
         with tqdm(desc="making it smaller", unit=" tries", file=sys.stderr) as bar:
             outcome = shrink(outcome, lambda _count, _plan: bar.update() and None)
