@@ -237,30 +237,10 @@ MUTANTS: tuple[Mutant, ...] = (
         about="splits",
     ),
     _one(
-        "tell the owner only of what goes back",
-        "cassq.held_run",
-        "        for row in rows:\n            self._told(row)\n",
-        "        for row in rows:\n"
-        "            if row.state is RunState.RETURNED:\n"
-        "                self._told(row)\n",
-        about="splits",
-    ),
-    _one(
         "let a mark reach over the edges of a run",
         "cassq.held_run",
         "            if first <= last:\n                yield Stretch(first, last)\n",
         "            if first <= last:\n                yield Stretch(row.first, last)\n",
-    ),
-    Mutant(
-        "marks with a real timestamp",
-        (
-            Edit(
-                _STATEMENTS,
-                '    "USING TIMESTAMP ?",\n',
-                '    "",\n',
-            ),
-        ),
-        about="splits",
     ),
     # The pusher
     _one(

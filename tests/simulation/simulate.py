@@ -20,7 +20,7 @@ import mutants
 from tqdm import tqdm
 
 #: So many histories are tried for a mutant.
-RECORD_MAX = 10_000
+RECORD_MAX = 3000
 
 
 def main() -> int:

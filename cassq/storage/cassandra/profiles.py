@@ -56,7 +56,10 @@ def profiles_for(address: Address) -> dict[object, ExecutionProfile]:
     def profile(call: Call) -> ExecutionProfile:
         is_write = call in (Call.WRITE, Call.TRANSACTION)
         return ExecutionProfile(
-            load_balancing_policy=TokenAwarePolicy(DCAwareRoundRobinPolicy(address.datacenter or "")),
+            # Shuffled: what failed at a silent node and is tried again shall mostly go to another one.
+            load_balancing_policy=TokenAwarePolicy(
+                DCAwareRoundRobinPolicy(address.datacenter or ""), shuffle_replicas=True
+            ),
             retry_policy=FallthroughRetryPolicy() if is_write else RetryPolicy(),
             consistency_level=levels[call],
             serial_consistency_level=serial,
