@@ -158,13 +158,6 @@ MUTANTS: tuple[Mutant, ...] = (
         about="leases",
     ),
     _one(
-        "read on behind a gap",
-        "cassq.waiting_reader",
-        "        if batch.first > reached + 1:\n            break\n",
-        "",
-        about="seals",
-    ),
-    _one(
         "let the floor cut a run",
         "cassq.model.progress",
         "            if first <= floor:\n                floor = first - 1\n",
@@ -202,16 +195,6 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
             Edit(_TRANSACTIONS, '"lease_id = ?", (change.if_lease_id,)', '"lease_id = ?", (0,)'),
         ),
-        about="leases",
-    ),
-    _one(
-        "believe an extension that nobody confirmed",
-        "cassq.held_run",
-        "            sent_at = self._clock.now()\n            if (\n",
-        "            sent_at = self._clock.now()\n"
-        "            self.ends_at = sent_at + self._lease_s\n"
-        "            if (\n",
-        about="leases",
     ),
     _one(
         "believe that an unknown rollback did not happen",
@@ -219,22 +202,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "                # Which rows there are now is not known: nothing more is done under this lease.\n"
         "                self.ends_at = self._clock.now()\n",
         "",
-    ),
-    Mutant(
-        "return a run under its old lease",
-        (
-            Edit(
-                "cassq.held_run",
-                "            lease_id=new_token(),\n            leased_at_ms=0,\n",
-                "            leased_at_ms=row.leased_at_ms,\n",
-            ),
-            Edit(
-                "cassq.model.taking",
-                "        state=RunState.RETURNED,\n        lease_id=new_token(),\n        leased_at_ms=0,\n",
-                "        state=RunState.RETURNED,\n",
-            ),
-        ),
-        about="splits",
     ),
     _one(
         "let a mark reach over the edges of a run",
@@ -321,50 +288,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "        return 0.2 * self._settings.push_age_max.total_seconds()\n",
     ),
     _one(
-        "count a pipe's age from before the list was read",
-        "cassq.pipe_list",
-        "        now = self._clock.now()  # a pipe is first seen when the answer is here,"
-        " not when it was asked for\n",
-        "",
-        about="seals",
-    ),
-    _one(
         "drain without a look",
         "cassq.care",
         "if not head.allows(Step.DRAIN) or not owned.reader.is_drained(head.read_from, head.cursor):",
         "if not head.allows(Step.DRAIN):",
-        about="seals",
-    ),
-    Mutant(
-        "drain on a read from before the seal",
-        (
-            Edit(
-                "cassq.care",
-                "    op = new_token()\n"
-                "    return owned.settle(Transaction(ForceSeal(owned.head.op, op)), op) and owned.look()\n",
-                "    owned.was_drained = owned.reader.is_drained(owned.head.read_from, owned.head.cursor)\n"
-                "    op = new_token()\n"
-                "    return owned.settle(Transaction(ForceSeal(owned.head.op, op)), op) and owned.look()\n",
-            ),
-            Edit(
-                "cassq.care",
-                "not owned.reader.is_drained(head.read_from, head.cursor):",
-                "not (getattr(owned, 'was_drained', False)"
-                " or owned.reader.is_drained(head.read_from, head.cursor)):",
-            ),
-        ),
-        about="seals",
-    ),
-    Mutant(
-        "drain over the end that the pusher set",
-        (
-            Edit(
-                _STATEMENTS,
-                '_head_change("op last", "op = ? AND last = ?")',
-                '_head_change("op last", "op = ?")',
-            ),
-            Edit(_TRANSACTIONS, "(op, last, pipe, seen_op, SEQ_MAX)", "(op, last, pipe, seen_op)"),
-        ),
         about="seals",
     ),
     _one(
