@@ -6,7 +6,6 @@ the place.
 """
 
 import contextlib
-import secrets
 import sqlite3
 
 import pytest
@@ -164,19 +163,3 @@ def test_a_spoilt_clock_is_heard_of_when_the_store_is_opened(path):
 
     with pytest.raises(cassq.CorruptError):
         cassq.connect(f"sqlite:///{path}").close()
-
-
-@pytest.mark.service
-@pytest.mark.xfail(
-    strict=True, reason="the driver gives its connection up when a time lies behind the year 9999"
-)
-def test_a_time_that_is_no_date_is_heard_of(cassandra_session, cassandra_address, zookeeper_address):
-    url = f"cassandra://{cassandra_address}/{cassandra_session.keyspace}?zookeeper={zookeeper_address}"
-    with cassq.connect(url) as store:
-        scene = make_scene(store, f"q-{secrets.token_hex(6)}")
-        run = "pending SET leased_at = %s WHERE pipe = %s AND seq = 2 AND kind = 1"
-        update = f"UPDATE {cassandra_session.keyspace}.{run}"
-        cassandra_session._driver.execute(update, (2**60, scene.spoilt))
-
-        with pytest.raises(cassq.CorruptError):
-            store.queue(scene.queue).status(next(iter(scene.messages)))

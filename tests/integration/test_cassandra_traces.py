@@ -179,9 +179,11 @@ def test_what_an_owner_did_between_two_reads_of_a_large_pipe_is_seen_as_a_whole(
     pipe = new_pipe_id()
     head = Head(new_token())
     storage.create_pipe("torn", PipeEntry(pipe, "a pusher"), head)
+    before, began = run(1, 299), replace(head, op=new_token(), cursor=299)
+    assert storage.transact(pipe, Transaction(Advance(head.op, began), (RunChange(before),))).is_applied
     storage.mark(pipe, [Mark(first, first, End.COMMITTED) for first in range(1, 300)])
-    taken = run(400, 410)
-    take = Transaction(Advance(head.op, replace(head, op=new_token(), cursor=410)), (RunChange(taken),))
+    taken = run(300, 410)
+    take = Transaction(Advance(began.op, replace(began, op=new_token(), cursor=410)), (RunChange(taken),))
     send = driver.execute_async
     driver.requests.clear()
 
@@ -197,5 +199,5 @@ def test_what_an_owner_did_between_two_reads_of_a_large_pipe_is_seen_as_a_whole(
     state = storage.load_pipe(pipe)
 
     # Taken after the last read, it was not there yet.
-    assert (state.head.cursor, state.runs) == ((0, ()) if reads == 3 else (410, (taken,)))
+    assert (state.head.cursor, state.runs) == ((299, (before,)) if reads == 3 else (410, (before, taken)))
     assert len(state.marks) == 299

@@ -152,7 +152,7 @@ def _end_some(
 ) -> None:
     habits, roll = stage.habits, dice.random()
     if stage.is_healed:
-        roll = 1.0  # a queue gets empty only where its consumers do their work
+        roll = float("inf")  # a queue gets empty only where its consumers do their work
     if (roll := roll - habits.roll_back) < 0:
         _roll_back(stage, process, part, timedelta(seconds=dice.choice((0, 0, 0.1))))
         return

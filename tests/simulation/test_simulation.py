@@ -4,6 +4,7 @@ CASSQ_SIMULATE_HISTORIES asks for another number of them, CASSQ_SIMULATE_FROM fo
 """
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -40,7 +41,9 @@ def test_two_seeds_are_two_histories():
 
 
 def test_a_failing_seed_prints_a_history_that_is_small_and_says_what_broke():
-    words = ["--seed", "8", "--mutant", "treat an unknown push as failed"]
+    mutant = "treat an unknown push as failed"
+    seeds = json.loads((Path(__file__).parent / "seeds.json").read_text())
+    words = ["--seed", str(seeds[mutant]), "--mutant", mutant]
 
     ended = _simulate(*words)
 
