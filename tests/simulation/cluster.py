@@ -31,7 +31,7 @@ from execution import (
     to_time,
 )
 from replicas import Key, Mutation, Partition, Replica, merge_partitions
-from scheduler import Process, Task, World
+from scheduler import EPOCH_S, Process, Task, World
 
 from cassq.storage.cassandra.statements import Call
 
@@ -39,7 +39,7 @@ REPLICAS = 3
 QUORUM = 2
 
 #: What the coordinators' clocks show when the world begins.
-EPOCH_MS = 1_767_225_600_000
+EPOCH_MS = EPOCH_S * 1000
 
 #: Transactions carry ballots as timestamps: above every fixed one, below a deletion's.
 _FIRST_BALLOT = 1 << 50

@@ -20,6 +20,9 @@ from greenlet import GreenletExit, getcurrent, greenlet
 #: So many switches are enough for every history; one that needs more goes round in circles.
 SWITCHES_MAX = 400_000
 
+#: The time of day when every world begins, in seconds since 1970.
+EPOCH_S = 1_767_225_600
+
 #: The shortest wait.
 TICK_S = 1e-6
 

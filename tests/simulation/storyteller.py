@@ -17,6 +17,7 @@ from cql import Select, Term, Write, parse
 from cassq.ledger import Line
 from cassq.limits import SEQ_MAX
 from cassq.storage.cassandra import statements
+from cassq.storage.cassandra.rows import to_ms
 from cassq.storage.cassandra.statements import Statement
 
 Event = tuple[float, str, Any]
@@ -112,7 +113,7 @@ class Storyteller:
             case bytes():
                 return value.decode(errors="replace")
             case datetime():
-                ms = round((value - datetime(1970, 1, 1)).total_seconds() * 1000)  # noqa: DTZ001
+                ms = to_ms(value)
                 return f"{(ms - EPOCH_MS) / 1000:.3f}s" if ms else "0"
             case int() if value == SEQ_MAX:
                 return "MAX"

@@ -21,7 +21,7 @@ from queue import SimpleQueue as RealSimpleQueue
 from typing import Any, Self
 
 from greenlet import GreenletExit
-from scheduler import SimulationError, Task, world
+from scheduler import EPOCH_S, SimulationError, Task, world
 
 from cassq.process import process_name
 
@@ -264,8 +264,8 @@ def _uuid4() -> uuid.UUID:
     return uuid.UUID(int=world().dice.getrandbits(128), version=4)
 
 
-#: 100 ns intervals between the beginning of UUID time and 2026.
-_UUID_EPOCH = 0x01B21DD213814000 + 1_767_225_600 * 10_000_000
+#: 100 ns intervals between the beginning of UUID time and that of the world.
+_UUID_EPOCH = 0x01B21DD213814000 + EPOCH_S * 10_000_000
 
 
 def _uuid1(node: int, clock_seq: int) -> uuid.UUID:
