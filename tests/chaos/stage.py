@@ -72,9 +72,10 @@ class Stage:
         except (AssertionError, CassqError, RingError, OSError, subprocess.SubprocessError) as error:
             result = replace(result, broken=[*result.broken, f"{type(error).__name__}: {error}"])
             self.ring.mend()
-        if result.broken:
-            shutil.copytree(folder, self.evidence / folder.name)
-        shutil.rmtree(folder)
+        if not result.broken:
+            shutil.rmtree(folder)
+        elif self.evidence != folder.parent:
+            shutil.move(folder, self.evidence)
         return result
 
     def _act(self, scene: Scene, fault: Fault, result: Result) -> Result:

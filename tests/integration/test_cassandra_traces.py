@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from cassq.clock import SystemClock
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.message import Batch
 from cassq.model.pipe import End, Head, Mark, PipeEntry, Run, RunState
@@ -18,6 +19,7 @@ from cassq.storage.cassandra import (
     CassandraStorage,
     open_session,
 )
+from cassq.storage.cassandra.sick_nodes import SickNodes
 from cassq.storage.cassandra.statements import Call
 from cassq.storage.port import BatchQuery
 
@@ -72,7 +74,7 @@ def driver(plain_session):
 
 @pytest.fixture
 def storage(driver, plain_session):
-    return CassandraStorage(CassandraSession(driver, plain_session.keyspace))
+    return CassandraStorage(CassandraSession(driver, plain_session.keyspace, SickNodes(SystemClock())))
 
 
 def run(first, last, **changes):

@@ -13,6 +13,7 @@ from cassandra.cluster import EXEC_PROFILE_DEFAULT, ExecutionProfile
 from cassandra.policies import DCAwareRoundRobinPolicy, FallthroughRetryPolicy, RetryPolicy, TokenAwarePolicy
 from cassandra.query import tuple_factory
 
+from cassq.storage.cassandra.sick_nodes import HealthyFirst, SickNodes
 from cassq.storage.cassandra.statements import Call
 
 
@@ -40,8 +41,12 @@ class Address:
         return ", ".join(f"{host}:{port}" for host, port in self.hosts)
 
 
-def profiles_for(address: Address) -> dict[object, ExecutionProfile]:
-    """Return the execution profile of each kind of call, under the name of the kind."""
+def profiles_for(address: Address, sick: SickNodes) -> dict[object, ExecutionProfile]:
+    """Return the execution profile of each kind of call, under the name of the kind.
+
+    Args:
+        sick: the nodes to ask last.
+    """
     quorum, serial = ConsistencyLevel.QUORUM, ConsistencyLevel.SERIAL
     if address.datacenter is not None:
         quorum, serial = ConsistencyLevel.LOCAL_QUORUM, ConsistencyLevel.LOCAL_SERIAL
@@ -57,8 +62,9 @@ def profiles_for(address: Address) -> dict[object, ExecutionProfile]:
         is_write = call in (Call.WRITE, Call.TRANSACTION)
         return ExecutionProfile(
             # Shuffled: what failed at a silent node and is tried again shall mostly go to another one.
-            load_balancing_policy=TokenAwarePolicy(
-                DCAwareRoundRobinPolicy(address.datacenter or ""), shuffle_replicas=True
+            load_balancing_policy=HealthyFirst(
+                TokenAwarePolicy(DCAwareRoundRobinPolicy(address.datacenter or ""), shuffle_replicas=True),
+                sick,
             ),
             retry_policy=FallthroughRetryPolicy() if is_write else RetryPolicy(),
             consistency_level=levels[call],

@@ -22,6 +22,7 @@ from cassandra.cluster import Session as DriverSession
 from cassandra.policies import ConstantReconnectionPolicy
 from cassandra.query import BatchStatement, BatchType, BoundStatement, PreparedStatement
 
+from cassq.clock import SystemClock
 from cassq.errors import (
     ClosedError,
     InvalidNameError,
@@ -31,6 +32,7 @@ from cassq.errors import (
 )
 from cassq.storage.cassandra.errors_map import DRIVER_ERRORS, mapped, tell, tell_rejection
 from cassq.storage.cassandra.profiles import Address, profiles_for
+from cassq.storage.cassandra.sick_nodes import SickNodes
 from cassq.storage.cassandra.statements import Call, Statement
 
 Row = tuple[Any, ...]
@@ -68,8 +70,9 @@ class Node:
 class CassandraSession:
     """Sends statements; safe to use from many threads, and by the process that made it only."""
 
-    def __init__(self, driver: DriverSession, keyspace: str) -> None:
+    def __init__(self, driver: DriverSession, keyspace: str, sick: SickNodes) -> None:
         self.keyspace = keyspace
+        self._sick = sick
         self._driver = driver
         points = ", ".join(f"{host}:{port}" for host, port in driver.cluster.contact_points)
         self._place = f"keyspace {keyspace!r} at {points}"
@@ -107,12 +110,12 @@ class CassandraSession:
     def finish(self, statement: Statement, future: Any) -> list[Row]:  # noqa: ANN401 - the driver's
         """Return all rows of a statement that was started."""
         with mapped(statement.call, self._place):
-            return list(future.result())
+            return list(self._result_of(future))
 
     def execute_conditional(self, work: Sequence[Work]) -> list[dict[str, Any]]:
         """Send one transaction and return its reply, each row by the names of its columns."""
         with mapped(Call.TRANSACTION, self._place):
-            found = self._send_together(work).result()
+            found = self._result_of(self._send_together(work))
             return [dict(zip(found.column_names, row, strict=True)) for row in found]
 
     def execute_each(self, work: Iterable[Work]) -> None:
@@ -149,7 +152,7 @@ class CassandraSession:
         for place, work in enumerate(groups):
             try:
                 with mapped(Call.WRITE, self._place):
-                    self._send_together(work).result()
+                    self._result_of(self._send_together(work))
             except StorageUnavailableError as error:
                 if place:
                     raise OutcomeUnknownError(f"only part of a write happened: {error}") from error
@@ -158,12 +161,12 @@ class CassandraSession:
     def ask(self, cql: str, call: Call = Call.READ) -> list[Row]:
         """Send a statement that is not worth preparing and return all its rows."""
         with mapped(call, self._place):
-            return list(self._send(call, cql).result())
+            return list(self._result_of(self._send(call, cql)))
 
     def define(self, cql: str) -> None:
         """Send a statement that changes the schema."""
         with mapped(Call.WRITE, self._place):
-            self._send(Call.WRITE, cql).result()
+            self._result_of(self._send(Call.WRITE, cql))
 
     def nodes(self) -> tuple[Node, ...]:
         """Return the nodes that the driver knows."""
@@ -186,6 +189,13 @@ class CassandraSession:
     def _send(self, call: Call, query: Any) -> Any:  # noqa: ANN401 - statements and futures of the driver
         self._check_usable()
         return self._driver.execute_async(query, execution_profile=call.value)
+
+    def _result_of(self, future: Any) -> Any:  # noqa: ANN401 - the driver's
+        try:
+            return future.result()
+        except DRIVER_ERRORS as error:
+            self._sick.note(error, future)
+            raise
 
     def _bind(self, statement: Statement, values: Sequence[Any]) -> BoundStatement:
         prepared = self._prepared.get(statement)
@@ -223,15 +233,16 @@ def open_session(address: Address, keyspace: str) -> CassandraSession:
             f"{keyspace!r} is not a keyspace name: use at most 48 lower-case letters, digits and '_', "
             "starting with a letter"
         )
+    sick = SickNodes(SystemClock())
     try:
-        cluster = _cluster(address)
+        cluster = _cluster(address, sick)
     except DRIVER_ERRORS as error:
         raise StorageUnavailableError(f"cannot find Cassandra at {address}: {tell(error)}") from error
     try:
         driver = cluster.connect()
         # No wall clock of ours decides between two writes.
         driver.use_client_timestamp = False
-        return CassandraSession(driver, keyspace)
+        return CassandraSession(driver, keyspace, sick)
     except DRIVER_ERRORS as error:
         known = sorted({host.datacenter for host in cluster.metadata.all_hosts() if host.datacenter})
         cluster.shutdown()
@@ -247,7 +258,7 @@ def open_session(address: Address, keyspace: str) -> CassandraSession:
         raise StorageUnavailableError(f"cannot reach Cassandra at {address}{named}: {words}") from error
 
 
-def _cluster(address: Address) -> Cluster:
+def _cluster(address: Address, sick: SickNodes) -> Cluster:
     auth = None
     if address.username is not None:
         auth = PlainTextAuthProvider(username=address.username, password=address.password or "")
@@ -260,7 +271,7 @@ def _cluster(address: Address) -> Cluster:
         ssl_context=address.tls,
         sockopts=list(_SOCKET_OPTIONS),
         compression=False,
-        execution_profiles=profiles_for(address),
+        execution_profiles=profiles_for(address, sick),
         reconnection_policy=ConstantReconnectionPolicy(_RECONNECT_S, max_attempts=None),
         connect_timeout=patience_s,
         control_connection_timeout=patience_s,
