@@ -19,6 +19,7 @@ import logging
 import threading
 from concurrent.futures import Executor
 from enum import Enum
+from itertools import chain
 from typing import Protocol
 
 from cassq.clock import Clock
@@ -151,8 +152,8 @@ class Lane:
 
     def _send(self, opened: OpenPipe, parcels: list[Parcel]) -> None:
         """Write one batch until it is acknowledged, settled, or nobody waits for it any more."""
-        bodies = tuple(body for parcel in parcels for body in parcel.bodies)
-        headers = pack_headers(h for parcel in parcels for h in parcel.headers)
+        bodies = tuple(chain.from_iterable(parcel.bodies for parcel in parcels))
+        headers = pack_headers(chain.from_iterable(parcel.headers for parcel in parcels))
         batch = Batch(opened.acked + 1, bodies, headers, len(bodies))
         outcome = self._append(opened, batch, parcels)
         if outcome is Outcome.ACKNOWLEDGED and not self._pipes.is_late(opened):

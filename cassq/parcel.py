@@ -7,12 +7,61 @@ that says whether they are stored. Refuses to know how messages are stored.
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from uuid import UUID
 
 from cassq.clock import Clock
-from cassq.errors import CassqError, ClosedError, OutcomeUnknownError, StorageUnavailableError
+from cassq.errors import CassqError, ClosedError, StorageUnavailableError
 from cassq.limits import BUFFER_BYTES_MAX, BUFFER_MESSAGES_MAX
+from cassq.model.ids import MessageId
 from cassq.model.message import Headers, MessageIds, size_of
+
+#: Single messages travel in one parcel when their callers' patience ends within this of each other.
+SAME_PATIENCE_S = 0.01
+
+#: Hears, once, which messages of a parcel are stored, and why the others are not.
+Finished = Callable[[MessageIds, CassqError | None], None]
+
+
+class PushFuture(Future[MessageId]):
+    """The future of one message's id; the message is on its way, so it cannot be cancelled."""
+
+    def cancel(self) -> bool:
+        """Return False."""
+        return False
+
+    def running(self) -> bool:
+        """Tell whether it has not ended yet."""
+        return not self.done()
+
+
+class PushLatch:
+    """What a caller of `push` waits behind: a tenth of a future's work, for who waits at once."""
+
+    __slots__ = ("_error", "_lock", "_message_id")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self._message_id: MessageId | None = None
+        self._error: CassqError | None = None
+
+    def set_result(self, message_id: MessageId) -> None:
+        """Let the caller go with the message's id."""
+        self._message_id = message_id
+        self._lock.release()
+
+    def set_exception(self, error: CassqError) -> None:
+        """Let the caller go with an error."""
+        self._error = error
+        self._lock.release()
+
+    def result(self) -> MessageId:
+        """Wait for the end; return the id, or raise the error. Call it once."""
+        self._lock.acquire()
+        if self._message_id is None:
+            raise self._error or AssertionError("a push ended without an id and without an error")
+        return self._message_id
 
 
 class Parcel:
@@ -22,17 +71,13 @@ class Parcel:
         bodies: the bodies, in order; small enough for one batch.
         headers: one mapping for each body.
         deadline: the clock's reading after which nobody waits any more.
-        finished: called once, with the ids or with the error, from the pusher's thread.
+        finished: called once, from the pusher's thread.
     """
 
     __slots__ = ("_finished", "bodies", "deadline", "headers", "ids", "is_finished", "size")
 
     def __init__(
-        self,
-        bodies: Sequence[bytes],
-        headers: Sequence[Headers],
-        deadline: float,
-        finished: Callable[[MessageIds | None, CassqError | None], None],
+        self, bodies: Sequence[bytes], headers: Sequence[Headers], deadline: float, finished: Finished
     ) -> None:
         self.bodies = bodies
         self.headers = headers
@@ -54,28 +99,58 @@ class Parcel:
             self.bodies = self.bodies[count:]
             self.headers = self.headers[count:]
         if not self.bodies:
-            self._finish(self.ids, None)
+            self._finish(None)
 
     def fail(self, error: CassqError) -> None:
-        """End it with an error; what was stored of it stays stored, so the error then says "unknown"."""
-        if self.ids and not isinstance(error, OutcomeUnknownError):
-            error = OutcomeUnknownError(f"{len(self.ids)} messages are stored, {self.count} are not: {error}")
-        self._finish(None, error)
+        """End it with an error; what was stored of it stays stored."""
+        self._finish(error)
 
-    def _finish(self, ids: MessageIds | None, error: CassqError | None) -> None:
+    def _finish(self, error: CassqError | None) -> None:
         if not self.is_finished:
             self.is_finished = True
-            self._finished(ids, error)
+            self._finished(self.ids, error)
+
+
+class _Singles:
+    """A parcel that grows while it waits, of messages that were pushed one by one."""
+
+    __slots__ = ("_bodies", "_ends", "_headers", "parcel")
+
+    def __init__(self, deadline: float) -> None:
+        self._bodies: list[bytes] = []
+        self._headers: list[Headers] = []
+        self._ends: list[PushFuture | PushLatch] = []
+        self.parcel = Parcel(self._bodies, self._headers, deadline, self._end)
+
+    def add(self, body: bytes, headers: Headers, size: int, end: PushFuture | PushLatch) -> None:
+        self._bodies.append(body)
+        self._headers.append(headers)
+        self._ends.append(end)
+        self.parcel.size += size
+
+    def _end(self, ids: MessageIds, error: CassqError | None) -> None:
+        for end, message_id in zip(self._ends, ids, strict=False):
+            end.set_result(message_id)
+        if error:
+            for end in self._ends[len(ids) :]:
+                end.set_exception(error)
 
 
 class ParcelBuffer:
     """The parcels that wait for a lane, oldest first.
 
     Callers wait here when the lanes cannot keep up, so that a fast caller cannot fill the memory.
+
+    Args:
+        messages_max, bytes_max: what one batch carries at most.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, messages_max: int, bytes_max: int) -> None:
         self._clock = clock
+        self._messages_max = messages_max
+        self._bytes_max = bytes_max
+        # The newest parcel, as long as more single messages may join it.
+        self._singles: _Singles | None = None
         self._changed = threading.Condition()
         self._parcels: deque[Parcel] = deque()
         self._messages = 0
@@ -90,22 +165,53 @@ class ParcelBuffer:
             StorageUnavailableError: no room came free before the parcel's deadline; nothing was sent.
         """
         with self._changed:
-            while not self._is_closed and self._is_full():
-                left = parcel.deadline - self._clock.now()
-                if left <= 0:
-                    raise StorageUnavailableError(
-                        f"{self._messages} messages wait to be stored and the database takes none: not pushed"
-                    )
-                self._clock.wait(self._changed, left)
-            if self._is_closed:
-                raise ClosedError("the queue is closed: nothing was pushed; open the store again to push")
-            self._parcels.append(parcel)
+            self._wait_for_room(parcel.deadline)
+            self._singles = None
             self._messages += parcel.count
             self._bytes += parcel.size
-            if len(self._parcels) == 1:
-                self._changed.notify_all()
+            self._append(parcel)
 
-    def get(self, messages_max: int, bytes_max: int, wait_s: float | None) -> list[Parcel]:
+    def put_one(self, body: bytes, headers: Headers, deadline: float, end: PushFuture | PushLatch) -> None:
+        """Append one message, to a parcel of such messages if one waits; raises as `put`.
+
+        Args:
+            end: who hears of this one message.
+        """
+        size = size_of(body, headers)
+        with self._changed:
+            self._wait_for_room(deadline)
+            singles = self._singles
+            if singles is None or not self._may_join(singles.parcel, size, deadline):
+                singles = self._singles = _Singles(deadline)
+                self._append(singles.parcel)
+            self._messages += 1
+            self._bytes += size
+            singles.add(body, headers, size, end)
+
+    def _wait_for_room(self, deadline: float) -> None:
+        while not self._is_closed and self._is_full():
+            left = deadline - self._clock.now()
+            if left <= 0:
+                raise StorageUnavailableError(
+                    f"{self._messages} messages wait to be stored and the database takes none: not pushed"
+                )
+            self._clock.wait(self._changed, left)
+        if self._is_closed:
+            raise ClosedError("the queue is closed: nothing was pushed; open the store again to push")
+
+    def _may_join(self, parcel: Parcel, size: int, deadline: float) -> bool:
+        return (
+            parcel.count < self._messages_max
+            and parcel.size + size <= self._bytes_max
+            and abs(deadline - parcel.deadline) <= SAME_PATIENCE_S
+        )
+
+    def _append(self, parcel: Parcel) -> None:
+        self._parcels.append(parcel)
+        if len(self._parcels) == 1:
+            self._changed.notify_all()
+
+    def get(self, wait_s: float | None) -> list[Parcel]:
         """Take parcels for one batch: at least one, and more while they fit.
 
         Returns: an empty list when none came within `wait_s`, or when the buffer is closed and empty.
@@ -117,12 +223,16 @@ class ParcelBuffer:
             messages = size = 0
             while self._parcels:
                 parcel = self._parcels[0]
-                if taken and (messages + parcel.count > messages_max or size + parcel.size > bytes_max):
+                if taken and (
+                    messages + parcel.count > self._messages_max or size + parcel.size > self._bytes_max
+                ):
                     break
                 taken.append(self._parcels.popleft())
                 messages += parcel.count
                 size += parcel.size
             if taken:
+                if not self._parcels:
+                    self._singles = None
                 self._messages -= messages
                 self._bytes -= size
                 self._changed.notify_all()
@@ -135,6 +245,7 @@ class ParcelBuffer:
             late = [parcel for parcel in self._parcels if parcel.deadline <= now]
             if not late:
                 return
+            self._singles = None
             self._parcels = deque(parcel for parcel in self._parcels if parcel.deadline > now)
             self._messages -= sum(parcel.count for parcel in late)
             self._bytes -= sum(parcel.size for parcel in late)

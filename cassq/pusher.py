@@ -23,7 +23,7 @@ from cassq.model.arguments import to_seconds
 from cassq.model.ids import MessageId, new_pipe_id, shorten
 from cassq.model.message import NO_HEADERS, Headers, MessageIds, check_body, check_headers, size_of
 from cassq.model.settings import QueueSettings
-from cassq.parcel import Parcel, ParcelBuffer
+from cassq.parcel import Parcel, ParcelBuffer, PushFuture, PushLatch
 from cassq.storage.port import Storage
 
 #: How long a push may take by default.
@@ -55,7 +55,9 @@ class Pusher:
         self._settings = settings
         self._clock = clock
         self.check_open = check_open
-        self._buffer = ParcelBuffer(clock)
+        self._messages_max = min(BATCH_MESSAGES_MAX, settings.pipe_messages_max)
+        self._bytes_max = min(BATCH_BYTES_MAX, settings.pipe_bytes_max)
+        self._buffer = ParcelBuffer(clock, self._messages_max, self._bytes_max)
         name = str(new_pipe_id())
         # What need not hold up a batch: opening the next pipe, waking poppers.
         self._beside = BesideThread(f"cassq-beside-{queue}")
@@ -84,14 +86,14 @@ class Pusher:
     def push(self, body: bytes, headers: object, timeout: float | timedelta) -> MessageId:
         """Store one message; see `Queue.push`."""
         self._check_not_a_callback()
-        return self.push_soon(body, headers, timeout).result()
+        latch = PushLatch()
+        self._put_one(body, headers, timeout, latch)
+        return latch.result()
 
     def push_soon(self, body: bytes, headers: object, timeout: float | timedelta) -> "Future[MessageId]":
         """Store one message soon; see `Queue.push_soon`."""
-        checked = (check_body(body, self._settings.body_bytes_max),)
-        future: Future[MessageId] = Future()
-        future.set_running_or_notify_cancel()
-        self._put(checked, (check_headers(headers),), timeout, partial(_resolve_one, future))
+        future = PushFuture()
+        self._put_one(body, headers, timeout, future)
         return future
 
     def push_many(
@@ -113,7 +115,8 @@ class Pusher:
         try:
             for chunk, headers in self._chunks(bodies):
                 future: Future[MessageIds] = Future()
-                self._put(chunk, headers, timeout, partial(_resolve, future))
+                deadline = self._clock.now() + to_seconds(timeout)
+                self._buffer.put(Parcel(chunk, headers, deadline, partial(_resolve, future)))
                 flying.append(future)
                 if len(flying) >= PARCELS_IN_FLIGHT:
                     land()
@@ -164,17 +167,22 @@ class Pusher:
         self._buffer.expire()
 
     def _run(self, lane: Lane) -> None:
-        messages_max = min(BATCH_MESSAGES_MAX, self._settings.pipe_messages_max)
-        bytes_max = min(BATCH_BYTES_MAX, self._settings.pipe_bytes_max)
         idle_s: float | None = 0.0
         while not self._buffer.is_finished:
-            parcels = self._buffer.get(messages_max, bytes_max, idle_s)
+            parcels = self._buffer.get(idle_s)
             if parcels:
                 lane.write(parcels)
                 idle_s = 0.0
             else:
                 idle_s = lane.tend()
         lane.close()
+
+    def _put_one(
+        self, body: bytes, headers: object, timeout: float | timedelta, end: PushFuture | PushLatch
+    ) -> None:
+        checked = check_body(body, self._settings.body_bytes_max)
+        deadline = self._clock.now() + to_seconds(timeout)
+        self._buffer.put_one(checked, check_headers(headers), deadline, end)
 
     def _check_not_a_callback(self) -> None:
         if threading.current_thread() in self._threads:
@@ -183,23 +191,11 @@ class Pusher:
                 "call push_soon() there"
             )
 
-    def _put(
-        self,
-        bodies: tuple[bytes, ...],
-        headers: tuple[Headers, ...],
-        timeout: float | timedelta,
-        finished: Callable[[MessageIds | None, CassqError | None], None],
-    ) -> None:
-        deadline = self._clock.now() + to_seconds(timeout)
-        self._buffer.put(Parcel(bodies, headers, deadline, finished))
-
     def _chunks(
         self, messages: Iterable[bytes | tuple[bytes, Headers]]
     ) -> Iterator[tuple[tuple[bytes, ...], tuple[Headers, ...]]]:
         """Cut the messages into parcels, each small enough for one write and for one pipe."""
         body_max = self._settings.body_bytes_max
-        count_max = min(BATCH_MESSAGES_MAX, self._settings.pipe_messages_max)
-        size_max = min(BATCH_BYTES_MAX, self._settings.pipe_bytes_max)
         bodies: list[bytes] = []
         headers: list[Headers] = []
         size = 0
@@ -207,7 +203,7 @@ class Pusher:
             body, header = _parts_of(message)
             body = check_body(body, body_max)
             weight = size_of(body, header)
-            if bodies and (len(bodies) >= count_max or size + weight > size_max):
+            if bodies and (len(bodies) >= self._messages_max or size + weight > self._bytes_max):
                 yield tuple(bodies), tuple(headers)
                 bodies, headers, size = [], [], 0
             bodies.append(body)
@@ -238,15 +234,12 @@ def _parts_of(message: object) -> tuple[object, Headers]:
     return body, check_headers(headers)
 
 
-def _resolve(future: "Future[MessageIds]", ids: MessageIds | None, error: CassqError | None) -> None:
-    if ids is None:
-        future.set_exception(error)
-    else:
+def _resolve(future: "Future[MessageIds]", ids: MessageIds, error: CassqError | None) -> None:
+    if error is None:
         future.set_result(ids)
-
-
-def _resolve_one(future: "Future[MessageId]", ids: MessageIds | None, error: CassqError | None) -> None:
-    if ids is None:
-        future.set_exception(error)
+    elif ids and not isinstance(error, OutcomeUnknownError):
+        future.set_exception(
+            OutcomeUnknownError(f"{len(ids)} messages are stored, those after them are not: {error}")
+        )
     else:
-        future.set_result(ids[0])
+        future.set_exception(error)

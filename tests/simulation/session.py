@@ -12,7 +12,9 @@ from cql import parse
 from execution import Bound
 from scheduler import Process
 
+from cassq.clock import SystemClock
 from cassq.storage.cassandra.session import CassandraSession, Work
+from cassq.storage.cassandra.sick_nodes import SickNodes
 from cassq.storage.cassandra.statements import Call, Statement
 
 
@@ -24,6 +26,7 @@ class SimulatedSession(CassandraSession):
         self._cluster = cluster
         self._process = process
         self._place = "the simulated cluster"
+        self._sick = SickNodes(SystemClock())
 
     def close(self) -> None:
         """Nothing is open."""
