@@ -13,6 +13,7 @@ from cassq.errors import CassqError, ClosedError, InvalidOptionError
 from cassq.held_run import HeldRun, Return, group_by_run
 from cassq.model.ids import MessageId
 from cassq.model.message import Headers, to_datetime
+from cassq.model.stretches import Stretches
 
 #: A rollback may rest a message for so long.
 DELAY_MAX = timedelta(days=7)
@@ -98,7 +99,9 @@ class Delivery:
         if not isinstance(delay, timedelta) or not timedelta(0) <= delay <= DELAY_MAX:
             raise InvalidOptionError(f"{delay=} must be a timedelta from 0 to {DELAY_MAX.days} days")
         self.finish("rolled back")
-        return self.run.give_back((self.seq,), Return(round(delay / timedelta(milliseconds=1))))
+        return self.run.give_back(
+            Stretches(((self.seq, self.seq),)), Return(round(delay / timedelta(milliseconds=1)))
+        )
 
     def extend(self) -> None:
         """Begin the lease anew; do so before it ends, for work that takes longer than the queue's lease.
@@ -143,15 +146,31 @@ class Delivery:
         return f"<Delivery {self.message_id} attempt {self.attempt}, {len(self.body)} bytes>"
 
 
+def finish_all(deliveries: Sequence[Delivery], ending: str) -> None:
+    """Claim deliveries for the one ending each of them gets; all or none.
+
+    Raises:
+        ClosedError: one of them has ended before, or is named twice.
+    """
+    for place, delivery in enumerate(deliveries):
+        if delivery._ending:  # noqa: SLF001 - our own class, and a loop over thousands
+            claimed = deliveries[:place]
+            for each in claimed:
+                each._ending = None  # noqa: SLF001
+            delivery.check_unfinished()
+            raise ClosedError(f"{delivery!r} is named twice: a delivery ends once; none of them was {ending}")
+        delivery._ending = ending  # noqa: SLF001
+
+
 class DirectCommitter:
     """Writes every commit at once, one mark for each stretch of neighbours."""
 
     def commit(self, deliveries: Sequence[Delivery]) -> None:
         """See `Committer.commit`; all runs are tried, then the first error is raised."""
         failed: CassqError | None = None
-        for run, seqs in group_by_run((each.run, each.seq) for each in deliveries).items():
+        for run, parts in group_by_run((each.run, each.seq) for each in deliveries).items():
             try:
-                run.commit(seqs)
+                run.commit(parts)
             except CassqError as error:
                 failed = failed or error
         if failed:

@@ -86,7 +86,7 @@ class HeldRun:
         """Seconds until the lease ends."""
         return self.ends_at - self._clock.now()
 
-    def commit(self, seqs: Iterable[int]) -> None:
+    def commit(self, parts: Stretches) -> None:
         """Mark messages as committed; returns when the marks are durable and counted in time.
 
         Raises:
@@ -95,11 +95,7 @@ class HeldRun:
         """
         self._birthplace.check("the delivery")
         with self._changing:
-            marks = [
-                Mark(first, last, End.COMMITTED)
-                for part in Stretches((seq, seq) for seq in seqs)
-                for first, last in self._cut(part)
-            ]
+            marks = [Mark(first, last, End.COMMITTED) for part in parts for first, last in self._cut(part)]
         pause = PAUSE_S
         may_have_happened = False
         while self.is_live:
@@ -126,13 +122,12 @@ class HeldRun:
             "work faster, give the queue a longer lease, or call extend()"
         )
 
-    def give_back(self, seqs: Iterable[int], how: Return) -> bool:
+    def give_back(self, returned: Stretches, how: Return) -> bool:
         """Return messages, so that they are delivered again; False when they come again by themselves.
 
         A lost race or an outage is no error here: the lease ends, and they come back without a rollback.
         """
         self._birthplace.check("the delivery")
-        returned = Stretches((seq, seq) for seq in seqs)
         with self._changing:
             if not self.is_live:
                 return False
@@ -245,9 +240,18 @@ class HeldRun:
         return state.now_ms if state else 0
 
 
-def group_by_run(pairs: Iterable[tuple[HeldRun, int]]) -> dict[HeldRun, list[int]]:
-    """Group (run, number) pairs by run, in their order."""
-    groups: dict[HeldRun, list[int]] = {}
+def group_by_run(pairs: Iterable[tuple[HeldRun, int]]) -> dict[HeldRun, Stretches]:
+    """Group (run, number) pairs by run; neighbours that follow each other cost next to nothing."""
+    groups: dict[HeldRun, Stretches] = {}
+    current: HeldRun | None = None
+    first = last = 0
     for run, seq in pairs:
-        groups.setdefault(run, []).append(seq)
+        if run is current and seq == last + 1:
+            last = seq
+            continue
+        if current:
+            groups.setdefault(current, Stretches()).add(first, last)
+        current, first, last = run, seq, seq
+    if current:
+        groups.setdefault(current, Stretches()).add(first, last)
     return groups

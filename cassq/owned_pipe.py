@@ -220,7 +220,7 @@ class OwnedPipe:
         due = [run for run in self.progress.runs.values() if run.is_due(now_ms)]
         plans: list[Plan] = []
         for run in sorted(due + self.expired(), key=lambda run: run.first):
-            size = sum(len(body) for plan in plans for _, body, _, _ in plan.taken.messages)
+            size = sum(plan.taken.size for plan in plans)
             if wanted <= 0 or len(plans) >= TAKE_RUNS_MAX or size >= TAKE_BYTES_MAX:
                 break
             last = portion_of(self.progress, run, wanted)

@@ -13,7 +13,7 @@ from typing import Literal, Self
 from cassq.clock import Clock
 from cassq.committer import GroupedCommitter
 from cassq.coordination.port import Coordinator
-from cassq.delivery import Committer, Delivery, DirectCommitter
+from cassq.delivery import Committer, Delivery, DirectCommitter, finish_all
 from cassq.delivery_buffer import DeliveryBuffer
 from cassq.errors import (
     ClosedError,
@@ -130,12 +130,7 @@ class Popper:
                 are committed.
         """
         self._birthplace.check("the popper")
-        for delivery in deliveries:
-            delivery.check_unfinished()
-        if len(set(map(id, deliveries))) < len(deliveries):
-            raise ClosedError("a delivery is named twice: a delivery ends once; nothing was committed")
-        for delivery in deliveries:
-            delivery.finish("committed")
+        finish_all(deliveries, "committed")
         self._committer.commit(deliveries)
 
     @property

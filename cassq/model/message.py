@@ -53,6 +53,14 @@ class Batch:
         place = seq - self.first
         return self.bodies[place], self.headers[place] if self.headers else NO_HEADERS
 
+    def part(self, first: int, last: int) -> "Batch":
+        """Return the messages first … last, which must be in the batch, as a batch of their own."""
+        if first == self.first and last == self.last:
+            return self
+        place = slice(first - self.first, last - self.first + 1)
+        headers = self.headers[place] if self.headers else None
+        return Batch(first, self.bodies[place], headers, last - first + 1, self.pushed_at_ms)
+
 
 @dataclass(frozen=True, slots=True)
 class Message:

@@ -4,12 +4,14 @@ Owns which messages make a run, where a run is split, and what the rows then say
 break: a message that has ended is never handed out, and one that is handed out lies in exactly one run.
 """
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, repeat
 
 from cassq.limits import TAKE_BYTES_MAX
 from cassq.model.ids import new_token
-from cassq.model.message import Batch, Headers
+from cassq.model.message import NO_HEADERS, Batch, Headers
 from cassq.model.pipe import Head, Run, RunState
 from cassq.model.progress import Progress
 from cassq.model.stretches import Stretch
@@ -33,18 +35,36 @@ class Taken:
 
     Attributes:
         run: the run as it was written (`leased_at_ms` is not known to its holder).
-        messages: those that have not ended, in order.
+        parts: the messages that have not ended, in order: whole batches where they can be, because a
+            stretch costs the same whether it has one message or a thousand.
         batch_firsts: first numbers of the batches the run lies in, ascending.
     """
 
     run: Run
-    messages: list[Handout]
+    parts: tuple[Batch, ...]
     batch_firsts: tuple[int, ...]
 
     @property
     def count(self) -> int:
         """How many messages are handed out."""
-        return len(self.messages)
+        return sum(part.count for part in self.parts)
+
+    @property
+    def size(self) -> int:
+        """How many bytes their bodies have."""
+        return sum(sum(map(len, part.bodies)) for part in self.parts)
+
+    @property
+    def messages(self) -> Iterator[Handout]:
+        """The messages one by one, in order."""
+        for part in self.parts:
+            yield from zip(
+                range(part.first, part.last + 1),
+                part.bodies,
+                part.headers or repeat(NO_HEADERS),
+                repeat(part.pushed_at_ms or 0),
+                strict=False,
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +76,32 @@ class Plan:
     rest: Run | None = None
 
 
+class _Room:
+    """What one take may still carry: so many messages, and so many bytes, but one message in any case."""
+
+    def __init__(self, messages: int, size: int) -> None:
+        self._messages = messages
+        self._bytes = size
+        self._is_fresh = True
+
+    def fit(self, part: Batch) -> Batch | None:
+        """Return as much of the beginning of `part` as there is room for."""
+        sizes = list(accumulate(map(len, part.bodies[: max(self._messages, int(self._is_fresh))])))
+        count = max(bisect_right(sizes, self._bytes), int(self._is_fresh))
+        if not count:
+            return None
+        self._is_fresh = False
+        self._messages -= count
+        self._bytes -= sizes[count - 1]
+        return part.part(part.first, part.first + count - 1)
+
+
 def plan_fresh(
-    progress: Progress, batches: Sequence[Batch], wanted: int, lessee: Lessee
+    progress: Progress,
+    batches: Sequence[Batch],
+    wanted: int,
+    lessee: Lessee,
+    bytes_max: int = TAKE_BYTES_MAX,
 ) -> tuple[Head, Plan | None]:
     """Plan to take what was never handed out: up to `wanted` messages behind the cursor.
 
@@ -65,34 +109,27 @@ def plan_fresh(
         everything up to the new cursor was cancelled.
     """
     head = progress.head
-    messages: list[Handout] = []
+    room = _Room(wanted, bytes_max)
+    parts: list[Batch] = []
     firsts: list[int] = []
-    size = 0
     cursor, read_from = head.cursor, head.read_from
     for batch in batches:
-        for seq in range(max(batch.first, head.cursor + 1), min(batch.last, head.last) + 1):
-            body, headers = batch.message(seq)
-            if messages and (len(messages) >= wanted or size + len(body) > TAKE_BYTES_MAX):
-                break
-            cursor = seq
-            if not progress.is_ended(seq):
-                size += len(body)
-                messages.append((seq, body, headers, batch.pushed_at_ms or 0))
-        else:
-            firsts.append(batch.first)
-            read_from = batch.last + 1
-            continue
-        if cursor >= batch.first:
-            firsts.append(batch.first)
-            read_from = batch.first
-        break
+        last = min(batch.last, head.last)
+        fitting, reached = _fill(room, progress, batch, Stretch(max(batch.first, head.cursor + 1), last))
+        parts += fitting
+        cursor = max(cursor, reached)
+        if reached < last:
+            if cursor >= batch.first:
+                firsts.append(batch.first)
+                read_from = batch.first
+            break
+        firsts.append(batch.first)
+        read_from = batch.last + 1
+    count = sum(part.count for part in parts)
     moved = replace(
-        head,
-        cursor=cursor,
-        read_from=read_from,
-        skipped=head.skipped + (cursor - head.cursor) - len(messages),
+        head, cursor=cursor, read_from=read_from, skipped=head.skipped + (cursor - head.cursor) - count
     )
-    if not messages:
+    if not parts:
         return moved, None
     run = Run(
         first=head.cursor + 1,
@@ -106,7 +143,20 @@ def plan_fresh(
         not_before_ms=0,
         holder=lessee.holder,
     )
-    return moved, Plan(Taken(run, messages, tuple(firsts)), (RunChange(run, is_leased_now=True),))
+    return moved, Plan(Taken(run, tuple(parts), tuple(firsts)), (RunChange(run, is_leased_now=True),))
+
+
+def _fill(room: _Room, progress: Progress, batch: Batch, stretch: Stretch) -> tuple[list[Batch], int]:
+    """Return what of a stretch of a batch is to be handed out now, and the last number decided on."""
+    parts: list[Batch] = []
+    for left in progress.missing(*stretch):
+        part = room.fit(batch.part(*left))
+        if part:
+            parts.append(part)
+        reached = part.last if part else left.first - 1
+        if reached < left.last:
+            return parts, reached
+    return parts, stretch.last
 
 
 def portion_of(progress: Progress, run: Run, wanted: int) -> int:
@@ -128,12 +178,12 @@ def plan_again(progress: Progress, run: Run, batches: Sequence[Batch], wanted: i
         batches: those that hold the messages up to `portion_of(progress, run, wanted)`.
     """
     last = portion_of(progress, run, wanted)
-    messages: list[Handout] = [
-        (seq, *batch.message(seq), batch.pushed_at_ms or 0)
+    parts = tuple(
+        batch.part(*left)
         for batch in batches
-        for seq in range(max(batch.first, run.first), min(batch.last, last) + 1)
-        if not progress.is_ended(seq)
-    ]
+        for left in progress.missing(max(batch.first, run.first), min(batch.last, last))
+    )
+    count = sum(part.count for part in parts)
     taken = replace(
         run,
         last=last,
@@ -143,7 +193,7 @@ def plan_again(progress: Progress, run: Run, batches: Sequence[Batch], wanted: i
         lease_ms=lessee.lease_ms,
         not_before_ms=0,
         holder=lessee.holder,
-        rolled_back=run.rolled_back + (len(messages) if run.state is RunState.LEASED else 0),
+        rolled_back=run.rolled_back + (count if run.state is RunState.LEASED else 0),
     )
     changes = [RunChange(taken, run.lease_id, run.leased_at_ms, is_leased_now=True)]
     rest = None
@@ -154,7 +204,7 @@ def plan_again(progress: Progress, run: Run, batches: Sequence[Batch], wanted: i
         )
         changes.append(RunChange(rest))
     firsts = tuple(batch.first for batch in batches if batch.first <= last)
-    return Plan(Taken(taken, messages, firsts), tuple(changes), rest)
+    return Plan(Taken(taken, parts, firsts), tuple(changes), rest)
 
 
 def returned(progress: Progress, run: Run, part: Stretch, read_from: int) -> Run:

@@ -14,6 +14,7 @@ from cassq.clock import SystemClock
 from cassq.delivery_buffer import IDLE_S
 from cassq.held_run import HeldRun, Return
 from cassq.ledger import Kind, Line
+from cassq.model.stretches import Stretches
 from cassq.owned_pipe import OwnedPipe
 from cassq.pipe_order import REST_S
 from cassq.process import Birthplace
@@ -400,7 +401,7 @@ class TestOrder:
             queue.push_many([b"body"] * 2)
             got = [*take(later, 2)]
 
-            held(store, earlier, run).give_back([2], Return(is_counted=False))
+            held(store, earlier, run).give_back(Stretches([(2, 2)]), Return(is_counted=False))
             later.look()
             got += take(later, 2)
 
