@@ -56,6 +56,8 @@ class DeliveryBuffer:
         self._is_closing = False
         self._trouble: CassqError | None = None
         self._popped_at = clock.now()
+        # The feeding thread rests until so few are left; below 0 while it does not rest for that.
+        self._refill_at = -1
 
     def get(self, count: int, deadline: float) -> list[Delivery]:
         """Return up to `count` live deliveries, as soon as there are any; none when `deadline` passes.
@@ -80,8 +82,10 @@ class DeliveryBuffer:
                 self._demand -= count
                 self._waiting -= 1
                 self._popped_at = self._clock.now()
-            self._appetite.note_given(consumer, len(given), self._clock.now())
-            self._changed.notify_all()
+            self._appetite.note_given(consumer, len(given), self._popped_at)
+            # Waking the feeding thread for nothing would cost more than the pop.
+            if self._is_listening or len(self._deliveries) <= self._refill_at:
+                self._changed.notify_all()
         return given
 
     def _wait(self, count: int, deadline: float, look: int) -> list[Delivery]:
@@ -145,10 +149,13 @@ class DeliveryBuffer:
     def _wanted(self) -> int:
         if self._is_idle():
             return 0  # however fast they were: what is taken now would only go back
-        ahead = self._appetite.ahead(self._waiting, self._clock.now())
+        ahead = self._ahead()
         if len(self._deliveries) > ahead // 2 and self._demand <= len(self._deliveries):
             return 0
         return self._demand + ahead - len(self._deliveries)
+
+    def _ahead(self) -> int:
+        return self._appetite.ahead(self._waiting, self._clock.now())
 
     def is_starving(self) -> bool:
         """Tell whether somebody waits and nothing is in hand."""
@@ -181,7 +188,9 @@ class DeliveryBuffer:
         """Wait until more is wanted, `seconds` at most."""
         with self._changed:
             if not self._is_closing and self._wanted() <= 0:
+                self._refill_at = self._ahead() // 2
                 self._clock.wait(self._changed, seconds)
+                self._refill_at = -1
 
     def rest_while_fed(self, seconds: float) -> None:
         """Wait until somebody waits in vain, or something changes, `seconds` at most."""

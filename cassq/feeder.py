@@ -83,13 +83,14 @@ class Feeder:
         self._memory = PipeMemory(clock)
 
     def feed(
-        self, wanted: int, *, is_retry: bool = False, is_woken: bool = False
+        self, wanted: int, *, is_retry: bool = False, is_woken: bool = False, is_brief: bool = False
     ) -> list[tuple[HeldRun, Taken]]:
         """Take up to about `wanted` messages, from the oldest pipes first.
 
         Args:
             is_retry: try the pipes anew that somebody else held a moment ago.
             is_woken: somebody says that there is something: try all anew, also those that had nothing.
+            is_brief: look only where there was something a moment ago, do not ask for new pipes.
 
         Raises:
             CoordinationUnavailableError: takes are not allowed now.
@@ -105,7 +106,7 @@ class Feeder:
         haul: list[tuple[HeldRun, Taken]] = []
         try:
             self._round(self._pipes.entries, wanted, haul)
-            if not haul:
+            if not haul and not is_brief:
                 known = {entry.pipe for entry in self._pipes.entries}
                 self._pipes.refresh()
                 self._drop_unlisted()

@@ -15,7 +15,9 @@ from cassq.delivery import Committer, Delivery
 from cassq.delivery_buffer import DeliveryBuffer, Heard
 from cassq.errors import CassqError, StorageUnavailableError
 from cassq.feeder import Feeder
-from cassq.held_run import Return, group_by_run
+from cassq.held_run import HeldRun, Return, group_by_run
+from cassq.model.pace import Pace
+from cassq.model.taking import Taken
 
 _log = logging.getLogger("cassq.popper")
 
@@ -56,6 +58,7 @@ class Feeding:
         self._committer = committer
         self._check_takes = check_takes
         self._clock = clock
+        self._pace = Pace()
         self._thread = threading.Thread(target=self._run, name=f"cassq-pop-{queue}", daemon=True)
 
     def start(self) -> None:
@@ -76,7 +79,7 @@ class Feeding:
             self._buffer.rest_while_full(min(POLL_S, self._lease_s / 4))
             return
         is_starving = self._buffer.is_starving()
-        if self._feed(wanted, is_woken=is_woken):
+        if self._feed(wanted, is_woken=is_woken) or (is_starving and self._watch_flow(wanted)):
             return
         if is_starving:
             self._starve(wanted)
@@ -99,12 +102,21 @@ class Feeding:
             closing.callback(self._coordinator.withdraw_hunger, self._queue, self._name)
             self._give_back()
 
-    def _feed(self, wanted: int, *, is_retry: bool = False, is_woken: bool = False) -> bool:
+    def _watch_flow(self, wanted: int) -> bool:
+        """While messages flow fast, look into the pipes again and again; True when one came, or to go on."""
+        while (pause := self._pace.next_look_s(self._clock.now())) is not None:
+            if self._buffer.listen(pause) is not Heard.NOTHING or self._feed(wanted, is_brief=True):
+                return True
+        return False
+
+    def _feed(
+        self, wanted: int, *, is_retry: bool = False, is_woken: bool = False, is_brief: bool = False
+    ) -> bool:
         number = self._buffer.begin_round()
         try:
-            haul = (
-                self._feeder.feed(wanted, is_retry=is_retry, is_woken=is_woken) if self._check_takes() else []
-            )
+            haul: list[tuple[HeldRun, Taken]] = []
+            if self._check_takes():
+                haul = self._feeder.feed(wanted, is_retry=is_retry, is_woken=is_woken, is_brief=is_brief)
         except CassqError as error:
             if self._buffer.end_round(number, error):
                 _log.warning("queue %s: %s", self._queue, error)
@@ -112,6 +124,8 @@ class Feeding:
         except Exception as error:
             self._buffer.end_round(number, StorageUnavailableError(f"an unexpected error: {error!r}"))
             raise
+        if haul:
+            self._pace.note_found(sum(taken.count for _, taken in haul), self._clock.now())
         for run, taken in haul:
             self._buffer.put([Delivery(run, *message, self._committer) for message in taken.messages])
         self._buffer.end_round(number, None if haul else self._feeder.trouble())
@@ -132,6 +146,8 @@ class Feeding:
             while not self._feed(wanted, is_retry=True):
                 # Of many that wait, few need to look by themselves.
                 others = self._coordinator.hungry(self._queue, besides=self._name)
+                if others:
+                    self._feeder.let_go()
                 due = max(self._feeder.next_due(), POLL_MIN_S)
                 heard = self._listen(min(pause, due) * (1 + others / POLL_SHARED))
                 if heard in {Heard.WOKEN, Heard.CLOSING, Heard.ALONE}:
@@ -164,5 +180,5 @@ class Feeding:
 
     def _give_back(self) -> None:
         back = self._buffer.take_back()
-        for run, seqs in group_by_run((each.run, each.seq) for each in back).items():
-            run.give_back(seqs, Return(is_counted=False))
+        for run, parts in group_by_run((each.run, each.seq) for each in back).items():
+            run.give_back(parts, Return(is_counted=False))

@@ -9,7 +9,8 @@ others are hungry too (`crowded`) ends nothing, so that two idle poppers never w
     | watch it ------------>|<- delete A-0000000001 --|                     |
     |<---- gone: wake() ----|-- done: one was woken ->|                     | (hears nothing)
 
-How many are hungry is answered from a watch on the queue's children, never by asking.
+How many are hungry is answered from a watch on the queue's children. Only who asks again and again keeps that
+watch, and a popper that is alone in the line: in a long line every change would wake every seat for nothing.
 """
 
 import threading
@@ -32,6 +33,9 @@ _Key = tuple[str, str]
 #: The longer the line, the less often it is looked at: so long for each popper in it.
 LOOK_PER_POPPER_S = 0.006
 
+#: A line that nobody here has asked about for so long is not watched any more.
+INTEREST_S = 0.1
+
 
 class HungryLine:
     """Everybody's hungry poppers as ZooKeeper last told, and the announcements of this process."""
@@ -47,6 +51,7 @@ class HungryLine:
         self._stranded: dict[_Key, Callable[[], None]] = {}
         self._doubtful: set[_Key] = set()
         self._looked_at: dict[str, float] = {}
+        self._asked_at: dict[str, float] = {}
 
     def announce(
         self, queue: str, popper: str, wake: Callable[[], None], crowded: Callable[[], None] | None
@@ -86,10 +91,14 @@ class HungryLine:
         self._delete(key, announcement.node)
 
     def count(self, queue: str, besides: str) -> int:
-        """Count who stood in line when ZooKeeper last told; none while it cannot tell."""
-        self._watch(queue)
+        """Count who stood in line when ZooKeeper last told, or who does now; none while it cannot tell."""
+        self._asked_at[queue] = self._clock.now()
         if not self._session.is_trusted:
             return 0
+        if queue not in self._lines:
+            self._watch(queue)
+            with suppress(CoordinationUnavailableError, ClosedError):
+                return len(self._candidates(self._ask_line(queue), besides))
         return len(self._candidates(self._lines.get(queue, ()), besides))
 
     def wake(self, queue: str, count: int, besides: str) -> int:
@@ -211,6 +220,10 @@ class HungryLine:
     def _on_change(self, queue: str, event: Any) -> None:  # noqa: ANN401
         if event.type == EventType.NONE:
             return
+        with self._lock:
+            if not self._is_of_interest(queue):
+                self._lines.pop(queue, None)  # whoever asks next watches again
+                return
         # Every seat hears of every change in the line. Where many wait, one look serves several changes.
         pause_s = LOOK_PER_POPPER_S * len(self._lines.get(queue, ()))
         left = self._looked_at.get(queue, 0.0) + pause_s - self._clock.now()
@@ -220,6 +233,14 @@ class HungryLine:
         timer = threading.Timer(left, self._look, (queue,))
         timer.daemon = True
         timer.start()
+
+    def _is_of_interest(self, queue: str) -> bool:
+        if self._clock.now() - self._asked_at.get(queue, float("-inf")) < INTEREST_S:
+            return True
+        return any(
+            key[0] == queue and each.crowded is not None and not each.is_crowded
+            for key, each in self._announced.items()
+        )
 
     def _on_line(self, queue: str, reply: Any) -> None:  # noqa: ANN401
         if isinstance(reply.exception, NoNodeError):

@@ -1,0 +1,41 @@
+"""When the next message is worth a second look."""
+
+from cassq.model.pace import GAP_MAX_S, GAPS_MAX, OVER_S, PAUSE_MIN_S, Pace
+
+
+def a_flow(gap_s, count=50):
+    pace = Pace()
+    for place in range(count):
+        pace.note_found(1, place * gap_s)
+    return pace, (count - 1) * gap_s
+
+
+def test_in_a_fast_flow_the_next_message_is_looked_for_soon():
+    pace, now = a_flow(0.002)
+
+    assert PAUSE_MIN_S <= pace.next_look_s(now) <= 0.002
+
+
+def test_a_slow_flow_is_worth_no_second_look():
+    pace, now = a_flow(2 * GAP_MAX_S)
+
+    assert pace.next_look_s(now) is None
+
+
+def test_a_flow_that_stopped_is_left_alone_after_a_moment():
+    pace, now = a_flow(0.004)
+
+    assert pace.next_look_s(now + OVER_S) is not None
+    assert pace.next_look_s(now + GAPS_MAX * 0.004 + 0.001) is None
+
+
+def test_messages_that_came_together_count_one_by_one():
+    pace = Pace()
+    for place in range(50):
+        pace.note_found(100, place * 0.1)
+
+    assert pace.next_look_s(49 * 0.1) is not None
+
+
+def test_nothing_is_expected_before_anything_was_found():
+    assert Pace().next_look_s(0.0) is None
