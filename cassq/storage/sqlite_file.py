@@ -28,6 +28,10 @@ from cassq.model.ids import shorten
 #: How long a writer waits for other processes' writes before it gives up.
 BUSY_TIMEOUT_S = 15.0
 
+#: The first pause between two tries to begin a write while another process writes, and the longest.
+BUSY_PAUSE_S = 0.0002
+BUSY_PAUSE_MAX_S = 0.005
+
 _NOT_OURS = {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}
 
 
@@ -89,7 +93,7 @@ class SqliteFile:
         """Write all or nothing; the write is durable when the block ends without an error."""
         self._check_process()
         with self._explained(), self._writing, self._borrowed() as connection:
-            connection.execute("BEGIN IMMEDIATE")
+            self._begin(connection)
             try:
                 yield connection
             except BaseException:
@@ -104,6 +108,29 @@ class SqliteFile:
                         f"{self.where}: the disk failed during a commit: {error}"
                     ) from error
                 raise
+
+    def _begin(self, connection: sqlite3.Connection) -> None:
+        """Begin a write, waiting for those of other processes.
+
+        SQLite's own waiting sleeps a millisecond at first and soon a hundred, where a write takes a third of
+        one.
+        """
+        deadline = self._clock.now() + BUSY_TIMEOUT_S
+        pause = BUSY_PAUSE_S
+        connection.execute("PRAGMA busy_timeout=0")
+        try:
+            while True:
+                try:
+                    connection.execute("BEGIN IMMEDIATE")
+                except sqlite3.OperationalError as error:
+                    if _code(error) != sqlite3.SQLITE_BUSY or self._clock.now() >= deadline:
+                        raise
+                else:
+                    return
+                time.sleep(pause)
+                pause = min(2 * pause, BUSY_PAUSE_MAX_S)
+        finally:
+            connection.execute(f"PRAGMA busy_timeout={round(BUSY_TIMEOUT_S * 1000)}")
 
     def close(self) -> None:
         """Close every connection; nothing happens when it is closed already."""
