@@ -9,8 +9,9 @@ others are hungry too (`crowded`) ends nothing, so that two idle poppers never w
     | watch it ------------>|<- delete A-0000000001 --|                     |
     |<---- gone: wake() ----|-- done: one was woken ->|                     | (hears nothing)
 
-How many are hungry is answered from a watch on the queue's children. Only who asks again and again keeps that
-watch, and a popper that is alone in the line: in a long line every change would wake every seat for nothing.
+How many are hungry is answered from a watch on the queue's children, never by asking. Those keep it who push,
+who share a pipe, or who are alone in the line. The others go by what they saw when they joined it: if every
+seat of a long line heard of each change in it, they would do little else.
 """
 
 import threading
@@ -33,8 +34,9 @@ _Key = tuple[str, str]
 #: The longer the line, the less often it is looked at: so long for each popper in it.
 LOOK_PER_POPPER_S = 0.006
 
-#: A line that nobody here has asked about for so long is not watched any more.
-INTEREST_S = 0.1
+#: For so long after a pusher, or a popper that holds pipes, asked about a line it stays watched.
+PUSHER_INTEREST_S = 60.0
+POPPER_INTEREST_S = 0.2
 
 
 class HungryLine:
@@ -51,7 +53,7 @@ class HungryLine:
         self._stranded: dict[_Key, Callable[[], None]] = {}
         self._doubtful: set[_Key] = set()
         self._looked_at: dict[str, float] = {}
-        self._asked_at: dict[str, float] = {}
+        self._interest_ends: dict[str, float] = {}
 
     def announce(
         self, queue: str, popper: str, wake: Callable[[], None], crowded: Callable[[], None] | None
@@ -91,19 +93,17 @@ class HungryLine:
         self._delete(key, announcement.node)
 
     def count(self, queue: str, besides: str) -> int:
-        """Count who stood in line when ZooKeeper last told, or who does now; none while it cannot tell."""
-        self._asked_at[queue] = self._clock.now()
+        """Count who stood in line when ZooKeeper last told; none while it cannot tell."""
+        if not besides or (queue, quote(besides, safe="")) not in self._announced:
+            ends = self._clock.now() + (POPPER_INTEREST_S if besides else PUSHER_INTEREST_S)
+            self._interest_ends[queue] = max(self._interest_ends.get(queue, ends), ends)
+            self._watch(queue)
         if not self._session.is_trusted:
             return 0
-        if queue not in self._lines:
-            self._watch(queue)
-            with suppress(CoordinationUnavailableError, ClosedError):
-                return len(self._candidates(self._ask_line(queue), besides))
         return len(self._candidates(self._lines.get(queue, ()), besides))
 
     def wake(self, queue: str, count: int, besides: str) -> int:
         """Delete the nodes of those who waited longest; return how many of them were still there."""
-        self._watch(queue)
         with suppress(CoordinationUnavailableError, ClosedError):
             woken = self._delete_first(queue, self._candidates(self._lines.get(queue, ()), besides), count)
             if woken or count <= 0:
@@ -124,7 +124,7 @@ class HungryLine:
         """Set the watches again after an interruption, and remove what was created without a reply."""
         with self._lock:
             stranded = [self._stranded.pop(key) for key in list(self._stranded)]
-            queues = list(self._lines) if is_back else []
+            queues = list(self._watches) if is_back else []
             announced = list(self._announced.items()) if is_back else []
             doubtful = list(self._doubtful)
         for queue in queues:
@@ -192,20 +192,23 @@ class HungryLine:
                 self._delete(key, node)
 
     def _watch(self, queue: str) -> None:
-        if queue in self._lines:
+        if queue in self._watches:
             return
         with self._lock:
-            if queue in self._lines:
+            if queue in self._watches:
                 return
             self._watches[queue] = partial(self._on_change, queue)
-            self._lines[queue] = ()
+            self._lines.setdefault(queue, ())
         self._session.call_soon(partial(self._look, queue))
 
     def _look(self, queue: str) -> None:
         if not self._session.is_connected:
             return  # on_alive looks
+        watch = self._watches.get(queue)
+        if watch is None:
+            return
         self._looked_at[queue] = self._clock.now()
-        reply = self._session.client.get_children_async(self._path(queue), watch=self._watches[queue])
+        reply = self._session.client.get_children_async(self._path(queue), watch=watch)
         reply.rawlink(partial(self._on_line, queue))
 
     def _look_for_first(self, queue: str) -> None:
@@ -213,7 +216,7 @@ class HungryLine:
             self._session.ensure(self._path(queue), is_again=True)
         except CoordinationUnavailableError:
             with self._lock:
-                del self._lines[queue]  # whoever asks next tries again
+                self._watches.pop(queue, None)  # whoever asks next tries again
             raise
         self._look(queue)
 
@@ -222,7 +225,7 @@ class HungryLine:
             return
         with self._lock:
             if not self._is_of_interest(queue):
-                self._lines.pop(queue, None)  # whoever asks next watches again
+                self._watches.pop(queue, None)  # whoever pushes or waits next watches again
                 return
         # Every seat hears of every change in the line. Where many wait, one look serves several changes.
         pause_s = LOOK_PER_POPPER_S * len(self._lines.get(queue, ()))
@@ -235,7 +238,7 @@ class HungryLine:
         timer.start()
 
     def _is_of_interest(self, queue: str) -> bool:
-        if self._clock.now() - self._asked_at.get(queue, float("-inf")) < INTEREST_S:
+        if self._clock.now() < self._interest_ends.get(queue, float("-inf")):
             return True
         return any(
             key[0] == queue and each.crowded is not None and not each.is_crowded
