@@ -15,6 +15,7 @@ import click
 
 import cassq
 from cassq.cli import exit_codes
+from cassq.cli.bench import bench
 from cassq.cli.dead import dead
 from cassq.cli.demo import demo
 from cassq.cli.doctor import doctor
@@ -27,7 +28,7 @@ from cassq.cli.schema import schema
 from cassq.cli.session import Session, common_options
 from cassq.cli.signals import Stopped
 
-COMMANDS = (demo, schema, queues, push, pop, peek, dead, reap, doctor)
+COMMANDS = (demo, schema, queues, push, pop, peek, dead, reap, doctor, bench)
 
 
 @click.group(
