@@ -151,7 +151,9 @@ class ParcelBuffer:
         self._bytes_max = bytes_max
         # The newest parcel, as long as more single messages may join it.
         self._singles: _Singles | None = None
-        self._changed = threading.Condition()
+        # The lock itself is several times faster to enter than the condition around it.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._parcels: deque[Parcel] = deque()
         self._messages = 0
         self._bytes = 0
@@ -164,7 +166,7 @@ class ParcelBuffer:
             ClosedError: the pusher is closed.
             StorageUnavailableError: no room came free before the parcel's deadline; nothing was sent.
         """
-        with self._changed:
+        with self._lock:
             self._wait_for_room(parcel.deadline)
             self._singles = None
             self._messages += parcel.count
@@ -178,7 +180,7 @@ class ParcelBuffer:
             end: who hears of this one message.
         """
         size = size_of(body, headers)
-        with self._changed:
+        with self._lock:
             self._wait_for_room(deadline)
             singles = self._singles
             if singles is None or not self._may_join(singles.parcel, size, deadline):
@@ -216,7 +218,7 @@ class ParcelBuffer:
 
         Returns: an empty list when none came within `wait_s`, or when the buffer is closed and empty.
         """
-        with self._changed:
+        with self._lock:
             if not self._parcels and not self._is_closed:
                 self._clock.wait(self._changed, wait_s)
             taken: list[Parcel] = []
@@ -240,7 +242,7 @@ class ParcelBuffer:
 
     def expire(self) -> None:
         """Fail the parcels whose callers have waited long enough; they were never sent."""
-        with self._changed:
+        with self._lock:
             now = self._clock.now()
             late = [parcel for parcel in self._parcels if parcel.deadline <= now]
             if not late:
@@ -255,14 +257,14 @@ class ParcelBuffer:
 
     def close(self) -> None:
         """Take no more parcels; those inside can still be got."""
-        with self._changed:
+        with self._lock:
             self._is_closed = True
             self._changed.notify_all()
 
     @property
     def is_finished(self) -> bool:
         """Whether it is closed and empty."""
-        with self._changed:
+        with self._lock:
             return self._is_closed and not self._parcels
 
     def _is_full(self) -> bool:

@@ -268,7 +268,8 @@ class Queue:
         self.record.check_open()
 
     def _check_usable(self) -> None:
-        self._birthplace.check(f"queue {self.name!r}")
+        if not self._birthplace.is_here:
+            self._birthplace.check(f"queue {self.name!r}")
         if self._is_closed:
             raise ClosedError(f"queue {self.name!r} is closed: open it again with store.queue()")
 
