@@ -79,6 +79,10 @@ class Feeding:
             self._buffer.rest_while_full(min(POLL_S, self._lease_s / 4))
             return
         is_starving = self._buffer.is_starving()
+        if is_starving and not is_woken and self._coordinator.hungry(self._queue, besides=self._name):
+            # Others wait, so there is nothing; if each looked all the same, the servers would do little else.
+            self._starve(wanted)
+            return
         if self._feed(wanted, is_woken=is_woken) or (is_starving and self._watch_flow(wanted)):
             return
         if is_starving:
@@ -136,16 +140,21 @@ class Feeding:
     def _starve(self, wanted: int) -> None:
         """Announce hunger and wait to be woken; look again now and then, for the wake-up that got lost.
 
-        The first look after the announcement is for what was pushed before anybody could hear of it.
+        Who is alone looks once more at once, for what was pushed before anybody could hear of the
+        announcement. Where others stood in line before, that would have woken one of them.
         """
         self._coordinator.announce_hunger(
             self._queue, self._name, self._buffer.wake, crowded=self._buffer.crowd
         )
         pause = POLL_S
+        others = self._coordinator.hungry(self._queue, besides=self._name)
+        is_spared = others > 0
         try:
-            while not self._feed(wanted, is_retry=True):
+            while is_spared or not self._feed(wanted, is_retry=True):
                 # Of many that wait, few need to look by themselves.
-                others = self._coordinator.hungry(self._queue, besides=self._name)
+                if not is_spared:
+                    others = self._coordinator.hungry(self._queue, besides=self._name)
+                is_spared = False
                 if others:
                     self._feeder.let_go()
                 due = max(self._feeder.next_due(), POLL_MIN_S)

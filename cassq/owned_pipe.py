@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from cassq.clock import Clock
-from cassq.errors import DecodeError, OutcomeUnknownError
+from cassq.errors import CassqError, DecodeError, OutcomeUnknownError
 from cassq.limits import TAKE_BYTES_MAX, TAKE_MESSAGES_MAX, TAKE_RUNS_MAX
 from cassq.model.ids import MessageId, new_token
 from cassq.model.pipe import End, Head, Mark, PipeEntry, PipeState, Run, RunState, Tally
@@ -101,6 +101,15 @@ class OwnedPipe:
     def may_have_more(self) -> bool:
         """Whether the last look left something to take."""
         return not self.is_exhausted and self.reader.may_have_more_behind(self.head.cursor)
+
+    def has_news(self) -> bool:
+        """Tell, by a fresh read, whether something waits; also after the claim was given up."""
+        if self.is_exhausted:
+            return False
+        try:
+            return not self.reader.is_drained(self.head.read_from, self.head.cursor)
+        except CassqError:
+            return True  # somebody will see
 
     def tally(self, pushed: int) -> Tally:
         """Count what became of its messages; `pushed` of them were pushed."""

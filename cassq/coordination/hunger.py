@@ -93,8 +93,14 @@ class HungryLine:
         self._delete(key, announcement.node)
 
     def count(self, queue: str, besides: str) -> int:
-        """Count who stood in line when ZooKeeper last told; none while it cannot tell."""
-        if not besides or (queue, quote(besides, safe="")) not in self._announced:
+        """Count who stood in line when ZooKeeper last told; none while it cannot tell.
+
+        A popper that stands in line itself has the time to ask.
+        """
+        if (queue, quote(besides, safe="")) in self._announced:
+            with suppress(CoordinationUnavailableError, ClosedError):
+                self._take_line(queue, list(self._ask_line(queue)))
+        else:
             ends = self._clock.now() + (POPPER_INTEREST_S if besides else PUSHER_INTEREST_S)
             self._interest_ends[queue] = max(self._interest_ends.get(queue, ends), ends)
             self._watch(queue)
