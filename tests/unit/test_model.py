@@ -11,6 +11,7 @@ MODELS = Path(__file__).resolve().parents[2] / "docs" / "model"
 ROW = re.compile(
     r"^\| (?P<rule>[^|]+) \| (?P<file>\w+\.pml):(?P<line>\d+) \| `NO_(?P<name>\w+)` \| (?P<code>[^|]+) \|$"
 )
+NOT_BUILT = "not built yet"
 
 
 class Row(NamedTuple):
@@ -20,13 +21,21 @@ class Row(NamedTuple):
     file: str
     line: int
     name: str
+    code: str
     functions: list[str]
 
 
 def rows():
     found = filter(None, map(ROW.match, (MODELS / "README.md").read_text(encoding="utf-8").splitlines()))
     return [
-        Row(row["rule"], row["file"], int(row["line"]), row["name"], re.findall(r"`([\w.]+)`", row["code"]))
+        Row(
+            row["rule"],
+            row["file"],
+            int(row["line"]),
+            row["name"],
+            row["code"],
+            re.findall(r"`([\w.]+)`", row["code"]),
+        )
         for row in found
     ]
 
@@ -53,10 +62,14 @@ def test_the_line_that_the_table_names_has_the_rule(row):
     assert re.search(rf"RULE [a-z_0-9, ]*\b{row.name.lower()}\b", line)
 
 
-@pytest.mark.parametrize("row", rows(), ids=lambda row: row.name)
+@pytest.mark.parametrize("row", [row for row in rows() if row.code != NOT_BUILT], ids=lambda row: row.name)
 def test_every_function_that_the_table_names_exists(row):
     assert row.functions
     assert all(find(function) is not None for function in row.functions)
+
+
+def test_only_the_window_lease_is_not_built_yet():
+    assert {row.file for row in rows() if row.code == NOT_BUILT} == {"window.pml"}
 
 
 def test_the_table_has_every_macro_of_the_models_and_no_other():
