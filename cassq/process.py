@@ -10,18 +10,37 @@ import socket
 from cassq.errors import ClosedError
 
 
+class _Forks:
+    """Counts the forks between the first process and this one.
+
+    Asking the kernel for the process's number costs more than the rest of a push.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        os.register_at_fork(after_in_child=self._note)
+
+    def _note(self) -> None:
+        self.count += 1
+
+
+# One for the process, as the process is one; the interpreter calls it in every child.
+_forks = _Forks()
+
+
 class Birthplace:
     """Remembers the process it was made in."""
 
-    __slots__ = ("_pid",)
+    __slots__ = ("_forks", "_pid")
 
     def __init__(self) -> None:
         self._pid = os.getpid()
+        self._forks = _forks.count
 
     @property
     def is_here(self) -> bool:
         """Whether this is still that process."""
-        return os.getpid() == self._pid
+        return _forks.count == self._forks
 
     def check(self, what: str) -> None:
         """Raise `ClosedError` in a forked child."""

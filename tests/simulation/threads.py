@@ -23,7 +23,6 @@ from typing import Any, Self
 from greenlet import GreenletExit
 from scheduler import EPOCH_S, SimulationError, Task, world
 
-from cassq.parcel import PushFuture as RealPushFuture
 from cassq.process import process_name
 
 
@@ -193,14 +192,6 @@ class Future(RealFuture):  # type: ignore[type-arg]
         self._condition = Condition()  # type: ignore[assignment]
 
 
-class PushFuture(RealPushFuture):
-    """A push's future that tasks wait for."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._condition = Condition()  # type: ignore[assignment]
-
-
 def wait(futures: Iterable[Future], timeout: float | None = None) -> None:
     for future in futures:
         try:
@@ -296,7 +287,6 @@ _REPLACED: dict[object, object] = {
     id(uuid.uuid1): _uuid1,
     id(uuid.uuid4): _uuid4,
     id(RealFuture): Future,
-    id(RealPushFuture): PushFuture,
     id(real_wait): wait,
     id(RealSimpleQueue): SimpleQueue,
     id(ThreadPoolExecutor): InlineExecutor,

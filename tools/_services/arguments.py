@@ -64,6 +64,11 @@ def _add_settings(command: argparse.ArgumentParser) -> None:
         "--paxos", choices=("v1", "v2"), help="Cassandra's paxos_variant, kept (v1 at first)"
     )
     command.add_argument(
+        "--commitlog-sync",
+        choices=("periodic", "group"),
+        help="when writes reach Cassandra's disk (with java), kept (periodic at first)",
+    )
+    command.add_argument(
         "--auth",
         action=argparse.BooleanOptionalAction,
         default=None,

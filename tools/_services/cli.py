@@ -96,17 +96,20 @@ def _keep_settings(control: Control, options: argparse.Namespace, restarted: lis
     paxos = options.paxos or state.paxos
     auth = state.auth if options.auth is None else options.auth
     tls = state.tls if options.tls is None else options.tls
-    if (paxos, auth, tls) == (state.paxos, state.auth, state.tls):
+    sync = options.commitlog_sync or state.commitlog_sync
+    if (paxos, auth, tls, sync) == (state.paxos, state.auth, state.tls, state.commitlog_sync):
         return
-    if state.backend == "docker" and tls:
-        raise MisuseError("TLS needs --with java: use another --dir, or remove these servers")
+    if state.backend == "docker" and (tls or sync != state.commitlog_sync):
+        raise MisuseError(
+            "TLS and --commitlog-sync need --with java: use another --dir, or remove these servers"
+        )
     if state.backend == "docker" and state.handles:
         raise MisuseError("a container keeps the settings it was made with: remove, then start")
     deaf = [node for node in state.peers(CASSANDRA) if node not in restarted]
     names = [node.name for node in deaf if control.is_alive(node)]
     if names:
         raise MisuseError(f"{', '.join(names)} runs with other settings: restart all of Cassandra")
-    state.paxos, state.auth, state.tls = paxos, auth, tls
+    state.paxos, state.auth, state.tls, state.commitlog_sync = paxos, auth, tls, sync
 
 
 def _start_in(control: Control, options: argparse.Namespace) -> int:

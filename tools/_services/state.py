@@ -69,6 +69,7 @@ class State:
     auth: bool = False
     tls: bool = False
     low_power: bool = False
+    commitlog_sync: str = "periodic"
     handles: dict[str, Handle] = field(default_factory=dict)
 
     @property
