@@ -122,8 +122,8 @@ class Feeder:
 
     def share(self) -> None:
         """After a take: when others are hungry, let go of what may feed them, and wake them."""
-        hungry = self._coordinator.hungry(self._queue, besides=self._holder)
-        if not hungry or not self._claimed:
+        hungry = self._coordinator.hungry(self._queue, besides=self._holder) if self._claimed else 0
+        if not hungry:
             return
         spare = [claimed.owned for claimed in self._claimed.values()]
         full = [owned for owned in spare if owned.may_have_more]
