@@ -34,6 +34,9 @@ COURTESY_S = 0.05
 LOOK_S = 0.5
 LOOK_SOON_S = 0.005
 
+#: So many messages are handed out before another pipe is claimed for more.
+HAUL_MIN = 500
+
 #: A pipe with nothing to take is left alone for so long, if nothing comes due before.
 REST_S = 5.0
 
@@ -163,11 +166,14 @@ class Feeder:
             before = len(haul)
             if claimed:
                 self._take(claimed, wanted, haul)
-            wanted -= sum(taken.count for _, taken in haul[before:])
+            taken = sum(taken.count for _, taken in haul[before:])
+            wanted -= taken
             if self._settings.pop_width == 1 and self._memory.may_have_older(entry.pipe):
                 held_back.add(source)
-            if claimed and len(haul) > before and claimed.owned.may_have_more:
-                return  # as much as one take may carry: the rest comes from here, not from a younger pipe
+            if claimed and taken and (claimed.owned.may_have_more or taken >= HAUL_MIN):
+                # As much as one take may carry: the rest comes from here, not from a younger pipe. Or enough
+                # to work on while the next pipe is claimed and loaded.
+                return
 
     def _take(self, claimed: Claimed, wanted: int, haul: list[tuple[HeldRun, Taken]]) -> None:
         """Take from one pipe; where there is nothing, see what became of it."""
@@ -177,7 +183,13 @@ class Feeder:
                 self._claimed.pop(pipe, None)
                 return
             taken = self._take_once(claimed, wanted, haul)
-            if not taken and pipe in self._claimed and self._is_worth_a_look(claimed):
+            if pipe not in self._claimed:
+                return
+            if claimed.owned.is_exhausted:
+                self._memory.note_exhausted(pipe)
+            if claimed.owned.is_over:
+                self._settle_exhausted(claimed)
+            elif not taken and self._is_worth_a_look(claimed):
                 self._look(claimed)
                 if pipe in self._claimed:
                     self._take_once(claimed, wanted, haul)
@@ -256,7 +268,9 @@ class Feeder:
     def _is_worth_a_look(self, claimed: Claimed) -> bool:
         since = self._clock.now() - claimed.looked_at
         due = claimed.owned.next_due()
-        is_soon = self._pipes.has_successor(claimed.owned.entry) or (due is not None and due <= 0)
+        # Of a pipe whose every message was handed out only what comes back is news.
+        may_be_sealed = not claimed.owned.is_exhausted and self._pipes.has_successor(claimed.owned.entry)
+        is_soon = may_be_sealed or (due is not None and due <= 0)
         return since >= (LOOK_SOON_S if is_soon else LOOK_S)
 
     def _look(self, claimed: Claimed) -> None:
