@@ -7,120 +7,19 @@ that says whether they are stored. Refuses to know how messages are stored.
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from uuid import UUID
 
 from cassq.clock import Clock
 from cassq.errors import CassqError, ClosedError, StorageUnavailableError
 from cassq.limits import BUFFER_BYTES_MAX, BUFFER_MESSAGES_MAX
-from cassq.model.ids import MessageId
 from cassq.model.message import Headers, MessageIds, size_of
+from cassq.push_future import PushFuture, PushLatch
 
 #: Single messages travel in one parcel when their callers' patience ends within this of each other.
 SAME_PATIENCE_S = 0.01
 
 #: Hears, once, which messages of a parcel are stored, and why the others are not.
 Finished = Callable[[MessageIds, CassqError | None], None]
-
-
-class PushFuture(Future[MessageId]):
-    """The future of one message's id; the message is on its way, so it cannot be cancelled.
-
-    The base class makes a lock and a condition for each future, a third of what a push costs. Most futures
-    are done before anybody waits for them, so here the condition is made by the first who needs it:
-
-        waiter                                pusher
-        | makes the condition                 | sets the result
-        | locks it, looks: is it done?        | looks: was a condition made?
-        | not done: waits                     | yes: locks it, notifies
-
-    Whichever of the two looks first, the other one's step before is seen.
-    """
-
-    def __init__(self) -> None:  # does what the base class does, without the condition
-        self._state = "PENDING"
-        self._result: MessageId | None = None
-        self._exception: BaseException | None = None
-
-    @property
-    def _condition(self) -> threading.Condition:  # type: ignore[override]
-        made: threading.Condition | None = self.__dict__.get("_made")
-        if made is None:
-            # The base class touches these only under the condition.
-            self.__dict__.setdefault("_waiters", [])
-            self.__dict__.setdefault("_done_callbacks", [])
-            made = self.__dict__.setdefault("_made", threading.Condition())
-        return made
-
-    def cancel(self) -> bool:
-        """Return False."""
-        return False
-
-    def running(self) -> bool:
-        """Tell whether it has not ended yet."""
-        return self._state == "PENDING"
-
-    def done(self) -> bool:
-        """Tell whether it has ended."""
-        return self._state == "FINISHED"
-
-    def result(self, timeout: float | None = None) -> MessageId:
-        """Return the message's id, or raise the error; wait for it at most `timeout` seconds."""
-        if self._state == "FINISHED" and self._result is not None:
-            return self._result
-        return super().result(timeout)
-
-    def set_result(self, result: MessageId) -> None:
-        """End it with the message's id; called once."""
-        self._result = result
-        self._end()
-
-    def set_exception(self, exception: BaseException | None) -> None:
-        """End it with an error; called once."""
-        self._exception = exception
-        self._end()
-
-    def _end(self) -> None:
-        self._state = "FINISHED"
-        if "_made" not in self.__dict__:
-            return
-        with self._condition:
-            for waiter in self._waiters:
-                if self._exception:
-                    waiter.add_exception(self)
-                else:
-                    waiter.add_result(self)
-            self._condition.notify_all()
-        self._invoke_callbacks()  # type: ignore[attr-defined]  # the base class's own
-
-
-class PushLatch:
-    """What a caller of `push` waits behind: a tenth of a future's work, for who waits at once."""
-
-    __slots__ = ("_error", "_lock", "_message_id")
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lock.acquire()
-        self._message_id: MessageId | None = None
-        self._error: CassqError | None = None
-
-    def set_result(self, message_id: MessageId) -> None:
-        """Let the caller go with the message's id."""
-        self._message_id = message_id
-        self._lock.release()
-
-    def set_exception(self, error: CassqError) -> None:
-        """Let the caller go with an error."""
-        self._error = error
-        self._lock.release()
-
-    def result(self) -> MessageId:
-        """Wait for the end; return the id, or raise the error. Call it once."""
-        self._lock.acquire()
-        if self._message_id is None:
-            raise self._error or AssertionError("a push ended without an id and without an error")
-        return self._message_id
 
 
 class Parcel:

@@ -23,7 +23,8 @@ from cassq.model.arguments import to_seconds
 from cassq.model.ids import MessageId, new_pipe_id, shorten
 from cassq.model.message import NO_HEADERS, Headers, MessageIds, check_body, check_headers, size_of
 from cassq.model.settings import QueueSettings
-from cassq.parcel import Parcel, ParcelBuffer, PushFuture, PushLatch
+from cassq.parcel import Parcel, ParcelBuffer
+from cassq.push_future import PushFuture, PushLatch
 from cassq.storage.port import Storage
 
 #: How long a push may take by default.

@@ -4,7 +4,8 @@ from cassq.clock import SystemClock
 from cassq.errors import StorageUnavailableError
 from cassq.model.ids import new_pipe_id
 from cassq.model.message import NO_HEADERS
-from cassq.parcel import SAME_PATIENCE_S, Parcel, ParcelBuffer, PushFuture
+from cassq.parcel import SAME_PATIENCE_S, Parcel, ParcelBuffer
+from cassq.push_future import PushFuture
 
 
 def a_buffer(messages_max=1000, bytes_max=1_000_000):

@@ -8,7 +8,7 @@ import pytest
 
 from cassq.errors import StorageUnavailableError
 from cassq.model.ids import MessageId, new_pipe_id
-from cassq.parcel import PushFuture
+from cassq.push_future import PushFuture
 
 PIPE = new_pipe_id()
 FAILURE = StorageUnavailableError("the database is away")
