@@ -183,7 +183,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "                    may_have_happened = True\n"
         "                    break\n",
         "",
-        about="leases",
+        about="commits",
     ),
     Mutant(
         "extend and roll back without the lease id",

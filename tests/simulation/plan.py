@@ -135,7 +135,7 @@ def draw(seed: int, about: str = "") -> Plan:
     """Draw a history's plan.
 
     Args:
-        about: one of `THEMES`; empty leaves it to the seed, which mostly chooses none.
+        about: one of `THEMES` or `NARROW`; empty leaves it to the seed, which mostly chooses none.
     """
     dice = random.Random(f"plan {seed}")
     odds: dict[str, float] = {}
@@ -183,7 +183,7 @@ def draw(seed: int, about: str = "") -> Plan:
     plan = replace(plan, habits=habits)
     theme = dice.choice((*[""] * 4, *THEMES))
     if about or theme:
-        return THEMES[about or theme](dice, plan)
+        return {**THEMES, **NARROW}[about or theme](dice, plan)
     return replace(plan, blows=tuple(_draw_blows(dice, plan)))
 
 
@@ -247,8 +247,22 @@ def _about_seals(dice: random.Random, plan: Plan) -> Plan:
     )
 
 
+def _about_commits(dice: random.Random, plan: Plan) -> Plan:
+    """Commits at the very end of a lease, whose answers take their time, and a second popper that waits."""
+    return replace(
+        _about_leases(dice, plan),
+        messages=dice.choice((1, 2)),
+        poppers=2,
+        odds=Odds(stall=0.3, stall_s=dice.choice((0.15, 0.3, 0.6)), torn=0.1),
+        habits=Habits(roll_back=0.0, forget=0.05, dawdle=0.8, extend=0.05),
+    )
+
+
 #: What a history may be about.
 THEMES = {"leases": _about_leases, "splits": _about_splits, "seals": _about_seals}
+
+#: What only a history that looks for one kind of bug is about: nobody draws these by chance.
+NARROW = {"commits": _about_commits}
 
 
 def _draw_blows(dice: random.Random, plan: Plan) -> list[Blow]:
