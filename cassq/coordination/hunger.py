@@ -9,9 +9,9 @@ others are hungry too (`crowded`) ends nothing, so that two idle poppers never w
     | watch it ------------>|<- delete A-0000000001 --|                     |
     |<---- gone: wake() ----|-- done: one was woken ->|                     | (hears nothing)
 
-How many are hungry is answered from a watch on the queue's children, never by asking. Those keep it who push,
-who share a pipe, or who are alone in the line. The others go by what they saw when they joined it: if every
-seat of a long line heard of each change in it, they would do little else.
+How many are hungry is answered from a watch on the queue's children, so that no push waits for an answer.
+Those keep the watch who push, who share a pipe, or who are alone in the line; a popper in the line asks
+instead. If every seat of a long line heard of each change in it, they would do little else.
 """
 
 import threading
