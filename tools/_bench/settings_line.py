@@ -20,7 +20,7 @@ def machine() -> dict[str, str]:
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "cores": f"{len(os.sched_getaffinity(0))} (clients and servers share them)",
         "processor": _processor(),
-        "system": f"{platform.system()} {platform.release()}",
+        "system": f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}",
         "Python": platform.python_version(),
     }
 
