@@ -30,6 +30,10 @@ from cassq.storage.port import Storage
 #: How long a push may take by default.
 PUSH_TIMEOUT = timedelta(seconds=30)
 
+#: After so long without a push nobody relies on what was heard of hungry poppers before; shorter than the
+#: time for which a coordinator goes on listening for a pusher.
+QUIET_S = 10.0
+
 #: How many parcels of one `push_many` are on their way at once.
 PARCELS_IN_FLIGHT = 4
 
@@ -64,6 +68,7 @@ class Pusher:
         self._beside = BesideThread(f"cassq-beside-{queue}")
         self._waking = threading.Lock()
         self._to_wake = 0
+        self._pushed_at = float("-inf")
         self._lanes = [
             Lane(
                 storage,
@@ -150,7 +155,10 @@ class Pusher:
 
     def note_pushed(self, count: int) -> None:
         """Wake as many hungry poppers as there are new messages; the next batch does not wait for it."""
-        if not self._coordinator.hungry(self._queue):
+        now = self._clock.now()
+        was_quiet, self._pushed_at = now - self._pushed_at > QUIET_S, now
+        # After a quiet time, and at the first push, what is known of hungry poppers may be old.
+        if not was_quiet and not self._coordinator.hungry(self._queue):
             return
         with self._waking:
             self._to_wake += count
@@ -161,7 +169,7 @@ class Pusher:
     def _wake(self) -> None:
         with self._waking:
             count, self._to_wake = self._to_wake, 0
-        self._coordinator.wake(self._queue, min(count, self._coordinator.hungry(self._queue)))
+        self._coordinator.wake(self._queue, min(count, max(1, self._coordinator.hungry(self._queue))))
 
     def expire(self) -> None:
         """Fail what waits too long behind a troubled lane."""
