@@ -180,7 +180,8 @@ class Feeder:
         pipe = claimed.owned.pipe
         try:
             if not self._coordinator.is_held(self._queue, pipe, self._holder):
-                self._claimed.pop(pipe, None)
+                # The session may have lasted all the same: a claim that nobody knew of would keep the pipe.
+                self._let_go(pipe, 0.0)
                 return
             taken = self._take_once(claimed, wanted, haul)
             if pipe not in self._claimed:

@@ -103,7 +103,7 @@ def pop_all(stage: Stage, process: Process) -> None:
     dice = stage.world.dice
     leaves = not stage.is_healed and dice.random() < 0.7
     while not stage.is_over and not (leaves and stage.is_healed):
-        popper = queue.popper(commit=dice.choice(("each", "each", "grouped")))
+        popper = queue.popper(commit=dice.choice(stage.habits.commits))
         is_grouped = popper._grouped is not None
         try:
             for _ in range(dice.choice((2, 10, 100))):
@@ -159,7 +159,7 @@ def _end_some(
     if (roll := roll - habits.forget) < 0:
         return  # the lease ends
     if (roll := roll - habits.dawdle) < 0:
-        stage.world.sleep(stage.lease_s * dice.choice((0.9, 0.97, 1.0, 1.1, 1.4)))
+        stage.world.sleep(stage.lease_s * dice.choice(habits.dawdles))
     elif (roll := roll - habits.extend) < 0:
         stage.world.sleep(dice.choice((0.0, 0.0, 0.8, 0.9, 0.97)) * stage.lease_s)
         with suppress(CassqError):

@@ -23,11 +23,13 @@ class SeatOdds:
         refused: a claim ends in an error, granted or not.
         wake_lost: a wake-up is believed delivered and is not.
         notice_s: so long at most until a process hears that its session is over.
+        doubted: a process that stood still takes its session for lost, though it lasts.
     """
 
     refused: float = 0.0
     wake_lost: float = 0.0
     notice_s: float = 3.0
+    doubted: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
@@ -57,7 +59,7 @@ class Ensemble:
             for popper in [popper for popper, hungry in line.items() if hungry.seat is seat]:
                 seat.stranded.append(line.pop(popper).wake)
         seat.is_lost = True
-        self.world.after(self.world.dice.random() * self.odds.notice_s, seat.notice)
+        self.world.after(self.world.dice.random() * self.odds.notice_s, partial(seat.notice, seat.epoch))
 
     def tell_crowd(self, queue: str) -> None:
         """Tell hungry poppers that they are not alone any more."""
@@ -79,10 +81,14 @@ class Seat:
         self._held: set[tuple[str, UUID, str]] = set()
         self.stranded: list[Callable[[], None]] = []
         self.is_lost = False
+        self.epoch = 0
         self._is_closed = False
 
-    def notice(self) -> None:
-        """Hear that the session was over: a new one begins, without claims."""
+    def notice(self, epoch: int) -> None:
+        """Hear that a session was over: a new one begins, without claims."""
+        if epoch != self.epoch:
+            return  # that was heard of before
+        self.epoch += 1
         self.is_lost = False
         self._held.clear()
         stranded, self.stranded = self.stranded, []
@@ -103,7 +109,7 @@ class Seat:
         if self._process.is_cut:
             raise CoordinationUnavailableError("the network is cut")
         if self.is_lost:
-            self.notice()
+            self.notice(self.epoch)
             raise CoordinationUnavailableError("the session had ended")
 
     def claim(self, queue: str, pipe: UUID, holder: str) -> bool:
@@ -141,7 +147,11 @@ class Seat:
             del self._ensemble.claims[queue, pipe]
 
     def is_held(self, queue: str, pipe: UUID, holder: str) -> bool:
-        return self._ensemble.is_generous or (queue, pipe, holder) in self._held
+        ensemble = self._ensemble
+        if ensemble.is_generous:
+            return True
+        is_doubted = ensemble.is_faulty and self._world.dice.random() < ensemble.odds.doubted
+        return (queue, pipe, holder) in self._held and not is_doubted
 
     def holders(self, queue: str) -> Mapping[UUID, str]:
         return {pipe: held[1] for (of, pipe), held in self._ensemble.claims.items() if of == queue}

@@ -175,6 +175,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "        self.storage.mark(self.pipe, marks)\n"
         "        self.storage.change_dead(self._queue, added=letters)\n",
     ),
+    _one(
+        "forget a claim that may have been lost",
+        "cassq.feeder",
+        "keep the pipe.\n                self._let_go(pipe, 0.0)\n",
+        "keep the pipe.\n                self._claimed.pop(pipe)\n",
+    ),
     # The holder
     _one(
         "believe a commit that was acknowledged too late",

@@ -7,7 +7,7 @@ history with two kinds of fault, both frequent, finds what one with all of them,
 import random
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 from cluster import Odds
 from ensemble import SeatOdds
@@ -44,12 +44,16 @@ class Habits:
         forget: does nothing; the lease ends.
         dawdle: works until about the end of the lease, and commits then.
         extend: extends the lease, works on, and commits.
+        dawdles: how much of a lease who dawdles lets pass.
+        commits: how a popper may commit.
     """
 
     roll_back: float = 0.1
     forget: float = 0.04
     dawdle: float = 0.06
     extend: float = 0.08
+    dawdles: tuple[float, ...] = (0.9, 0.97, 1.0, 1.1, 1.4)
+    commits: tuple[Literal["each", "grouped"], ...] = ("each", "each", "grouped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +176,7 @@ def draw(seed: int, about: str = "") -> Plan:
             refused=dice.choice((0.0, 0.0, 0.1)),
             wake_lost=dice.choice((0.0, 0.0, 0.5)),
             notice_s=dice.choice((0.1, 1.5)),
+            doubted=dice.choice((0.0, 0.0, 0.1)),
         ),
     )
     habits = Habits(
@@ -251,10 +256,10 @@ def _about_commits(dice: random.Random, plan: Plan) -> Plan:
     """Commits at the very end of a lease, whose answers take their time, and a second popper that waits."""
     return replace(
         _about_leases(dice, plan),
-        messages=dice.choice((1, 2)),
+        messages=dice.choice((3, 6)),
         poppers=2,
-        odds=Odds(stall=0.3, stall_s=dice.choice((0.15, 0.3, 0.6)), torn=0.1),
-        habits=Habits(roll_back=0.0, forget=0.05, dawdle=0.8, extend=0.05),
+        odds=Odds(stall=0.4, stall_s=0.6, torn=0.1),
+        habits=Habits(roll_back=0.0, forget=0.0, dawdle=0.9, extend=0.0, dawdles=(0.9,), commits=("each",)),
     )
 
 
