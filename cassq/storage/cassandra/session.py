@@ -34,6 +34,7 @@ from cassq.storage.cassandra.errors_map import DRIVER_ERRORS, mapped, tell, tell
 from cassq.storage.cassandra.profiles import Address, profiles_for
 from cassq.storage.cassandra.sick_nodes import SickNodes
 from cassq.storage.cassandra.statements import Call, Statement
+from cassq.storage.cassandra.wide_connection import wide
 
 Row = tuple[Any, ...]
 Work = tuple[Statement, Sequence[Any]]
@@ -265,6 +266,7 @@ def _cluster(address: Address, sick: SickNodes) -> Cluster:
     # Contact points are tried one after the other, and each is asked twice before it counts as silent.
     patience_s = max(0.5, _CONNECT_S / len(address.hosts) / 2)
     return Cluster(
+        connection_class=wide(Cluster.connection_class),
         contact_points=list(address.hosts),
         protocol_version=_PROTOCOL_VERSION,
         auth_provider=auth,
