@@ -12,6 +12,7 @@ from functools import partial
 from uuid import UUID
 
 from cassq import care
+from cassq.beside import BesideThread
 from cassq.clock import Clock
 from cassq.coordination.port import Coordinator
 from cassq.errors import CassqError, CoordinationUnavailableError, CorruptError
@@ -22,6 +23,7 @@ from cassq.model.taking import Taken
 from cassq.owned_pipe import OwnedPipe
 from cassq.pipe_list import PipeList
 from cassq.pipe_memory import BUSY_S, PipeMemory
+from cassq.pipe_opener import AHEAD_MAX, PipeOpener, Refusal
 from cassq.process import Birthplace
 from cassq.storage.port import Storage
 
@@ -80,7 +82,11 @@ class Feeder:
         self._over = over
         self._check_current = check_current
         self._hold = partial(HeldRun, storage, clock=clock, birthplace=Birthplace())
-        self._own = partial(OwnedPipe, storage, queue, settings=settings, holder=holder, clock=clock)
+        besides = [BesideThread(f"cassq-ahead-{queue}") for _ in range(AHEAD_MAX)]
+        own = partial(
+            OwnedPipe, storage, queue, settings=settings, holder=holder, clock=clock, beside=besides[0]
+        )
+        self._opener = PipeOpener(storage, coordinator, queue, holder, own, besides)
         self._pipes = PipeList(storage, queue, settings, clock)
         self._claimed: dict[UUID, Claimed] = {}
         self._memory = PipeMemory(clock)
@@ -125,9 +131,11 @@ class Feeder:
 
     def share(self) -> None:
         """After a take: when others are hungry, let go of what may feed them, and wake them."""
-        hungry = self._coordinator.hungry(self._queue, besides=self._holder) if self._claimed else 0
+        has_any = self._claimed or self._opener.has_any
+        hungry = self._coordinator.hungry(self._queue, besides=self._holder) if has_any else 0
         if not hungry:
             return
+        self._opener.drop()
         spare = [claimed.owned for claimed in self._claimed.values()]
         full = [owned for owned in spare if owned.may_have_more]
         # Of several full pipes half are enough for the others; what is empty is of no use here.
@@ -142,8 +150,14 @@ class Feeder:
 
     def let_go(self) -> None:
         """Give up every claim."""
+        self._opener.drop()
         for pipe in list(self._claimed):
             self._let_go(pipe, 0.0)
+
+    def close(self) -> None:
+        """Give up every claim, for good."""
+        self.let_go()
+        self._opener.close()
 
     def trouble(self) -> CorruptError | None:
         """Return why a pipe of the queue cannot be read, if that is so."""
@@ -156,7 +170,7 @@ class Feeder:
 
     def _round(self, entries: Sequence[PipeEntry], wanted: int, haul: list[tuple[HeldRun, Taken]]) -> None:
         held_back: set[tuple[str, int]] = set()
-        for entry in entries:
+        for place, entry in enumerate(entries):
             if wanted <= 0:
                 return
             source = (entry.pusher, entry.lane)
@@ -165,6 +179,8 @@ class Feeder:
             claimed = self._claimed.get(entry.pipe) or self._claim(entry)
             before = len(haul)
             if claimed:
+                if 0 < claimed.owned.left <= wanted:
+                    self._open_ahead(entries[place + 1 :])
                 self._take(claimed, wanted, haul)
             taken = sum(taken.count for _, taken in haul[before:])
             wanted -= taken
@@ -232,31 +248,36 @@ class Feeder:
 
     def _claim(self, entry: PipeEntry) -> Claimed | None:
         """Claim a pipe and load it; None when it is busy, resting or gone."""
-        now = self._clock.now()
         if self._memory.is_left_alone(entry.pipe):
             return None
         if len(self._claimed) >= self._settings.pop_width and not self._make_room():
             return None
-        if not self._coordinator.claim(self._queue, entry.pipe, self._holder):
+        try:
+            opened = self._opener.open(entry)
+        except CorruptError as error:
+            self._memory.note_spoilt(entry.pipe, error, REST_S)
+            raise
+        if opened is Refusal.BUSY:
             self._memory.note_busy(entry.pipe)
             return None
         self._memory.note_claimed(entry.pipe)
-        try:
-            state = self._storage.load_pipe(entry.pipe)
-        except CassqError as error:
-            if isinstance(error, CorruptError):
-                self._memory.note_spoilt(entry.pipe, error, REST_S)
-            self._coordinator.release(self._queue, entry.pipe, self._holder)
-            raise
-        if state is None:
+        if opened is Refusal.GONE:
             self._pipes.forget(entry.pipe)
             self._memory.note_exhausted(entry.pipe)
             self._over(entry.pipe)
-            self._coordinator.release(self._queue, entry.pipe, self._holder)
             return None
-        claimed = self._claimed[entry.pipe] = Claimed(self._own(entry, state), now)
+        claimed = self._claimed[entry.pipe] = Claimed(opened, opened.read_at)
         self._settle_exhausted(claimed)
         return self._claimed.get(entry.pipe)
+
+    def _open_ahead(self, entries: Sequence[PipeEntry]) -> None:
+        """Begin to open the next pipes, so that they are at hand when this one is through."""
+        if not self._coordinator.hungry(self._queue, besides=self._holder):
+            self._opener.open_ahead(
+                entry
+                for entry in entries[:AHEAD_MAX]
+                if entry.pipe not in self._claimed and not self._memory.is_left_alone(entry.pipe)
+            )
 
     def _make_room(self) -> bool:
         """Let one pipe go that has nothing to take, so that another can be claimed."""
@@ -309,4 +330,5 @@ class Feeder:
         listed = {entry.pipe for entry in self._pipes.entries}
         for pipe in [pipe for pipe in self._claimed if pipe not in listed]:
             self._let_go(pipe, 0.0)
+        self._opener.keep_only(listed)
         self._memory.keep_only(listed)

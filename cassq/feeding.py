@@ -102,7 +102,7 @@ class Feeding:
                 self._feeder.let_go()
                 self._buffer.pause(POLL_S)
         with contextlib.ExitStack() as closing:
-            closing.callback(self._feeder.let_go)
+            closing.callback(self._feeder.close)
             closing.callback(self._coordinator.withdraw_hunger, self._queue, self._name)
             self._give_back()
 

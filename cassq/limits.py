@@ -27,7 +27,7 @@ BATCH_BYTES_MAX = 1 * MIB
 BUFFER_MESSAGES_MAX = 50_000
 BUFFER_BYTES_MAX = 64 * MIB
 
-#: One take hands out at most this much.
-TAKE_MESSAGES_MAX = 4000
+#: One take hands out at most this much: a pipe of the default size costs one transaction.
+TAKE_MESSAGES_MAX = 10_000
 TAKE_RUNS_MAX = 64
 TAKE_BYTES_MAX = 8 * MIB

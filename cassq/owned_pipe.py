@@ -18,6 +18,7 @@ head decides who owns, and a claim only spares wasted work. What must not break:
 
 from collections import deque
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -56,6 +57,7 @@ class OwnedPipe:
     Args:
         state: what `load_pipe` returned.
         holder: who takes, for people to read.
+        beside: reads on while a take is under way; without it nothing is read ahead.
     """
 
     def __init__(  # noqa: PLR0913 - collaborators are passed in
@@ -68,6 +70,7 @@ class OwnedPipe:
         settings: QueueSettings,
         holder: str,
         clock: Clock,
+        beside: Executor | None = None,
     ) -> None:
         self.storage = storage
         self._queue = queue
@@ -76,7 +79,7 @@ class OwnedPipe:
         self._settings = settings
         self._lessee = Lessee(holder, _ms(settings.lease.total_seconds()))
         self._clock = clock
-        self.reader = WaitingReader(storage, self.pipe)
+        self.reader = WaitingReader(storage, self.pipe, beside)
         # What consumers' threads told since the last step: marks that were acknowledged, runs returned.
         self._notes: deque[Mark | Run] = deque()
         self._adopt(state)
@@ -96,6 +99,11 @@ class OwnedPipe:
     def is_exhausted(self) -> bool:
         """Whether everything it will ever deliver was handed out."""
         return self.progress.is_exhausted
+
+    @property
+    def left(self) -> int:
+        """How many messages were never handed out; boundless while its end is not decided."""
+        return self.head.last - self.head.cursor
 
     @property
     def may_have_more(self) -> bool:
@@ -141,6 +149,11 @@ class OwnedPipe:
         self._adopt(state)
         return True
 
+    def read_ahead(self, wanted: int) -> None:
+        """Read what a take of `wanted` messages will need."""
+        if not self.is_exhausted:
+            self.reader.read(self.head.read_from, self.head.cursor, wanted)
+
     def take(self, wanted: int) -> Loot | None:
         """Take up to `wanted` messages: first what came back and is due, then what was never handed out.
 
@@ -169,6 +182,7 @@ class OwnedPipe:
                     return None
                 raise self._next_is_gone()
             return Loot([], [], self._clock.now())
+        self.reader.read_on(head.cursor, min(wanted, head.last - head.cursor))
         sent_at = self._clock.now()
         if not self.advance(head, tuple(change for plan in plans for change in plan.changes)):
             return None
@@ -202,7 +216,7 @@ class OwnedPipe:
     def _adopt(self, state: PipeState) -> None:
         self.progress = Progress(state)
         self._read_ms = state.now_ms
-        self._read_at = self._clock.now()
+        self.read_at = self._clock.now()
 
     def heed(self) -> None:
         """Take in what consumers' threads told since the last step."""
@@ -217,7 +231,7 @@ class OwnedPipe:
 
     def _estimate_now_ms(self) -> int:
         # Good enough for when to look; whether a lease has ended is judged by `_read_ms` alone.
-        return self._read_ms + _ms(self._clock.now() - self._read_at)
+        return self._read_ms + _ms(self._clock.now() - self.read_at)
 
     def expired(self) -> list[Run]:
         """Return the runs whose lease had ended before the last read of their marks began."""

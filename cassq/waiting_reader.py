@@ -5,10 +5,12 @@ messages that were left over. Nothing here decides what may be handed out.
 """
 
 from collections.abc import Sequence
+from concurrent.futures import Executor, Future
+from contextlib import suppress
 from itertools import pairwise
 from uuid import UUID
 
-from cassq.errors import DecodeError
+from cassq.errors import CassqError, DecodeError
 from cassq.limits import TAKE_BYTES_MAX
 from cassq.model.message import Batch
 from cassq.model.pipe import Run
@@ -20,14 +22,20 @@ LIMIT_MAX = 64
 
 
 class WaitingReader:
-    """The waiting row of one pipe, as its owner reads it."""
+    """The waiting row of one pipe, as its owner reads it.
 
-    def __init__(self, storage: Storage, pipe: UUID) -> None:
+    Args:
+        beside: reads on while the owner does something else; without it that is not done.
+    """
+
+    def __init__(self, storage: Storage, pipe: UUID, beside: Executor | None = None) -> None:
+        self._beside = beside
         self._storage = storage
         self._pipe = pipe
         self._ahead: list[Batch] = []
         self._limit = FIRST_LIMIT
         self._is_limited = True
+        self._following: Future[Sequence[Batch]] | None = None
 
     def read(self, read_from: int, cursor: int, wanted: int) -> Sequence[Batch]:
         """Return batches without a gap from the one that holds message cursor + 1 on.
@@ -39,17 +47,38 @@ class WaitingReader:
         if self._ahead and self._ahead[0].first > cursor + 1:
             self._ahead = []
         self._is_limited = True
+        if self._following:
+            following, self._following = self._following, None
+            with suppress(CassqError):  # what could not be read ahead is read below, or fails there
+                self._add(following.result(), cursor)
         while self._is_limited and not self._has_enough(cursor, wanted):
-            reached = self._ahead[-1].last if self._ahead else cursor
-            first = reached + 1 if self._ahead else read_from
+            first = self._ahead[-1].last + 1 if self._ahead else read_from
             limit = self._limit
             batches = self._storage.read_batches(self._pipe, BatchQuery(first, limit=limit))
-            check_disjoint(self._pipe, batches)
-            following = _without_gap([batch for batch in batches if batch.last > cursor], reached)
-            self._is_limited = len(batches) == limit and bool(following)
-            self._ahead += following
+            is_news = self._add(batches, cursor)
+            self._is_limited = len(batches) == limit and is_news
             self._adapt(batches, wanted)
         return self._ahead
+
+    def read_on(self, cursor: int, wanted: int) -> None:
+        """Begin to read what follows when less than `wanted` is left behind the cursor; `read` takes it in.
+
+        Only where the last read stopped at its limit: nobody reads in vain where there is nothing.
+        """
+        if not self._beside or self._following or not (self._is_limited and self._ahead):
+            return
+        reached = self._ahead[-1].last
+        if reached - cursor < wanted:
+            query = BatchQuery(reached + 1, limit=self._limit)
+            self._following = self._beside.submit(self._storage.read_batches, self._pipe, query)
+
+    def _add(self, batches: Sequence[Batch], cursor: int) -> bool:
+        """Take in what was read, up to the first gap; tell whether that is anything new."""
+        check_disjoint(self._pipe, batches)
+        reached = self._ahead[-1].last if self._ahead else cursor
+        following = _without_gap([batch for batch in batches if batch.last > reached], reached)
+        self._ahead += following
+        return bool(following)
 
     def _has_enough(self, cursor: int, wanted: int) -> bool:
         if not self._ahead:
