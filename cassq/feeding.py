@@ -21,7 +21,7 @@ from cassq.model.taking import Taken
 
 _log = logging.getLogger("cassq.popper")
 
-#: A hungry popper that nobody wakes looks by itself: soon at first, then this often at most.
+#: A hungry popper that nobody wakes looks by itself: soon at first if it is alone, then this often at most.
 POLL_MIN_S = 0.01
 POLL_S = 0.25
 POLL_MAX_S = 2.0
@@ -146,9 +146,9 @@ class Feeding:
         self._coordinator.announce_hunger(
             self._queue, self._name, self._buffer.wake, crowded=self._buffer.crowd
         )
-        pause = POLL_S
         others = self._coordinator.hungry(self._queue, besides=self._name)
         is_spared = others > 0
+        pause = POLL_MAX_S if is_spared else POLL_S
         try:
             while is_spared or not self._feed(wanted, is_retry=True):
                 # Of many that wait, few need to look by themselves.

@@ -15,8 +15,10 @@ from cassq.model.queue_record import Sample
 from cassq.reaper import Reaper
 from cassq.statistics import SAMPLES_MAX, Statistics
 
-#: How often a process with poppers reaps, and how many pipes it examines then.
+#: How often a process with poppers reaps, how seldom while it finds nothing to do, and how many pipes it
+#: examines then: others reap too, and poppers that wait look after what they would take.
 REAP_S = 2.0
+REAP_MAX_S = 16.0
 REAP_PIPES_MAX = 32
 
 #: Pipes that got empty are looked at this soon.
@@ -42,13 +44,17 @@ class Housekeeping:
         self._is_deleted = False
         self._passed_at = 0.0
         self._whole_at = 0.0
+        self._whole_pause_s = REAP_S
+        self._is_hinted = False
         self._taken: tuple[Sample, ...] = ()
         self._loop = Loop(f"cassq-reap-{queue}", self.run_once, REAP_S, clock)
 
     def run_once(self) -> None:
-        """Make one short pass; none any more once the queue was deleted."""
-        if self._is_deleted:
+        """Make a short pass when one is due; none any more once the queue was deleted."""
+        is_due = self._is_hinted or self._clock.now() >= min(self._whole_at, self._sample_at)
+        if self._is_deleted or not is_due:
             return
+        self._is_hinted = False
         try:
             self._reap_and_sample()
         except QueueNotFoundError:
@@ -57,10 +63,13 @@ class Housekeeping:
     def _reap_and_sample(self) -> None:
         self._record.check_open()
         now = self._passed_at = self._clock.now()
-        is_whole = now - self._whole_at >= REAP_S
-        if is_whole:
-            self._whole_at = now
-        self._reaper.run_once(REAP_PIPES_MAX if is_whole else 0)
+        if now >= self._whole_at:
+            report = self._reaper.run_once(REAP_PIPES_MAX)
+            is_idle = not (report.sealed or report.returned or report.retired or report.failed)
+            self._whole_pause_s = min(2 * self._whole_pause_s, REAP_MAX_S) if is_idle else REAP_S
+            self._whole_at = now + self._whole_pause_s
+        else:
+            self._reaper.run_once(0)
         if now >= self._sample_at:
             self._sample_pause_s = SAMPLE_S if self._sample() else min(2 * self._sample_pause_s, SAMPLE_MAX_S)
             self._sample_at = now + self._sample_pause_s
@@ -68,6 +77,7 @@ class Housekeeping:
     def hint(self, pipe: UUID) -> None:
         """Hear that a pipe may be over, and look at it soon: a drain stays even when pipes go one by one."""
         self._reaper.hint(pipe)
+        self._is_hinted = True
         if self._clock.now() - self._passed_at >= REAP_SOON_S:
             self._loop.poke()
 

@@ -9,9 +9,9 @@ others are hungry too (`crowded`) ends nothing, so that two idle poppers never w
     | watch it ------------>|<- delete A-0000000001 --|                     |
     |<---- gone: wake() ----|-- done: one was woken ->|                     | (hears nothing)
 
-How many are hungry is answered from a watch on the queue's children, so that no push waits for an answer.
-Those keep the watch who push, who share a pipe, or who are alone in the line; a popper in the line asks
-instead. If every seat of a long line heard of each change in it, they would do little else.
+How many are hungry is answered to a pusher from a watch on the queue's children, so that no push waits for
+an answer; a popper asks, and remembers the answer for a moment. Only pushers keep the watch, and poppers that
+are alone in the line. If every seat of a long line heard of each change in it, they would do little else.
 """
 
 import threading
@@ -34,9 +34,11 @@ _Key = tuple[str, str]
 #: The longer the line, the less often it is looked at: so long for each popper in it.
 LOOK_PER_POPPER_S = 0.006
 
-#: For so long after a pusher, or a popper that holds pipes, asked about a line it stays watched.
-PUSHER_INTEREST_S = 60.0
-POPPER_INTEREST_S = 0.2
+#: For so long after a pusher asked about a line it stays watched.
+INTEREST_S = 60.0
+
+#: A popper that asked how many are hungry does not ask again for so long.
+FRESH_S = 0.05
 
 
 class HungryLine:
@@ -53,6 +55,7 @@ class HungryLine:
         self._stranded: dict[_Key, Callable[[], None]] = {}
         self._doubtful: set[_Key] = set()
         self._looked_at: dict[str, float] = {}
+        self._asked_at: dict[str, float] = {}
         self._interest_ends: dict[str, float] = {}
 
     def announce(
@@ -95,17 +98,18 @@ class HungryLine:
     def count(self, queue: str, besides: str) -> int:
         """Count who stood in line when ZooKeeper last told; none while it cannot tell.
 
-        A popper that stands in line itself has the time to ask.
+        A popper has the time to ask, now and then; a pusher (`besides` is empty) has not.
         """
-        if (queue, quote(besides, safe="")) in self._announced:
-            with suppress(CoordinationUnavailableError, ClosedError):
-                self._take_line(queue, list(self._ask_line(queue)))
-        else:
-            ends = self._clock.now() + (POPPER_INTEREST_S if besides else PUSHER_INTEREST_S)
-            self._interest_ends[queue] = max(self._interest_ends.get(queue, ends), ends)
-            self._watch(queue)
         if not self._session.is_trusted:
             return 0
+        now = self._clock.now()
+        if not besides:
+            self._interest_ends[queue] = now + INTEREST_S
+            self._watch(queue)
+        elif now - self._asked_at.get(queue, float("-inf")) >= FRESH_S:
+            self._asked_at[queue] = now
+            with suppress(CoordinationUnavailableError, ClosedError):
+                self._take_line(queue, list(self._ask_line(queue)))
         return len(self._candidates(self._lines.get(queue, ()), besides))
 
     def wake(self, queue: str, count: int, besides: str) -> int:

@@ -25,7 +25,7 @@ _PAGE_OF_BODIES = 64
 PAGE_OF_STATE = 20_000
 
 #: So many rows of a pipe are read with the head at once; most pipes are smaller.
-STATE_ROWS_MAX = 200
+STATE_ROWS_MAX = 64
 
 HEAD_SEQ = -1
 HEAD_KIND = 0

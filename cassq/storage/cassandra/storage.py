@@ -23,6 +23,7 @@ from cassq.storage.cassandra.transactions import to_answer, to_work
 from cassq.storage.port import BatchQuery, DeadLetter, Listing
 
 _MARKS_PER_WRITE = 1000
+_LARGE_MAX = 1000
 
 
 class CassandraStorage:
@@ -34,6 +35,8 @@ class CassandraStorage:
 
     def __init__(self, session: CassandraSession) -> None:
         self._session = session
+        # Pipes that had more rows than one read shows; who is forgotten costs such a read again.
+        self._large: set[UUID] = set()
 
     def close(self) -> None:
         """Close the connections; nothing happens when they are closed already."""
@@ -109,10 +112,19 @@ class CassandraStorage:
             | rows above 40, with 90
             | head: op 2 -> not one state: read everything at once
         """
-        now_ms = rows.to_ms(self._session.execute(cql.READ_CLOCK)[0][0])
-        found = self._session.execute(cql.READ_STATE_BEGINNING, (pipe,))
+        if pipe in self._large:
+            # The head tells nothing of leases, so it may be read beside the clock.
+            clock = self._session.start(cql.READ_CLOCK)
+            found = self._session.execute(cql.READ_HEAD, (pipe,))
+            now_ms = rows.to_ms(self._session.finish(cql.READ_CLOCK, clock)[0][0])
+            is_large = bool(found)
+        else:
+            now_ms = rows.to_ms(self._session.execute(cql.READ_CLOCK)[0][0])
+            found = self._session.execute(cql.READ_STATE_BEGINNING, (pipe,))
+            is_large = len(found) == cql.STATE_ROWS_MAX
         head = rows.find_head(found)
-        if head is not None and len(found) == cql.STATE_ROWS_MAX:
+        if head is not None and is_large:
+            self._note_large(pipe)
             found = self._session.execute(cql.READ_STATE_ABOVE, (pipe, head.floor))
             settled = rows.find_head(self._session.execute(cql.READ_HEAD, (pipe,)))
             if settled is None or settled.op != head.op:
@@ -125,6 +137,11 @@ class CassandraStorage:
         state = PipeState(head, runs, marks, now_ms)
         # Rows of several pages are not one state: a run may have been split between two of them.
         return check_state(pipe, state) if len(found) <= cql.PAGE_OF_STATE else state
+
+    def _note_large(self, pipe: UUID) -> None:
+        if len(self._large) >= _LARGE_MAX:
+            self._large = set()
+        self._large.add(pipe)
 
     def transact(self, pipe: UUID, transaction: Transaction) -> Answer:
         """See `Storage.transact`."""
