@@ -155,7 +155,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "cassq.model.taking",
         "    changes = [RunChange(taken, run.lease_id, run.leased_at_ms, is_leased_now=True)]\n",
         "    changes = [RunChange(taken, run.lease_id, None, is_leased_now=True)]\n",
-        about="leases",
+        about="extensions",
     ),
     _one(
         "let the floor cut a run",

@@ -263,11 +263,24 @@ def _about_commits(dice: random.Random, plan: Plan) -> Plan:
     )
 
 
+def _about_extensions(dice: random.Random, plan: Plan) -> Plan:
+    """Extensions that are sent just before a lease ends, and land about when somebody else takes it over."""
+    return replace(
+        _about_leases(dice, plan),
+        messages=dice.choice((2, 4)),
+        poppers=3,
+        is_generous=True,
+        odds=Odds(stall=0.5, stall_s=dice.choice((0.1, 0.3)), torn=0.0),
+        habits=Habits(roll_back=0.0, forget=0.0, dawdle=0.0, extend=0.95),
+        blows=(),
+    )
+
+
 #: What a history may be about.
 THEMES = {"leases": _about_leases, "splits": _about_splits, "seals": _about_seals}
 
 #: What only a history that looks for one kind of bug is about: nobody draws these by chance.
-NARROW = {"commits": _about_commits}
+NARROW = {"commits": _about_commits, "extensions": _about_extensions}
 
 
 def _draw_blows(dice: random.Random, plan: Plan) -> list[Blow]:
