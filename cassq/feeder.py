@@ -82,11 +82,11 @@ class Feeder:
         self._over = over
         self._check_current = check_current
         self._hold = partial(HeldRun, storage, clock=clock, birthplace=Birthplace())
-        besides = [BesideThread(f"cassq-ahead-{queue}") for _ in range(AHEAD_MAX)]
+        threads = [BesideThread(f"cassq-ahead-{queue}") for _ in range(AHEAD_MAX)]
         own = partial(
-            OwnedPipe, storage, queue, settings=settings, holder=holder, clock=clock, beside=besides[0]
+            OwnedPipe, storage, queue, settings=settings, holder=holder, clock=clock, beside=threads[0]
         )
-        self._opener = PipeOpener(storage, coordinator, queue, holder, own, besides)
+        self._opener = PipeOpener(storage, coordinator, queue, holder, own, threads)
         self._pipes = PipeList(storage, queue, settings, clock)
         self._claimed: dict[UUID, Claimed] = {}
         self._memory = PipeMemory(clock)

@@ -40,7 +40,7 @@ class PipeOpener:
 
     Args:
         own: makes an owned pipe of an entry and a settled read of it.
-        besides: AHEAD_MAX threads for what is done ahead.
+        threads: AHEAD_MAX of them, for what is done ahead.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - collaborators are passed in
@@ -50,14 +50,14 @@ class PipeOpener:
         queue: str,
         holder: str,
         own: Callable[[PipeEntry, PipeState], OwnedPipe],
-        besides: Sequence[BesideThread],
+        threads: Sequence[BesideThread],
     ) -> None:
         self._storage = storage
         self._coordinator = coordinator
         self._queue = queue
         self._holder = holder
         self._own = own
-        self._besides = besides
+        self._threads = threads
         self._begun = 0
         self._ahead: dict[UUID, Future[OwnedPipe | Refusal]] = {}
 
@@ -79,9 +79,9 @@ class PipeOpener:
             if len(self._ahead) >= AHEAD_MAX:
                 return
             if entry.pipe not in self._ahead:
-                beside = self._besides[self._begun % AHEAD_MAX]
+                thread = self._threads[self._begun % AHEAD_MAX]
                 self._begun += 1
-                self._ahead[entry.pipe] = beside.submit(self._open_and_read, entry)
+                self._ahead[entry.pipe] = thread.submit(self._open_and_read, entry)
 
     def keep_only(self, listed: Container[UUID]) -> None:
         """Give up what was opened ahead and is not listed."""
@@ -100,8 +100,8 @@ class PipeOpener:
     def close(self) -> None:
         """Give up what was opened ahead, and end the threads."""
         self.drop()
-        for beside in self._besides:
-            beside.shutdown()
+        for thread in self._threads:
+            thread.shutdown()
 
     def _drop(self, pipe: UUID) -> None:
         with suppress(CassqError):

@@ -56,15 +56,15 @@ def storage(store):
 
 
 @pytest.fixture
-def besides():
-    besides = [BesideThread("beside") for _ in range(AHEAD_MAX)]
-    yield besides
-    for beside in besides:
-        beside.shutdown()
+def threads():
+    threads = [BesideThread("beside") for _ in range(AHEAD_MAX)]
+    yield threads
+    for thread in threads:
+        thread.shutdown()
 
 
 @pytest.fixture
-def opener(store, queue, storage, besides):
+def opener(store, queue, storage, threads):
     own = partial(
         OwnedPipe,
         storage,
@@ -72,9 +72,9 @@ def opener(store, queue, storage, besides):
         settings=queue.settings,
         holder="me",
         clock=SystemClock(),
-        beside=besides[0],
+        beside=threads[0],
     )
-    return PipeOpener(storage, store.coordinator, "orders", "me", own, besides)
+    return PipeOpener(storage, store.coordinator, "orders", "me", own, threads)
 
 
 @pytest.fixture
@@ -149,12 +149,12 @@ def test_a_pipe_that_is_gone_is_not_kept_claimed(opener, entries, store):
 
 
 def test_an_outage_while_it_was_opened_ahead_is_forgotten_when_it_is_over(
-    opener, entries, storage, store, besides
+    opener, entries, storage, store, threads
 ):
     storage.is_out = True
     opener.open_ahead(entries[:1])
-    for beside in besides:
-        beside.submit(lambda: None).result()
+    for thread in threads:
+        thread.submit(lambda: None).result()
     storage.is_out = False
 
     assert opener.open(entries[0]).pipe == entries[0].pipe

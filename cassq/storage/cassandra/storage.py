@@ -3,8 +3,8 @@
 Owns the translation of each of the port's methods into statements, and the order in which they are sent. It
 refuses to decide: conditions are the database's to judge, and what an unknown outcome means is the caller's.
 
-What must not break: a pipe's state is read with the clock read first, and so that head, runs and marks
-belong together.
+What must not break: the clock is read before a pipe's runs and marks are, and head, runs and marks belong
+together.
 """
 
 from collections.abc import Sequence
