@@ -7,6 +7,7 @@ retires only when its end is decided and reached and everything in it has ended;
 
 from dataclasses import replace
 
+from cassq import windows
 from cassq.model.ids import new_token
 from cassq.model.pipe import End, Mark, Phase, RunState, Step
 from cassq.model.stretches import Stretch
@@ -16,9 +17,11 @@ from cassq.owned_pipe import OwnedPipe, find_pushed
 
 
 def needs_care(owned: OwnedPipe, *, is_abandoned: bool) -> bool:
-    """Tell whether a reaper has something to do: a dead pusher, an open end, a lease that ran out."""
+    """Tell whether a reaper has work: a dead pusher or popper, an open end, a lease that ran out."""
     if is_abandoned and owned.head.phase is Phase.OPEN:
         return True
+    if owned.progress.window:
+        return windows.is_over(owned)
     return (owned.head.phase is Phase.SEALED and not owned.head.is_decided) or bool(owned.expired())
 
 
@@ -36,6 +39,8 @@ def drain(owned: OwnedPipe) -> bool:
     The seal was seen by an earlier read than the one made here; pushes acknowledged in time are in it.
     """
     head = owned.head
+    if owned.progress.window:
+        return True
     if not head.allows(Step.DRAIN) or not owned.reader.is_drained(head.read_from, head.cursor):
         return True
     op = new_token()
@@ -50,7 +55,7 @@ def return_expired(owned: OwnedPipe) -> int:
         (run, returned(progress, run, Stretch(run.first, run.last), run.read_from)) for run in owned.expired()
     ]
     changes = [RunChange(run, old.lease_id, old.leased_at_ms) for old, run in back]
-    if not changes or not owned.advance(owned.head, changes):
+    if not changes or owned.progress.window or not owned.advance(owned.head, changes):
         return 0
     for _, run in back:
         owned.progress.note_run(run)
@@ -72,9 +77,11 @@ def retire(owned: OwnedPipe) -> bool:
 def purge(owned: OwnedPipe) -> int | None:
     """End everything that is in nobody's hands; return how many messages, None when refused.
 
-    What waits is stepped over and marked in one transaction; so is what was returned.
+    What waits is stepped over and marked in one transaction; so is what was returned. No window is out.
     """
     owned.heed()
+    if owned.progress.window:
+        return None
     progress, head = owned.progress, owned.head
     pushed = min(find_pushed(owned.storage, owned.pipe, head), head.last)
     idle = [Stretch(head.cursor + 1, pushed)] if pushed > head.cursor else []

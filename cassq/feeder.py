@@ -11,16 +11,17 @@ from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
-from cassq import care
+from cassq import care, windows
 from cassq.beside import BesideThread
 from cassq.clock import Clock
 from cassq.coordination.port import Coordinator
 from cassq.errors import CassqError, CoordinationUnavailableError, CorruptError
 from cassq.held_run import HeldRun
+from cassq.held_window import HeldWindow
 from cassq.model.pipe import Mark, PipeEntry, Run, RunState
 from cassq.model.settings import QueueSettings
 from cassq.model.taking import Taken
-from cassq.owned_pipe import OwnedPipe
+from cassq.owned_pipe import Loot, OwnedPipe
 from cassq.pipe_list import PipeList
 from cassq.pipe_memory import BUSY_S, PipeMemory
 from cassq.pipe_opener import AHEAD_MAX, PipeOpener, Refusal
@@ -45,10 +46,12 @@ REST_S = 5.0
 
 @dataclass(slots=True)
 class Claimed:
-    """A pipe this popper claims, and when its head was last read."""
+    """A pipe this popper claims, when its head was last read, and the run of the window it has there."""
 
     owned: OwnedPipe
     looked_at: float
+    window: HeldWindow | None = None
+    window_run: HeldRun | None = None
 
 
 class Feeder:
@@ -83,16 +86,31 @@ class Feeder:
         self._check_current = check_current
         self._hold = partial(HeldRun, storage, clock=clock, birthplace=Birthplace())
         threads = [BesideThread(f"cassq-ahead-{queue}") for _ in range(AHEAD_MAX)]
+        self._asked: Callable[[], None] = lambda: None
         own = partial(
-            OwnedPipe, storage, queue, settings=settings, holder=holder, clock=clock, beside=threads[0]
+            OwnedPipe,
+            storage,
+            queue,
+            settings=settings,
+            holder=holder,
+            clock=clock,
+            beside=threads[0],
+            asked=self._hear,
         )
         self._opener = PipeOpener(storage, coordinator, queue, holder, own, threads)
         self._pipes = PipeList(storage, queue, settings, clock)
         self._claimed: dict[UUID, Claimed] = {}
         self._memory = PipeMemory(clock)
+        self._is_flowing = False
 
     def feed(
-        self, wanted: int, *, is_retry: bool = False, is_woken: bool = False, is_brief: bool = False
+        self,
+        wanted: int,
+        *,
+        is_retry: bool = False,
+        is_woken: bool = False,
+        is_brief: bool = False,
+        is_flowing: bool = False,
     ) -> list[tuple[HeldRun, Taken]]:
         """Take up to about `wanted` messages, from the oldest pipes first.
 
@@ -100,6 +118,7 @@ class Feeder:
             is_retry: try the pipes anew that somebody else held a moment ago.
             is_woken: somebody says that there is something: try all anew, also those that had nothing.
             is_brief: look only where there was something a moment ago, do not ask for new pipes.
+            is_flowing: messages come fast, so windows are worth it, unless others are hungry.
 
         Raises:
             CoordinationUnavailableError: takes are not allowed now.
@@ -112,6 +131,7 @@ class Feeder:
             )
         if is_retry or is_woken:
             self._memory.retry(is_woken=is_woken)
+        self._is_flowing = is_flowing and not self._coordinator.hungry(self._queue, besides=self._holder)
         haul: list[tuple[HeldRun, Taken]] = []
         try:
             self._round(self._pipes.entries, wanted, haul)
@@ -147,6 +167,26 @@ class Feeder:
         woken = sum(owned in full or owned.has_news() for owned in given)
         if woken:
             self._coordinator.wake(self._queue, min(woken, hungry), besides=self._holder)
+
+    def on_asked(self, asked: Callable[[], None]) -> None:
+        """Have `asked` called, from consumers' threads, when `tend` has something to do."""
+        self._asked = asked
+
+    def _hear(self) -> None:
+        self._asked()
+
+    def tend(self) -> None:
+        """End the windows whose consumers ask for it, and those whose time is over."""
+        now = self._clock.now()
+        for pipe, claimed in list(self._claimed.items()):
+            window = claimed.owned.window
+            if window and (window.is_asked or now >= window.ends_at):
+                self._end_window(pipe, claimed)
+
+    def end_windows(self) -> None:
+        """End every window, so that what was handed out of it can be extended and given back."""
+        for pipe, claimed in list(self._claimed.items()):
+            self._end_window(pipe, claimed)
 
     def let_go(self) -> None:
         """Give up every claim."""
@@ -224,16 +264,34 @@ class Feeder:
 
     def _take_once(self, claimed: Claimed, wanted: int, haul: list[tuple[HeldRun, Taken]]) -> bool:
         owned = claimed.owned
-        loot = owned.take(wanted)
+        loot = owned.take(wanted, is_flowing=self._is_flowing)
         if loot is None:
             self._let_go(owned.pipe, 0.0)
             return False
-        ends_at = loot.sent_at + self._settings.lease.total_seconds()
-        told = self._tell(owned.pipe)
-        haul.extend((self._hold(owned.pipe, taken, ends_at, told=told), taken) for taken in loot.runs)
+        haul.extend((self._hold_taken(claimed, loot, taken), taken) for taken in loot.runs)
         for taken in loot.dead:
             owned.bury(taken)
         return bool(loot.runs or loot.dead)
+
+    def _hold_taken(self, claimed: Claimed, loot: Loot, taken: Taken) -> HeldRun:
+        if loot.window and loot.window is claimed.window and claimed.window_run:
+            claimed.window_run.grow(taken)
+            return claimed.window_run
+        pipe = claimed.owned.pipe
+        ends_at = loot.sent_at + taken.run.lease_ms / 1000
+        held = self._hold(pipe, taken, ends_at, told=self._tell(pipe), window=loot.window)
+        if loot.window:
+            claimed.window, claimed.window_run = loot.window, held
+        return held
+
+    def _end_window(self, pipe: UUID, claimed: Claimed) -> None:
+        if claimed.owned.window:
+            try:
+                if windows.cut(claimed.owned):
+                    return
+            except CassqError as error:
+                _log.info("queue %s: a window of pipe %s was not ended: %s", self._queue, pipe, error)
+            self._let_go(pipe, 0.0)
 
     def _tell(self, pipe: UUID) -> Callable[[Mark | Run], None]:
         def told(note: Mark | Run) -> None:
@@ -322,6 +380,9 @@ class Feeder:
             self._let_go(owned.pipe, min(LOOK_S if due is None else due, LOOK_S))
 
     def _let_go(self, pipe: UUID, rest_s: float) -> None:
+        claimed = self._claimed.get(pipe)
+        if claimed and claimed.owned.window:
+            self._end_window(pipe, claimed)  # where that fails it comes back here, without a window
         self._claimed.pop(pipe, None)
         self._memory.note_rest(pipe, rest_s)
         self._coordinator.release(self._queue, pipe, self._holder)

@@ -51,6 +51,7 @@ class Feeding:
     ) -> None:
         self._buffer = buffer
         self._feeder = feeder
+        feeder.on_asked(buffer.wake)
         self._coordinator = coordinator
         self._queue = queue
         self._name = name
@@ -71,6 +72,7 @@ class Feeding:
 
     def run_once(self) -> None:
         """Keep up the leases, then feed the consumers once, or wait for a reason to."""
+        self._feeder.tend()
         self._keep_up()
         is_woken = self._buffer.take_woken()
         wanted = self._buffer.wanted()
@@ -120,7 +122,15 @@ class Feeding:
         try:
             haul: list[tuple[HeldRun, Taken]] = []
             if self._check_takes():
-                haul = self._feeder.feed(wanted, is_retry=is_retry, is_woken=is_woken, is_brief=is_brief)
+                haul = self._feeder.feed(
+                    wanted,
+                    is_retry=is_retry,
+                    is_woken=is_woken,
+                    is_brief=is_brief,
+                    is_flowing=self._pace.is_fast(self._clock.now()),
+                )
+            else:
+                self._feeder.end_windows()
         except CassqError as error:
             if self._buffer.end_round(number, error):
                 _log.warning("queue %s: %s", self._queue, error)
@@ -182,6 +192,7 @@ class Feeding:
             return
         for run in self._buffer.runs():
             if run.is_live and run.left_s < self._lease_s / 2:
+                self._feeder.end_windows()
                 try:
                     run.extend()
                 except CassqError as error:
@@ -189,5 +200,7 @@ class Feeding:
 
     def _give_back(self) -> None:
         back = self._buffer.take_back()
+        if back:
+            self._feeder.end_windows()
         for run, parts in group_by_run((each.run, each.seq) for each in back).items():
             run.give_back(parts, Return(is_counted=False))

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from cassq.clock import Clock
 from cassq.errors import DeliveryExpiredError, OutcomeUnknownError, StorageUnavailableError
+from cassq.held_window import HeldWindow
 from cassq.model.ids import new_token
 from cassq.model.pipe import End, Mark, Run, RunState
 from cassq.model.stretches import Stretch, Stretches
@@ -49,6 +50,8 @@ class HeldRun:
         taken: what the take brought.
         ends_at: the clock's reading when the lease ends for this process.
         told: hears of acknowledged marks and returned rows, for the owner of the pipe.
+        window: what the run is of, while more may be handed out of it: then `grow` adds that. Its row stands
+            only once the window has ended, so whatever changes the row waits for that.
     """
 
     def __init__(  # noqa: PLR0913 - collaborators are passed in
@@ -61,6 +64,7 @@ class HeldRun:
         clock: Clock,
         told: Callable[[Mark | Run], None],
         birthplace: Birthplace,
+        window: HeldWindow | None = None,
     ) -> None:
         self._birthplace = birthplace
         self._storage = storage
@@ -71,10 +75,15 @@ class HeldRun:
         self._lease_s = taken.run.lease_ms / 1000
         self._lease_id = taken.run.lease_id
         self.attempt = taken.run.attempt
-        self._batch_firsts = taken.batch_firsts
+        self._batch_firsts = list(taken.batch_firsts)
         self._rows = [taken.run]
+        self._window = window
         self._changing = threading.Lock()
         self._pause = threading.Condition()
+
+    def grow(self, taken: Taken) -> None:
+        """Add what was handed out of the same window since."""
+        self._batch_firsts.extend(first for first in taken.batch_firsts if first > self._batch_firsts[-1])
 
     @property
     def is_live(self) -> bool:
@@ -128,8 +137,10 @@ class HeldRun:
         A lost race or an outage is no error here: the lease ends, and they come back without a rollback.
         """
         self._birthplace.check("the delivery")
+        # Without a known row it is leased until the lease ends, and nothing more can be done.
+        has_row = self._has_row()
         with self._changing:
-            if not self.is_live:
+            if not has_row or not self.is_live:
                 return False
             try:
                 not_before_ms = self._database_ms() + how.delay_ms if how.delay_ms else 0
@@ -159,6 +170,8 @@ class HeldRun:
             OutcomeUnknownError, StorageUnavailableError: not known to be extended; the old lease stands.
         """
         self._birthplace.check("the delivery")
+        if not self._has_row():
+            raise OutcomeUnknownError("the pipe is out of reach: not extended, the old lease stands")
         with self._changing:
             if not self.is_live:
                 raise DeliveryExpiredError(
@@ -183,6 +196,20 @@ class HeldRun:
                 self.ends_at = self._clock.now()
                 raise DeliveryExpiredError("the lease was taken over: the message is delivered again")
             self.ends_at = sent_at + self._lease_s
+
+    def _has_row(self) -> bool:
+        """Tell whether it is known where the run ends; of a window that is out, once it has been ended."""
+        window = self._window
+        if window is None:
+            return True
+        last = window.wait_end(self._clock, self.ends_at)
+        if last is None:
+            return False
+        with self._changing:
+            if self._window:
+                self._window = None
+                self._rows = [replace(self._rows[0], last=last, window_ms=0)]
+        return True
 
     def _cut(self, part: Stretch) -> Iterator[Stretch]:
         """Cut a stretch at the edges of the run's rows."""

@@ -4,16 +4,18 @@ Owns `peek`, `status` and `purge`: the operator's view of single messages. Only 
 as an owner would, behind the fence.
 """
 
+import threading
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from functools import partial
+from uuid import UUID
 
-from cassq import care
+from cassq import care, windows
 from cassq.clock import Clock
 from cassq.errors import OutcomeUnknownError
 from cassq.model.ids import MessageId
 from cassq.model.message import Batch, Message, to_datetime
-from cassq.model.pipe import PipeEntry, RunState
+from cassq.model.pipe import PipeEntry, PipeState, RunState
 from cassq.model.progress import Progress
 from cassq.model.settings import QueueSettings
 from cassq.owned_pipe import OwnedPipe, find_pushed
@@ -22,6 +24,9 @@ from cassq.waiting_reader import WaitingReader, check_disjoint
 
 #: How often a purge of one pipe is tried again while a popper takes from it.
 PURGE_ATTEMPTS = 50
+
+#: The least time between two looks whether a popper's window has ended.
+PURGE_PAUSE_S = 0.05
 
 #: Batches that `peek` reads at once.
 PEEK_BATCHES = 8
@@ -48,6 +53,8 @@ class Inspection:
     def __init__(self, storage: Storage, queue: str, settings: QueueSettings, clock: Clock) -> None:
         self._storage = storage
         self._queue = queue
+        self._clock = clock
+        self._pause = threading.Condition()
         self._own = partial(OwnedPipe, storage, queue, settings=settings, holder="purge", clock=clock)
 
     def peek(self, count: int) -> list[Message]:
@@ -63,7 +70,7 @@ class Inspection:
     def status(self, message_id: MessageId) -> MessageStatus:
         """Return what became of a message, as far as its pipe, or the dead letters, remember."""
         pipe, seq = message_id
-        state = self._storage.load_pipe(pipe)
+        state = self._load(pipe)
         if state is None:
             return MessageStatus.DEAD if self._is_dead(message_id) else MessageStatus.ENDED
         progress = Progress(state)
@@ -90,6 +97,8 @@ class Inspection:
             if state is None:
                 return 0
             owned = self._own(entry, state)
+            if owned.progress.window and not self._end_window(owned):
+                continue
             count = care.purge(owned)
             if count is not None:
                 return count
@@ -97,8 +106,23 @@ class Inspection:
             f"pipe {entry.pipe} was taken from {PURGE_ATTEMPTS} times meanwhile: pause the queue, then purge"
         )
 
+    def _end_window(self, owned: OwnedPipe) -> bool:
+        """Bring a window to its end; False when the pipe must be read again."""
+        if windows.is_over(owned):
+            return windows.take_over(owned)
+        windows.knock(owned)
+        with self._pause:
+            self._clock.wait(self._pause, max(PURGE_PAUSE_S, (owned.next_due() or 0.0) / 4))
+        return False
+
+    def _load(self, pipe: UUID) -> PipeState | None:
+        state = self._storage.load_pipe(pipe)
+        if state is None or state.window is None:
+            return state
+        return state.seen_at(find_pushed(self._storage, pipe, state.head))
+
     def _waiting_in(self, entry: PipeEntry) -> Iterator[Message]:
-        state = self._storage.load_pipe(entry.pipe)
+        state = self._load(entry.pipe)
         if state is None:
             return
         progress = Progress(state)

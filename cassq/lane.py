@@ -19,16 +19,19 @@ import logging
 import threading
 from concurrent.futures import Executor
 from enum import Enum
+from functools import partial
 from itertools import chain
 from typing import Protocol
 
+from cassq import care, windows
 from cassq.clock import Clock
 from cassq.errors import CassqError, OutcomeUnknownError, StorageUnavailableError
 from cassq.limits import SEQ_MAX
 from cassq.model.message import Batch, pack_headers
-from cassq.model.pipe import Phase
+from cassq.model.pipe import Phase, PipeEntry
 from cassq.model.settings import QueueSettings
 from cassq.model.transaction import Seal, Transaction
+from cassq.owned_pipe import OwnedPipe
 from cassq.parcel import Parcel
 from cassq.pipe_supply import OpenPipe, PipeSupply
 from cassq.storage.port import Storage
@@ -93,6 +96,8 @@ class Lane:
         clock: Clock,
     ) -> None:
         self._storage = storage
+        self._pusher = pusher
+        self._own = partial(OwnedPipe, storage, queue, settings=settings, holder=pusher, clock=clock)
         self._host = host
         self._clock = clock
         self._pipes = PipeSupply(
@@ -241,7 +246,34 @@ class Lane:
                 return None
             if answer.last != SEQ_MAX:
                 return answer.last
-            acked = answer.cursor
+            if answer.cursor != SEQ_MAX:
+                acked = answer.cursor
+                continue
+            obstacle = self._end_window(opened)
+            if obstacle:
+                if self._has_given_up(parcels, obstacle):
+                    return None
+                pause = self._rest(pause)
+
+    def _end_window(self, opened: OpenPipe) -> CassqError | None:
+        """Do a step towards the end of a popper's window; return what stands in the way, if anything.
+
+        A window tells nothing of what was handed out. By a forced seal no other one begins; then this one is
+        cut by its holder, or here once it is over.
+        """
+        try:
+            state = self._storage.load_pipe(opened.pipe)
+            if state is None or state.window is None:
+                return None
+            owned = self._own(PipeEntry(opened.pipe, self._pusher), state)
+            if not care.seal(owned):
+                return None
+            if windows.is_over(owned):
+                windows.take_over(owned)
+                return None
+        except CassqError as error:
+            return error
+        return OutcomeUnknownError(f"a popper holds a window of pipe {opened.pipe}")
 
     def _store(self, opened: OpenPipe, batch: Batch, parcels: list[Parcel], reached: int) -> None:
         """Tell the parcels which of their messages are stored: those up to number `reached`."""

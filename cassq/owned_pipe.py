@@ -17,16 +17,18 @@ head decides who owns, and a claim only spares wasted work. What must not break:
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from cassq import windows
 from cassq.clock import Clock
 from cassq.errors import CassqError, DecodeError, OutcomeUnknownError
-from cassq.limits import TAKE_BYTES_MAX, TAKE_MESSAGES_MAX, TAKE_RUNS_MAX
+from cassq.held_window import HeldWindow
+from cassq.limits import SEQ_MAX, TAKE_BYTES_MAX, TAKE_MESSAGES_MAX, TAKE_RUNS_MAX
 from cassq.model.ids import MessageId, new_token
-from cassq.model.pipe import End, Head, Mark, PipeEntry, PipeState, Run, RunState, Tally
+from cassq.model.pipe import End, Head, Mark, Phase, PipeEntry, PipeState, Run, RunState, Tally
 from cassq.model.progress import Progress
 from cassq.model.settings import QueueSettings
 from cassq.model.stretches import Stretches
@@ -44,11 +46,13 @@ class Loot:
         runs: runs to hand out.
         dead: runs past max_attempts, leased to be buried instead.
         sent_at: the clock's reading from before the transaction was sent; leases count from here.
+        window: the window that the runs come from, if they come from one.
     """
 
     runs: list[Taken]
     dead: list[Taken]
     sent_at: float
+    window: HeldWindow | None = None
 
 
 class OwnedPipe:
@@ -58,6 +62,7 @@ class OwnedPipe:
         state: what `load_pipe` returned.
         holder: who takes, for people to read.
         beside: reads on while a take is under way; without it nothing is read ahead.
+        asked: hears, from a consumer's thread, that a window of this pipe should end.
     """
 
     def __init__(  # noqa: PLR0913 - collaborators are passed in
@@ -71,14 +76,20 @@ class OwnedPipe:
         holder: str,
         clock: Clock,
         beside: Executor | None = None,
+        asked: Callable[[], None] = lambda: None,
     ) -> None:
         self.storage = storage
         self._queue = queue
         self.entry = entry
         self.pipe = entry.pipe
         self._settings = settings
-        self._lessee = Lessee(holder, _ms(settings.lease.total_seconds()))
-        self._clock = clock
+        self.lessee = Lessee(holder, _ms(settings.lease.total_seconds()))
+        self.skew_ms = _ms(settings.clock_skew_max.total_seconds())
+        self.clock = clock
+        self.asked = asked
+        self.window: HeldWindow | None = None
+        self.progress: Progress
+        self.shy_until = float("-inf")
         self.reader = WaitingReader(storage, self.pipe, beside)
         # What consumers' threads told since the last step: marks that were acknowledged, runs returned.
         self._notes: deque[Mark | Run] = deque()
@@ -110,6 +121,12 @@ class OwnedPipe:
         """Whether the last look left something to take."""
         return not self.is_exhausted and self.reader.may_have_more_behind(self.head.cursor)
 
+    @property
+    def has_due(self) -> bool:
+        """Whether something that was handed out before may be taken again."""
+        now_ms = self.estimate_now_ms()
+        return any(run.is_due(now_ms) for run in self.progress.runs.values()) or bool(self.expired())
+
     def has_news(self) -> bool:
         """Tell, by a fresh read, whether something waits; also after the claim was given up."""
         if self.is_exhausted:
@@ -131,14 +148,17 @@ class OwnedPipe:
     def next_due(self) -> float | None:
         """Return in how many seconds a run may come due again, by estimate; None when nothing is out."""
         self.heed()
-        skew = _ms(self._settings.clock_skew_max.total_seconds())
-        now_ms = self._estimate_now_ms()
-        due = [
+        now_ms = self.estimate_now_ms()
+        due: list[float] = [
             run.not_before_ms - now_ms
             if run.leased_at_ms == 0
-            else run.leased_at_ms + run.lease_ms + skew - now_ms
+            else run.leased_at_ms + run.lease_ms + self.skew_ms - now_ms
             for run in self.progress.runs.values()
         ]
+        if self.window:
+            due.append(1000 * (self.window.ends_at - self.clock.now()))
+        elif window := self.progress.window:
+            due.append(window.leased_at_ms + window.window_ms + self.skew_ms - now_ms)
         return max(0.0, min(due) / 1000) if due else None
 
     def look(self) -> bool:
@@ -154,8 +174,11 @@ class OwnedPipe:
         if not self.is_exhausted:
             self.reader.read(self.head.read_from, self.head.cursor, wanted)
 
-    def take(self, wanted: int) -> Loot | None:
+    def take(self, wanted: int, *, is_flowing: bool = False) -> Loot | None:
         """Take up to `wanted` messages: first what came back and is due, then what was never handed out.
+
+        Args:
+            is_flowing: more is expected at any moment, and nobody else waits for it: lease a window.
 
         Returns: what may be handed out now, empty when there is nothing; None when the pipe has another
             owner or is gone, and must be let go.
@@ -166,9 +189,35 @@ class OwnedPipe:
         """
         self.heed()
         wanted = min(wanted, TAKE_MESSAGES_MAX)
+        if self.window:
+            taken = self._take_from_window(self.window, wanted, is_flowing=is_flowing)
+            if taken:
+                return taken
+            if self.window and not windows.cut(self):
+                return None
+        if self.progress.window:
+            # Another owner's, or its own from before a failure. What came back waits for its end, too.
+            if not windows.is_over(self):
+                return Loot([], [], self.clock.now())
+            if not windows.take_over(self):
+                return None
+        return self._take(wanted, is_flowing=is_flowing)
+
+    def _take_from_window(self, window: HeldWindow, wanted: int, *, is_flowing: bool) -> Loot | None:
+        """Take from the window that is held; None when it is to end, or has ended."""
+        if window.is_asked or self.head.is_decided or self.head.phase is not Phase.OPEN or self.has_due:
+            return None
+        if is_flowing and window.handed_out and windows.wants_renewal(self, window):
+            if not windows.renew(self) or not self.window:
+                return None
+            window = self.window
+        taken = windows.hand_out(self, window, wanted)
+        return None if taken is None else Loot([taken] if taken.parts else [], [], window.sent_at, window)
+
+    def _take(self, wanted: int, *, is_flowing: bool) -> Loot | None:
         try:
             plans = self._plan_again(wanted)
-            head, fresh = self._plan_fresh(wanted - sum(plan.taken.count for plan in plans))
+            head, fresh = self._plan_fresh(wanted - self._count_living(plans))
         except DecodeError:
             if self._is_lost():
                 return None
@@ -176,24 +225,39 @@ class OwnedPipe:
         if fresh:
             plans.append(fresh)
         if not plans and head.cursor == self.head.cursor:
-            if wanted > 0 and head.is_decided and not self.is_exhausted:
-                # This read began after the end was known, and what is up to there was acknowledged before.
-                if self._is_lost():
-                    return None
-                raise self._next_is_gone()
-            return Loot([], [], self._clock.now())
+            return self._find_nothing(head, wanted)
+        if is_flowing and plans == [fresh] and windows.may_begin(self):
+            return self._begin_window(wanted)
         self.reader.read_on(head.cursor, min(wanted, head.last - head.cursor))
-        sent_at = self._clock.now()
+        sent_at = self.clock.now()
         if not self.advance(head, tuple(change for plan in plans for change in plan.changes)):
             return None
         for plan in plans:
             # When the lease began is the database's to know; an estimate serves for when to look again.
-            self.progress.note_run(replace(plan.taken.run, leased_at_ms=self._estimate_now_ms()))
+            self.progress.note_run(replace(plan.taken.run, leased_at_ms=self.estimate_now_ms()))
             if plan.rest:
                 self.progress.note_run(plan.rest)
         runs = [plan.taken for plan in plans if plan.taken.run.attempt <= self._settings.max_attempts]
         dead = [plan.taken for plan in plans if plan.taken.run.attempt > self._settings.max_attempts]
         return Loot(runs, dead, sent_at)
+
+    def _find_nothing(self, head: Head, wanted: int) -> Loot | None:
+        """Answer a take for which nothing was found; raise where that is damage."""
+        if wanted > 0 and head.is_decided and not self.is_exhausted:
+            # This read began after the end was known, and what is up to there was acknowledged before.
+            if self._is_lost():
+                return None
+            raise self._next_is_gone()
+        return Loot([], [], self.clock.now())
+
+    def _begin_window(self, wanted: int) -> Loot | None:
+        loot = None
+        if windows.begin(self) and self.window:
+            loot = self._take_from_window(self.window, wanted, is_flowing=False)
+        elif self._is_lost() or not self.look():
+            return None
+        # Sealed a moment ago: the next look sees that.
+        return loot or Loot([], [], self.clock.now())
 
     def bury(self, taken: Taken) -> int:
         """Move a run past max_attempts to the dead letters; return how many messages that were.
@@ -214,9 +278,28 @@ class OwnedPipe:
         return len(letters)
 
     def _adopt(self, state: PipeState) -> None:
+        window, self.window = self.window, None
+        before = self.progress.head if window else state.head
         self.progress = Progress(state)
-        self._read_ms = state.now_ms
-        self.read_at = self._clock.now()
+        self.read_ms = state.now_ms
+        self.read_at = self.clock.now()
+        if window and not self._resume(window, before):
+            window.lose()
+
+    def resume(self, window: HeldWindow, head: Head) -> None:
+        """Read the pipe again, and go on holding a window if it is still there, handed out up to `head`."""
+        if self.look():
+            self._resume(window, head)
+
+    def _resume(self, window: HeldWindow, head: Head) -> bool:
+        standing = self.progress.window
+        if standing is None or standing.lease_id != window.run.lease_id:
+            return False
+        self.window = window
+        self.progress.note_head(
+            replace(self.head, cursor=head.cursor, read_from=head.read_from, skipped=head.skipped)
+        )
+        return True
 
     def heed(self) -> None:
         """Take in what consumers' threads told since the last step."""
@@ -226,39 +309,44 @@ class OwnedPipe:
                 self.progress.note_marks((note,))
             elif note.first > self.head.floor:
                 if note.state is RunState.LEASED:  # since when, the database knows
-                    note = replace(note, leased_at_ms=self._estimate_now_ms())
+                    note = replace(note, leased_at_ms=self.estimate_now_ms())
                 self.progress.note_run(note)
 
-    def _estimate_now_ms(self) -> int:
-        # Good enough for when to look; whether a lease has ended is judged by `_read_ms` alone.
-        return self._read_ms + _ms(self._clock.now() - self.read_at)
+    def estimate_now_ms(self) -> int:
+        """Estimate the database's clock: for when to look. That a lease has ended `read_ms` alone tells."""
+        return self.read_ms + _ms(self.clock.now() - self.read_at)
 
     def expired(self) -> list[Run]:
         """Return the runs whose lease had ended before the last read of their marks began."""
-        skew = _ms(self._settings.clock_skew_max.total_seconds())
-        return [run for run in self.progress.runs.values() if run.is_expired(self._read_ms, skew)]
+        return [run for run in self.progress.runs.values() if run.is_expired(self.read_ms, self.skew_ms)]
 
     def _plan_again(self, wanted: int) -> list[Plan]:
-        now_ms = self._estimate_now_ms()
+        now_ms = self.estimate_now_ms()
         due = [run for run in self.progress.runs.values() if run.is_due(now_ms)]
         plans: list[Plan] = []
         for run in sorted(due + self.expired(), key=lambda run: run.first):
             size = sum(plan.taken.size for plan in plans)
-            if wanted <= 0 or len(plans) >= TAKE_RUNS_MAX or size >= TAKE_BYTES_MAX:
+            left = wanted - self._count_living(plans)
+            if left <= 0 or len(plans) >= TAKE_RUNS_MAX or size >= TAKE_BYTES_MAX:
                 break
-            last = portion_of(self.progress, run, wanted)
+            # What is to be buried is nothing that anybody waits for: all of it goes at once.
+            portion = left if run.attempt < self._settings.max_attempts else TAKE_MESSAGES_MAX
+            last = portion_of(self.progress, run, portion)
             batches = self.reader.read_run(run, last)
-            plan = plan_again(self.progress, run, batches, wanted, self._lessee)
-            wanted -= plan.taken.count
-            plans.append(plan)
+            plans.append(plan_again(self.progress, run, batches, portion, self.lessee))
         return plans
+
+    def _count_living(self, plans: Sequence[Plan]) -> int:
+        """Return how many of the planned messages will be handed out, not buried."""
+        most = self._settings.max_attempts
+        return sum(plan.taken.count for plan in plans if plan.taken.run.attempt <= most)
 
     def _plan_fresh(self, wanted: int) -> tuple[Head, Plan | None]:
         head = self.head
         if wanted <= 0 or self.progress.is_exhausted:
             return head, None
         batches = self.reader.read(head.read_from, head.cursor, wanted)
-        return plan_fresh(self.progress, batches, wanted, self._lessee)
+        return plan_fresh(self.progress, batches, wanted, self.lessee)
 
     def _next_is_gone(self) -> DecodeError:
         first, last = self.head.cursor + 1, self.head.last
@@ -272,20 +360,33 @@ class OwnedPipe:
         state = self.storage.load_pipe(self.pipe)
         return state is None or state.head.op != self.head.op
 
-    def advance(self, head: Head, runs: Sequence[RunChange] = (), marks: Sequence[Mark] = ()) -> bool:
-        """Write the head with a fresh op and the highest floor, runs and marks; False: refused."""
+    def advance(
+        self,
+        head: Head,
+        runs: Sequence[RunChange] = (),
+        marks: Sequence[Mark] = (),
+        *,
+        is_window_out: bool = False,
+    ) -> bool:
+        """Write the head with a fresh op and the highest floor, runs and marks; False: refused.
+
+        Args:
+            is_window_out: one of the runs is a window, so that the cursor is written as undecided.
+        """
         op = new_token()
         written = replace(
             self.progress.raise_floor(),
             op=op,
-            cursor=head.cursor,
+            cursor=SEQ_MAX if is_window_out else head.cursor,
             read_from=head.read_from,
             skipped=head.skipped,
         )
         change = Transaction(Advance(self.head.op, written), tuple(runs), tuple(marks))
         if not self.settle(change, op):
             return False
-        self.progress.note_head(replace(written, phase=self.head.phase, last=self.head.last))
+        self.progress.note_head(
+            replace(written, cursor=head.cursor, phase=self.head.phase, last=self.head.last)
+        )
         return True
 
     def settle(self, transaction: Transaction, op: UUID) -> bool:

@@ -110,9 +110,12 @@ class PipeSupply:
         return opened
 
     def finish(self, opened: OpenPipe) -> None:
-        """Seal a pipe whose every batch is acknowledged; if that fails now, `tend` tries again."""
+        """Seal a pipe whose every batch is acknowledged; if that fails now, `tend` tries again.
+
+        Nothing was sent behind the last one, so the seal looks at no cursor: a popper may hold a window.
+        """
         try:
-            self._storage.transact(opened.pipe, Transaction(Seal(opened.acked)))
+            self._storage.transact(opened.pipe, Transaction(Seal(opened.acked, is_free=True)))
         except OutcomeUnknownError:
             self._unsealed.append(opened)
         except Exception:  # a seal that fails must not end the thread everybody pushes through

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from uuid import UUID
 
-from cassq import care
+from cassq import care, windows
 from cassq.clock import Clock
 from cassq.coordination.port import Coordinator
 from cassq.errors import CassqError, CorruptError, OutcomeUnknownError
@@ -176,6 +176,8 @@ class Reaper:
             if not care.seal(owned):
                 return False
             report.sealed += 1
+        if windows.is_over(owned) and not windows.take_over(owned):
+            return False
         if not care.drain(owned):
             return False
         report.returned += care.return_expired(owned)

@@ -235,6 +235,7 @@ class Statistics:
         if state is None or state.head.phase is Phase.RETIRED:
             return None  # what was retired is in the totals
         pushed = find_pushed(self._storage, entry.pipe, state.head)
+        state = state.seen_at(pushed)
         progress = Progress(state)
         return PipeSurvey(entry, state, progress, pushed, progress.tally(pushed))
 

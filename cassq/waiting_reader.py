@@ -116,6 +116,11 @@ class WaitingReader:
         """Tell whether more is known to wait behind the cursor, or the last read stopped at its limit."""
         return self._is_limited or any(batch.last > cursor for batch in self._ahead)
 
+    @property
+    def is_at_end(self) -> bool:
+        """Whether the last read saw all that waits."""
+        return not self._is_limited
+
     def _adapt(self, batches: Sequence[Batch], wanted: int) -> None:
         # The next read asks for as many batches as the last ones let expect, by number and by bytes.
         if batches:

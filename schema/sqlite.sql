@@ -69,6 +69,7 @@ CREATE TABLE IF NOT EXISTS runs (
     not_before_ms INTEGER NOT NULL,
     holder        TEXT NOT NULL,
     rolled_back   INTEGER NOT NULL,
+    window_ms     INTEGER NOT NULL DEFAULT 0,  -- of a window: for how long it is handed out
     PRIMARY KEY (pipe, first)
 ) WITHOUT ROWID;
 

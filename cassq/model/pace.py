@@ -33,6 +33,10 @@ class Pace:
             self._gap_s = gap if before is None else before + WEIGHT * (gap - before)
         self._found_at = now
 
+    def is_fast(self, now: float) -> bool:
+        """Tell whether messages come so fast that the next one is awaited by looking."""
+        return self.next_look_s(now) is not None
+
     def next_look_s(self, now: float) -> float | None:
         """Return after how many seconds to look again; None when the flow is slow, or over."""
         if self._found_at is None or self._gap_s is None or self._gap_s > GAP_MAX_S:

@@ -6,7 +6,7 @@ whole life of a pipe; a step it does not have is refused and changes nothing.
 The rule that must not break: no head means that the pipe is gone, never that it is new.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from uuid import UUID
 
@@ -113,7 +113,7 @@ class Head:
 
     Attributes:
         op: the fence; every owner's transaction sets a fresh one and requires the one it saw.
-        cursor: number of the last message ever handed out; 0 when none was.
+        cursor: number of the last message ever handed out; 0 when none was, SEQ_MAX while a window is out.
         read_from: first number of the batch to read on from.
         floor: every message up to here has ended; nothing at or below it is read again. It lies on the
             edge of a run, and at or below the cursor.
@@ -139,6 +139,11 @@ class Head:
         """Whether it is settled where the pipe ends."""
         return self.last != SEQ_MAX
 
+    @property
+    def is_window_out(self) -> bool:
+        """Whether a window is out: how far it was handed out only its holder knows."""
+        return self.cursor == SEQ_MAX
+
     def allows(self, step: Step) -> bool:
         """Tell whether `step` is a legal one from here."""
         return step in TRANSITIONS[self.phase, self.is_decided]
@@ -146,7 +151,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A stretch of messages that was handed out together.
+    """A stretch of messages that was handed out together, or a window: numbers that may not be pushed yet.
 
     Attributes:
         first, last: the stretch. Runs of a pipe never overlap; they are split, never joined.
@@ -159,6 +164,8 @@ class Run:
         not_before_ms: database's clock before which a returned run is not taken again.
         holder: who has it, for people to read.
         rolled_back: how often messages of this run came back so far.
+        window_ms: of a window: for how long its holder may hand out more of it; the lease is longer by so
+            much. 0 of what was handed out.
     """
 
     first: int
@@ -172,6 +179,11 @@ class Run:
     not_before_ms: int
     holder: str
     rolled_back: int = 0
+    window_ms: int = 0
+
+    def is_window_over(self, now_ms: int, skew_ms: int) -> bool:
+        """Tell whether its holder hands out nothing more of a window, by the database's clock."""
+        return now_ms > self.leased_at_ms + self.window_ms + skew_ms
 
     def is_expired(self, now_ms: int, skew_ms: int) -> bool:
         """Tell whether the lease has run out for everyone else, by the database's clock."""
@@ -203,6 +215,26 @@ class PipeState:
     runs: tuple[Run, ...]
     marks: tuple[Mark, ...]
     now_ms: int
+
+    @property
+    def window(self) -> Run | None:
+        """The window that is out, if any."""
+        return next((run for run in self.runs if run.window_ms), None) if self.head.is_window_out else None
+
+    def seen_at(self, pushed: int) -> "PipeState":
+        """Return the state as people see it: of a window everything that was pushed is handed out.
+
+        Args:
+            pushed: how many messages the pipe has.
+        """
+        window = self.window
+        if window is None:
+            return self
+        reached = max(window.first - 1, min(window.last, pushed))
+        runs = [run for run in self.runs if run is not window]
+        if reached >= window.first:
+            runs.append(replace(window, last=reached, window_ms=0))
+        return replace(self, head=replace(self.head, cursor=reached), runs=tuple(runs))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,17 @@ from cassq.model.stretches import Stretch, Stretches
 
 
 class Progress:
-    """The head of a pipe, its runs that are not over, and the stretches that ended above its floor."""
+    """The head of a pipe, its runs that are not over, and the stretches that ended above its floor.
 
-    __slots__ = ("_dead", "_ended", "_purged", "_rolled_back", "head", "runs")
+    While a window is out, it is none of the runs, and the cursor of the head here is where it begins; for its
+    holder, how far it was handed out.
+    """
+
+    __slots__ = ("_dead", "_ended", "_purged", "_rolled_back", "head", "runs", "window")
 
     def __init__(self, state: PipeState) -> None:
-        self.head = state.head
+        self.window = state.window
+        self.head = replace(state.head, cursor=self.window.first - 1) if self.window else state.head
         self.runs: dict[int, Run] = {}
         self._ended = Stretches()
         self._dead = Stretches()
@@ -26,7 +31,8 @@ class Progress:
         self._rolled_back: dict[int, int] = {}
         self.note_marks(state.marks)
         for run in state.runs:
-            self.note_run(run)
+            if run is not self.window:
+                self.note_run(run)
 
     def note_marks(self, marks: Iterable[Mark]) -> None:
         """Note stretches that ended; runs without anything left are over."""
@@ -75,7 +81,7 @@ class Progress:
     @property
     def is_exhausted(self) -> bool:
         """Whether everything this pipe will ever deliver was handed out."""
-        return self.head.is_decided and self.head.cursor >= self.head.last
+        return self.window is None and self.head.is_decided and self.head.cursor >= self.head.last
 
     @property
     def is_over(self) -> bool:

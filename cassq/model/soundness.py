@@ -19,6 +19,7 @@ def check_state(pipe: UUID, state: PipeState) -> PipeState:
       disjoint, and end at or before the cursor.
     - The cursor steps over a message by a run, by a purge or by a cancellation: so runs and marks cover what
       is above the floor and not behind the cursor.
+    - While a window is out it is the last run, and the cursor is undecided: up to its end anything may be.
     - What was never handed out may have been purged or cancelled, but is neither committed nor dead.
     - A pipe retires when everything in it has ended, and head, runs and marks are deleted together.
 
@@ -26,26 +27,34 @@ def check_state(pipe: UUID, state: PipeState) -> PipeState:
         DecodeError: they do.
     """
     head = state.head
+    cursor = _cursor_of(pipe, state)
     reached = head.floor
     for run in sorted(state.runs, key=lambda run: run.first):
         if run.first <= reached:
             raise _contradiction(pipe, f"messages {run.first} to {min(run.last, reached)} lie in two runs")
         reached = run.last
-    if reached > head.cursor:
-        raise _contradiction(pipe, f"a run ends at {reached}, behind the cursor at {head.cursor}")
+    if reached > cursor:
+        raise _contradiction(pipe, f"a run ends at {reached}, behind the cursor at {cursor}")
     for mark in state.marks:
-        if mark.last > head.cursor and mark.end is not End.PURGED:
-            raise _contradiction(
-                pipe, f"message {mark.last} is {mark.end.value}, and the cursor at {head.cursor}"
-            )
+        if mark.last > cursor and mark.end is not End.PURGED:
+            raise _contradiction(pipe, f"message {mark.last} is {mark.end.value}, and the cursor at {cursor}")
     lost = _first_missing((*state.runs, *state.marks), head.floor)
-    if lost <= head.cursor:
+    if lost <= cursor:
         raise _contradiction(pipe, f"message {lost} was handed out or purged, and no row tells of it")
     if head.phase is Phase.RETIRED:
         left = _first_missing(state.marks, head.floor)
         if left <= head.last:
             raise _contradiction(pipe, f"it is retired, and message {left} has not ended")
     return state
+
+
+def _cursor_of(pipe: UUID, state: PipeState) -> int:
+    """Return how far the pipe can have been handed out: to the end of the window, if one is out."""
+    windows = [run for run in state.runs if run.window_ms]
+    if len(windows) != state.head.is_window_out:
+        is_out = "a window is out" if state.head.is_window_out else "no window is out"
+        raise _contradiction(pipe, f"{is_out}, and {len(windows)} of its runs are windows")
+    return windows[0].last if windows else state.head.cursor
 
 
 def _first_missing(stretches: Iterable[Run | Mark], floor: int) -> int:

@@ -16,7 +16,8 @@ class Advance:
     """An owner's take (or any other owner's write that keeps the phase).
 
     IF op = seen_op AND last >= head.cursor; sets op, cursor, read_from, floor and the counts of `head`,
-    and leaves phase and last alone: the pusher may have sealed the pipe a moment ago.
+    and leaves phase and last alone: the pusher may have sealed the pipe a moment ago. With the cursor of a
+    window that is out, SEQ_MAX, the condition says that the end is undecided.
     """
 
     seen_op: UUID
@@ -26,9 +27,15 @@ class Advance:
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """The pusher's end of a pipe. IF last = SEQ_MAX AND cursor <= last; sets last and phase sealed."""
+    """The pusher's end of a pipe. IF last = SEQ_MAX AND cursor <= last; sets last and phase sealed.
+
+    Attributes:
+        is_free: look at no cursor. Only where nothing was sent behind `last`, so that nothing behind it can
+            have been handed out: a window that is out does not stand in the way then.
+    """
 
     last: int
+    is_free: bool = False
     step = Step.SEAL
 
 

@@ -149,7 +149,10 @@ class SqliteStorage:
                 (key, head.floor),
             ).fetchall()
         state = PipeState(
-            head, tuple(rows.to_run(row) for row in runs), tuple(rows.to_mark(row) for row in marks), now_ms
+            head,
+            tuple(run for run in map(rows.to_run, runs) if run.last >= run.first),
+            tuple(map(rows.to_mark, marks)),
+            now_ms,
         )
         return check_state(pipe, state)
 

@@ -90,7 +90,8 @@ def to_head(row: Row) -> Head:
         head = Head(UUID(bytes=op), *numbers, Phase(phase), _number(last), *map(_number, counts))
         # A pipe may end inside a batch: then the batch to read on from lies further behind the end.
         is_ahead = head.read_from > head.cursor + 1 and head.cursor < head.last
-        if not head.floor <= head.cursor <= head.last or head.read_from < 1 or is_ahead:
+        is_beyond = head.cursor > head.last and not head.is_window_out
+        if not head.floor <= min(head.cursor, head.last) or is_beyond or head.read_from < 1 or is_ahead:
             raise ValueError(f"floor, cursor, read_from and last are out of order: {row[1:]}")
         is_over = head.cursor == head.last or head.phase is not Phase.RETIRED
         if (head.phase, head.is_decided) not in TRANSITIONS or not is_over:
@@ -102,7 +103,7 @@ def run_row(run: Run, leased_at_ms: int) -> Row:
     """Return the columns of `runs` after the pipe."""
     return (
         *(run.first, run.last, run.read_from, run.state.value, run.attempt, run.lease_id.bytes),
-        *(leased_at_ms, run.lease_ms, run.not_before_ms, run.holder, run.rolled_back),
+        *(leased_at_ms, run.lease_ms, run.not_before_ms, run.holder, run.rolled_back, run.window_ms),
     )
 
 
@@ -110,10 +111,10 @@ def to_run(row: Row) -> Run:
     """Read them back."""
     with decoding("runs"):
         first, last, read_from, state, attempt, lease_id, *rest = row
-        leased_at_ms, lease_ms, not_before_ms, holder, rolled_back = rest
+        leased_at_ms, lease_ms, not_before_ms, holder, rolled_back, window_ms = rest
         return Run(
             first=_number(first, 1),
-            last=_number(last, first, SEQ_MAX - 1),
+            last=_number(last, first - 1, SEQ_MAX - 1),
             read_from=_number(read_from, 1, first),
             state=RunState(state),
             attempt=_number(attempt),
@@ -123,6 +124,7 @@ def to_run(row: Row) -> Run:
             not_before_ms=_time(not_before_ms),
             holder=_text(holder),
             rolled_back=_number(rolled_back),
+            window_ms=_time(window_ms),
         )
 
 

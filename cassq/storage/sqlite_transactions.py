@@ -13,7 +13,7 @@ from cassq.storage.sqlite_rows import Row, run_row
 
 RUN_COLUMNS = (
     "first, last, read_from, state, attempt, lease_id, leased_at_ms, lease_ms, not_before_ms, holder,"
-    " rolled_back"
+    " rolled_back, window_ms"
 )
 
 MARK = (
@@ -42,10 +42,10 @@ def head_update(key: bytes, change: HeadChange) -> tuple[str, Row]:
                     *(head.dead, head.purged, head.rolled_back, key, seen_op.bytes, head.cursor),
                 ),
             )
-        case Seal(last):
+        case Seal(last, is_free):
             return (
                 "last = ?, phase = ? WHERE pipe = ? AND last = ? AND cursor <= ?",
-                (last, sealed, key, SEQ_MAX, last),
+                (last, sealed, key, SEQ_MAX, SEQ_MAX if is_free else last),
             )
         case ForceSeal(seen_op, op):
             return "op = ?, phase = ? WHERE pipe = ? AND op = ?", (op.bytes, sealed, key, seen_op.bytes)
@@ -70,7 +70,7 @@ def run_write(key: bytes, change: RunChange, now_ms: int) -> tuple[str, Row]:
     row = run_row(change.run, now_ms if change.is_leased_now else change.run.leased_at_ms)
     if change.if_lease_id is None:
         insert = f"INSERT OR REPLACE INTO runs (pipe, {RUN_COLUMNS})"
-        return f"{insert} VALUES (?,?,?,?,?,?,?,?,?,?,?,?)", (key, *row)
+        return f"{insert} VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)", (key, *row)
     assignments = ", ".join(f"{name.strip()} = ?" for name in RUN_COLUMNS.split(","))
     conditions = "WHERE pipe = ? AND first = ? AND lease_id = ?"
     values: Row = (*row, key, change.run.first, change.if_lease_id.bytes)

@@ -29,6 +29,7 @@ APART = {"schema_version", "clock"}
 SOUND = {
     ("waiting", "headers", "null"),  # no message of the batch has any
     ("pipes", "priority", "negative"),  # the lower, the later
+    ("pending", "window_ms", "null"),  # of before there were windows
     ("queues", "settings", "other"),  # settings of a newer version are left alone
     ("dead", "body", "short"),  # any bytes are a body
     ("dead", "removed", "null"),  # the embedded store's own trace; whatever it is, the letter is there or not
@@ -207,7 +208,11 @@ def _sqlite_values(column: str, kind: str) -> Iterator[tuple[str, object]]:
 #: Which columns of `pending` a row of each kind has, beside its key.
 PENDING = {
     ("head", -1, 0): "op cursor read_from floor phase last skipped dead purged rolled_back",
-    ("run", 2, 1): "last read_from state attempt lease_id leased_at lease_ms not_before holder rolled_back",
+    (
+        "run",
+        2,
+        1,
+    ): "last read_from state attempt lease_id leased_at lease_ms not_before holder rolled_back window_ms",
     ("mark", 1, 2): "last ending",
 }
 

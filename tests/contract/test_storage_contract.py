@@ -504,6 +504,48 @@ class TestSeal:
         assert head_of(storage, pipe).last == 7
 
 
+class TestWindow:
+    def test_it_stands_as_a_run_while_the_cursor_is_undecided(self, storage, pipe):
+        window = run(1, 10_000, window_ms=1000)
+        advance(storage, pipe, cursor=SEQ_MAX, runs=[RunChange(window)])
+
+        state = storage.load_pipe(pipe)
+
+        assert state.head.is_window_out
+        assert state.window == window
+
+    def test_it_is_refused_once_the_end_is_decided(self, storage, pipe):
+        assert storage.transact(pipe, Transaction(Seal(0))).is_applied
+        seen = head_of(storage, pipe)
+        begun = Advance(seen.op, replace(seen, op=new_token(), cursor=SEQ_MAX))
+        change = RunChange(run(1, 10_000, window_ms=1000))
+
+        assert not storage.transact(pipe, Transaction(begun, (change,))).is_applied
+        assert storage.load_pipe(pipe).runs == ()
+
+    def test_it_refuses_a_seal_but_not_a_free_one(self, storage, pipe):
+        advance(storage, pipe, cursor=SEQ_MAX, runs=[RunChange(run(1, 10_000, window_ms=1000))])
+
+        answer = storage.transact(pipe, Transaction(Seal(3)))
+        assert (answer.is_applied, answer.cursor, answer.last) == (False, SEQ_MAX, SEQ_MAX)
+
+        assert storage.transact(pipe, Transaction(Seal(3, is_free=True))).is_applied
+        head = head_of(storage, pipe)
+        assert (head.is_window_out, head.last, head.phase) == (True, 3, Phase.SEALED)
+
+    def test_a_cut_ends_it_and_the_next_run_takes_the_place_of_an_empty_one(self, storage, pipe):
+        window = run(1, 10_000, window_ms=1000)
+        advance(storage, pipe, cursor=SEQ_MAX, runs=[RunChange(window)])
+        empty = replace(window, last=0, window_ms=0)
+        advance(storage, pipe, cursor=0, runs=[RunChange(empty, window.lease_id)])
+        assert storage.load_pipe(pipe).runs == ()
+
+        taken = run(1, 4)
+        take(storage, pipe, taken)
+
+        assert storage.load_pipe(pipe).runs == (taken,)
+
+
 class TestForceSealDrainRetire:
     def test_force_seal_sets_op_and_phase_and_leaves_the_end_open(self, storage, pipe):
         seen = head_of(storage, pipe)

@@ -20,9 +20,11 @@ from scheduler import Process, SimulationError, World
 from session import SimulatedSession
 
 from cassq import queue as queue_module
+from cassq import windows
 from cassq.checker import Verdict, judge
 from cassq.errors import OutcomeUnknownError, UnavailableError
 from cassq.ledger import Kind, Line
+from cassq.model.pace import Pace
 from cassq.queue import Queue
 from cassq.storage.cassandra.statements import Call
 from cassq.storage.cassandra.storage import CassandraStorage
@@ -74,6 +76,10 @@ def run(plan: Plan, *, is_traced: bool = False) -> Outcome:
     scheduler.enter(world)
     # Names that count up through a process would make the second history differ from the first.
     numbers, queue_module._numbers = queue_module._numbers, itertools.count(1)
+    is_fast, window_messages = Pace.is_fast, windows.WINDOW_MESSAGES
+    windows.WINDOW_MESSAGES = plan.window_messages
+    if plan.flows:
+        Pace.is_fast = lambda pace, now: world.dice.random() < plan.flows or is_fast(pace, now)  # type: ignore[method-assign]
     stage = _Stage(plan, world, is_traced=is_traced)
     try:
         threads.install()
@@ -81,6 +87,8 @@ def run(plan: Plan, *, is_traced: bool = False) -> Outcome:
         return stage.outcome()
     finally:
         queue_module._numbers = numbers
+        windows.WINDOW_MESSAGES = window_messages
+        Pace.is_fast = is_fast  # type: ignore[method-assign]
         scheduler.leave()
 
 

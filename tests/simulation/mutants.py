@@ -139,8 +139,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "take again without the margin for the clocks",
         "cassq.owned_pipe",
-        "if run.is_expired(self._read_ms, skew)]",
-        "if run.is_expired(self._read_ms + 2 * skew, skew)]",
+        "if run.is_expired(self.read_ms, self.skew_ms)]",
+        "if run.is_expired(self.read_ms + 2 * self.skew_ms, self.skew_ms)]",
     ),
     _one(
         "judge leases by a clock read after the marks",
@@ -234,7 +234,7 @@ MUTANTS: tuple[Mutant, ...] = (
             Edit(_STATEMENTS, '"last = ? AND cursor <= ?"', '"last = ?"'),
             Edit(
                 _TRANSACTIONS,
-                "Phase.SEALED.value, pipe, SEQ_MAX, last)",
+                "Phase.SEALED.value, pipe, SEQ_MAX, SEQ_MAX if is_free else last)",
                 "Phase.SEALED.value, pipe, SEQ_MAX)",
             ),
         ),
@@ -283,8 +283,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "seal behind a batch that is still on its way",
         "cassq.pipe_supply",
-        "Transaction(Seal(opened.acked)))\n        except OutcomeUnknownError",
-        "Transaction(Seal(max(0, opened.acked - 1))))\n        except OutcomeUnknownError",
+        "Transaction(Seal(opened.acked, is_free=True)))\n        except OutcomeUnknownError",
+        "Transaction(Seal(max(0, opened.acked - 1), is_free=True)))\n        except OutcomeUnknownError",
     ),
     # The reaper
     _one(
@@ -309,7 +309,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "retire before the end is decided",
         "cassq.model.progress",
-        "        return self.head.is_decided and self.head.cursor >= self.head.last\n",
+        "        return self.window is None and "
+        "self.head.is_decided and self.head.cursor >= self.head.last\n",
         "        return self.head.phase.value == 'sealed' and (\n"
         "            not self.head.is_decided or self.head.cursor >= self.head.last\n"
         "        )\n",
@@ -347,5 +348,67 @@ MUTANTS: tuple[Mutant, ...] = (
         "                [(cql.DELETE_ENTRY, (queue, cql.SHARD, pipe))],\n"
         "                [(cql.DELETE_WAITING, (pipe,))],\n"
         "                [(cql.DELETE_PENDING, (pipe,))],\n",
+    ),
+    # Windows
+    _one(
+        "hand out of a window whose time is over",
+        "cassq.windows",
+        "    if owned.clock.now() >= window.ends_at:\n        return None\n",
+        "",
+        about="standing windows",
+    ),
+    _one(
+        "take a window over before it is over",
+        "cassq.windows",
+        "    return window is not None and window.is_window_over(owned.read_ms, owned.skew_ms)\n",
+        "    return window is not None\n",
+        about="windows",
+    ),
+    _one(
+        "cut a dead popper's window where it began",
+        "cassq.windows",
+        "    if newest and newest.last >= window.first:\n",
+        "    if False:\n",
+        about="windows",
+    ),
+    Mutant(
+        "let others count the lease without the window",
+        (
+            Edit("cassq.windows", "lease_ms=lessee.lease_ms + window_ms,", "lease_ms=lessee.lease_ms,"),
+            Edit(
+                "cassq.feeder",
+                "ends_at = loot.sent_at + taken.run.lease_ms / 1000",
+                "ends_at = loot.sent_at + (taken.run.lease_ms + taken.run.window_ms) / 1000",
+            ),
+        ),
+        "windows",
+    ),
+    _one(
+        "forget what was handed out when the pipe is read again",
+        "cassq.owned_pipe",
+        "replace(self.head, cursor=head.cursor, read_from=head.read_from, skipped=head.skipped)",
+        "self.head",
+        about="windows",
+    ),
+    _one(
+        "settle an unknown push beside a window",
+        "cassq.lane",
+        "Transaction(Seal(acked))",
+        "Transaction(Seal(acked, is_free=True))",
+        about="windows",
+    ),
+    _one(
+        "believe a window that refuses the seal",
+        "cassq.lane",
+        "            if answer.cursor != SEQ_MAX:\n",
+        "            if True:\n",
+        about="windows",
+    ),
+    _one(
+        "split a run of a window that is out",
+        "cassq.held_run",
+        "        last = window.wait_end(self._clock, self.ends_at)\n",
+        "        last = window.run.first\n",
+        about="windows",
     ),
 )

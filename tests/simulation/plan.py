@@ -65,6 +65,8 @@ class Plan:
         messages: each pusher's.
         preempt: how likely a task loses its turn at a lock.
         purges: how often an operator purges the queue meanwhile.
+        flows: how likely a popper takes what comes for a flow, whatever the pace: then it leases windows.
+        window_messages: numbers of a window.
     """
 
     seed: int
@@ -80,6 +82,8 @@ class Plan:
     timeout_s: float = 0.25
     preempt: float = 0.1
     purges: int = 0
+    flows: float = 0.0
+    window_messages: int = 10_000
     is_generous: bool = False
     skews_ms: tuple[int, ...] = (0, 0, 0)
     wall_offsets_s: tuple[float, ...] = (0.0,)
@@ -185,7 +189,13 @@ def draw(seed: int, about: str = "") -> Plan:
         dawdle=dice.choice((0.0, 0.05, 0.3)),
         extend=dice.choice((0.0, 0.05, 0.3)),
     )
-    plan = replace(plan, habits=habits)
+    flow = random.Random(f"flow {seed}")
+    plan = replace(
+        plan,
+        habits=habits,
+        flows=flow.choice((0.0, 0.0, 0.5, 1.0)),
+        window_messages=flow.choice((1, 3, 10_000)),
+    )
     theme = dice.choice((*[""] * 4, *THEMES))
     if about or theme:
         return {**THEMES, **NARROW}[about or theme](dice, plan)
@@ -276,11 +286,46 @@ def _about_extensions(dice: random.Random, plan: Plan) -> Plan:
     )
 
 
+def _about_windows(dice: random.Random, plan: Plan) -> Plan:
+    """A flow into one popper, which holds a window while pushes get lost, time out, and pipes are sealed."""
+    flowing = replace(
+        plan,
+        pushers=1,
+        messages=dice.choice((12, 20, 30)),
+        poppers=dice.choice((1, 1, 2)),
+        push_age_s=dice.choice((0.3, 0.6, 1.2)),
+        pipe_messages_max=40,
+        push_width=1,
+        timeout_s=dice.choice((0.1, 0.25)),
+        flows=dice.choice((0.7, 1.0)),
+    )
+    return replace(flowing, blows=tuple(_draw_blows(dice, flowing)))
+
+
+def _about_standing_windows(dice: random.Random, plan: Plan) -> Plan:
+    """A popper that stops in the middle of a request, with a window in its hands, and one after it."""
+    return replace(
+        _about_windows(dice, plan),
+        poppers=2,
+        timeout_s=0.7,
+        window_messages=dice.choice((2, 5)),
+        odds=Odds(freeze=0.04, stall=0.05, stall_s=0.6),
+        seat_odds=SeatOdds(notice_s=0.1),
+        habits=Habits(roll_back=0.0, forget=0.1, dawdle=0.3, extend=0.0, dawdles=(0.9, 1.0)),
+        blows=(),
+    )
+
+
 #: What a history may be about.
 THEMES = {"leases": _about_leases, "splits": _about_splits, "seals": _about_seals}
 
 #: What only a history that looks for one kind of bug is about: nobody draws these by chance.
-NARROW = {"commits": _about_commits, "extensions": _about_extensions}
+NARROW = {
+    "commits": _about_commits,
+    "extensions": _about_extensions,
+    "windows": _about_windows,
+    "standing windows": _about_standing_windows,
+}
 
 
 def _draw_blows(dice: random.Random, plan: Plan) -> list[Blow]:

@@ -11,7 +11,6 @@ MODELS = Path(__file__).resolve().parents[2] / "docs" / "model"
 ROW = re.compile(
     r"^\| (?P<rule>[^|]+) \| (?P<file>\w+\.pml):(?P<line>\d+) \| `NO_(?P<name>\w+)` \| (?P<code>[^|]+) \|$"
 )
-NOT_BUILT = "not built yet"
 
 
 class Row(NamedTuple):
@@ -62,14 +61,10 @@ def test_the_line_that_the_table_names_has_the_rule(row):
     assert re.search(rf"RULE [a-z_0-9, ]*\b{row.name.lower()}\b", line)
 
 
-@pytest.mark.parametrize("row", [row for row in rows() if row.code != NOT_BUILT], ids=lambda row: row.name)
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row.name)
 def test_every_function_that_the_table_names_exists(row):
     assert row.functions
     assert all(find(function) is not None for function in row.functions)
-
-
-def test_only_the_window_lease_is_not_built_yet():
-    assert {row.file for row in rows() if row.code == NOT_BUILT} == {"window.pml"}
 
 
 def test_the_table_has_every_macro_of_the_models_and_no_other():

@@ -11,7 +11,7 @@ from _check_model.window_rules import WINDOW_RULES
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule; its macro is NO_ and the name in capitals. Without functions: it is not built yet."""
+    """One rule; its macro is NO_ and the name in capitals."""
 
     file: str
     name: str
@@ -214,5 +214,5 @@ RULES = (
         ),
         ("count_first", "a pipe's counts are in before it retires", "cassq.reaper.Reaper._retire"),
     ),
-    *_rules("window", *((name, text, "") for name, text in WINDOW_RULES)),
+    *_rules("window", *WINDOW_RULES),
 )

@@ -27,7 +27,7 @@ def _table() -> str:
 
 
 def _row(rule: Rule) -> str:
-    code = ", ".join(f"`{function}`" for function in rule.functions) or "not built yet"
+    code = ", ".join(f"`{function}`" for function in rule.functions)
     return f"| {rule.text} | {rule.file}.pml:{_line_of(rule)} | `NO_{rule.name.upper()}` | {code} |\n"
 
 

@@ -1,30 +1,73 @@
-"""The rules of the window lease, which no code carries yet.
+"""The rules of the window lease.
 
-Owns their names and words; where a rule stands in window.pml, the comment `RULE name` there says. What must
-not break: every `NO_...` of window.pml is a rule here. Once the lease is built, they move to `rules.py`, with
-their functions.
+Owns their names and words, and the code that carries each; where a rule stands in window.pml, the comment
+`RULE name` there says. What must not break: every `NO_...` of window.pml is a rule here.
 """
 
-#: Name and words of each.
+_W = "cassq.windows"
+_CQL = "cassq.storage.cassandra.statements"
+
+#: Name, words and functions of each.
 WINDOW_RULES = (
-    ("window_in_open", "a window begins in an open pipe only, as the owner saw it together with the op"),
-    ("window_undecided", "a window begins only while last is undecided: IF last >= its cursor"),
-    ("window_known", "nothing is handed out from a window before it is known to have begun"),
-    ("window_end", "nothing behind a window's last number is handed out from it"),
-    ("check_after", "a window's holder looks at its own clock after the batches were read"),
-    ("window_first", "a window ends for its holder first, for others by the database's clock and a margin"),
-    ("lease_whole", "for others the lease of what a window handed out ends after lease and window together"),
-    ("lease_kept", "a renewal or a cut never leases a run for a shorter time than it was leased for"),
-    ("end_first", "only a renewal or a cut touches a window: it is never extended or split"),
-    ("cut_stops", "nothing is handed out from a window once its cut was sent"),
-    ("read_after", "another owner cuts by a read of the batches that began after the window was over"),
+    (
+        "window_in_open",
+        "a window begins in an open pipe only, as the owner saw it together with the op",
+        f"{_W}.may_begin cassq.owned_pipe.OwnedPipe._take_from_window",
+    ),
+    (
+        "window_undecided",
+        "a window begins only while last is undecided: IF last >= its cursor",
+        f"cassq.model.transaction.Advance {_CQL}.ADVANCE",
+    ),
+    ("window_known", "nothing is handed out from a window before it is known to have begun", f"{_W}._open"),
+    ("window_end", "nothing behind a window's last number is handed out from it", f"{_W}.hand_out"),
+    ("check_after", "a window's holder looks at its own clock after the batches were read", f"{_W}.hand_out"),
+    (
+        "window_first",
+        "a window ends for its holder first, for others by the database's clock and a margin",
+        "cassq.held_window.HeldWindow.ends_at cassq.model.pipe.Run.is_window_over",
+    ),
+    (
+        "lease_whole",
+        "for others the lease of what a window handed out ends after lease and window together",
+        f"{_W}._open cassq.feeder.Feeder._hold_taken",
+    ),
+    (
+        "lease_kept",
+        "a renewal or a cut never leases a run for a shorter time than it was leased for",
+        f"{_W}.renew {_W}.cut",
+    ),
+    (
+        "end_first",
+        "only a renewal or a cut touches a window: it is never extended or split",
+        "cassq.held_run.HeldRun._has_row",
+    ),
+    ("cut_stops", "nothing is handed out from a window once its cut was sent", f"{_W}._let_go"),
+    (
+        "read_after",
+        "another owner cuts by a read of the batches that began after the window was over",
+        f"{_W}.take_over",
+    ),
     (
         "cut_at_newest",
         "another owner cuts behind the newest batch, not behind what it knows was handed out",
+        f"{_W}.take_over",
     ),
-    ("drain_cut", "no drain while a window is out"),
-    ("seal_window", "a window refuses the seal that settles an unknown push"),
-    ("window_silent", "a window that refuses the seal tells nothing of the batch"),
-    ("force_first", "a pusher that a window refuses seals by force before it waits"),
-    ("pusher_cuts", "when the window is over, the pusher cuts it itself"),
+    ("drain_cut", "no drain while a window is out", "cassq.care.drain"),
+    (
+        "seal_window",
+        "a window refuses the seal that settles an unknown push",
+        f"cassq.model.transaction.Seal {_CQL}.SEAL",
+    ),
+    (
+        "window_silent",
+        "a window that refuses the seal tells nothing of the batch",
+        "cassq.lane.Lane._settle",
+    ),
+    (
+        "force_first",
+        "a pusher that a window refuses seals by force before it waits",
+        "cassq.lane.Lane._end_window",
+    ),
+    ("pusher_cuts", "when the window is over, the pusher cuts it itself", "cassq.lane.Lane._end_window"),
 )

@@ -132,7 +132,8 @@ def find_head(rows: Sequence[Row]) -> Head | None:
 def _sound(head: Head) -> Head:
     # A pipe may end inside a batch: then the batch to read on from lies further behind the end.
     is_ahead = head.read_from > head.cursor + 1 and head.cursor < head.last
-    if not head.floor <= head.cursor <= head.last or head.read_from < 1 or is_ahead:
+    is_beyond = head.cursor > head.last and not head.is_window_out
+    if not head.floor <= min(head.cursor, head.last) or is_beyond or head.read_from < 1 or is_ahead:
         raise ValueError("floor, cursor, read_from and last are out of order")
     is_over = head.cursor == head.last or head.phase is not Phase.RETIRED
     if (head.phase, head.is_decided) not in TRANSITIONS or not is_over:
@@ -153,7 +154,10 @@ def to_runs_and_marks(rows: Sequence[Row], floor: int) -> tuple[tuple[Run, ...],
         if seq <= floor:
             continue
         if kind == RUN_KIND:
-            runs.append(_to_run(row))
+            if (
+                run := _to_run(row)
+            ).last >= run.first:  # else a window was cut of which nothing was handed out
+                runs.append(run)
             continue
         mark = _to_mark(row)
         if seq not in marks or marks[seq].last < mark.last:
@@ -165,17 +169,17 @@ def run_values(run: Run) -> Values:
     """Return the columns of a run, without its key and without `leased_at`."""
     return (
         *(run.last, run.read_from, run.state.value, run.attempt, run.lease_id, run.lease_ms),
-        *(run.not_before_ms, run.holder, run.rolled_back),
+        *(run.not_before_ms, run.holder, run.rolled_back, run.window_ms),
     )
 
 
 def _to_run(row: Row) -> Run:
     with _decoding("a run", row):
         seq, _, _, _, read_from, _, _, last, _, _, _, rolled_back = row[:12]
-        state, attempt, lease_id, leased_at, lease_ms, not_before, holder, _ = row[12:]
+        state, attempt, lease_id, leased_at, lease_ms, not_before, holder, _, window_ms = row[12:]
         return Run(
             first=seq,
-            last=_not_before(seq, last),
+            last=_not_before(seq - 1, last),
             read_from=_until(seq, read_from),
             state=RunState(state),
             attempt=_count(attempt),
@@ -185,6 +189,7 @@ def _to_run(row: Row) -> Run:
             not_before_ms=to_ms(not_before),
             holder=_text(holder),
             rolled_back=_count(rolled_back),
+            window_ms=0 if window_ms is None else _count(window_ms),  # older than the column
         )
 
 

@@ -125,7 +125,7 @@ DELETE_WAITING = Statement(Call.WRITE, f"DELETE FROM {{ks}}.waiting USING TIMEST
 _HEAD_KEY = f"pipe = ? AND seq = {HEAD_SEQ} AND kind = {HEAD_KIND}"
 _STATE = (
     "seq, kind, op, cursor, read_from, floor, phase, last, skipped, dead, purged, rolled_back, state, "
-    "attempt, lease_id, leased_at, lease_ms, not_before, holder, ending"
+    "attempt, lease_id, leased_at, lease_ms, not_before, holder, ending, window_ms"
 )
 _READ_STATE = f"SELECT {_STATE} FROM {{ks}}.pending WHERE pipe = ?"
 READ_HEAD = Statement(
@@ -172,14 +172,16 @@ SET_MARK = _transaction(
     f"INSERT INTO {{ks}}.pending (pipe, seq, kind, last, ending) VALUES (?, ?, {SET_MARK_KIND}, ?, ?)"
 )
 
-_RUN_COLUMNS = "last read_from state attempt lease_id lease_ms not_before holder rolled_back leased_at"
+_RUN_COLUMNS = (
+    "last read_from state attempt lease_id lease_ms not_before holder rolled_back window_ms leased_at"
+)
 
 
 def _run_insert(*, is_leased_now: bool) -> Statement:
     leased_at = "to_timestamp(now())" if is_leased_now else "?"
     return _transaction(
         f"INSERT INTO {{ks}}.pending ({', '.join(_RUN_COLUMNS.split())}, pipe, seq, kind) "
-        f"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, {leased_at}, ?, ?, {RUN_KIND})"
+        f"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {leased_at}, ?, ?, {RUN_KIND})"
     )
 
 

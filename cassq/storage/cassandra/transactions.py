@@ -64,8 +64,8 @@ def _head_work(pipe: UUID, change: HeadChange) -> Work:
                 *(head.skipped, head.dead, head.purged, head.rolled_back),
             )
             return cql.ADVANCE, (*values, pipe, seen_op, head.cursor)
-        case Seal(last):
-            return cql.SEAL, (last, Phase.SEALED.value, pipe, SEQ_MAX, last)
+        case Seal(last, is_free):
+            return cql.SEAL, (last, Phase.SEALED.value, pipe, SEQ_MAX, SEQ_MAX if is_free else last)
         case ForceSeal(seen_op, op):
             return cql.SET_PHASE, (op, Phase.SEALED.value, pipe, seen_op)
         case Drain(seen_op, op, last):
