@@ -17,6 +17,7 @@ from command_line import CommandLine
 import cassq
 from cassq.storage.cassandra import Address, CassandraSchema, open_session
 from cassq.storage.cassandra.errors_map import tell_rejection
+from cassq.storage.cassandra.schema import VERSION
 from cassq.storage.cassandra.statements import Call
 
 pytestmark = pytest.mark.service
@@ -301,7 +302,7 @@ def test_the_command_line_brings_up_a_schema_and_never_shows_the_password(cluste
     url = cluster.user_url.replace(cluster.keyspace, keyspace)
     cli = CommandLine(f"{url}&datacenter=datacenter1&zookeeper={zookeeper_address}")
 
-    assert cli.json("schema", "apply", "--replication", "datacenter1:1") == {"version": 1}
+    assert cli.json("schema", "apply", "--replication", "datacenter1:1") == {"version": VERSION}
     examined = cli.run("doctor")
     wrong = cli.run("doctor", env={**cli.env, "CASSQ_URL": cli.url.replace("%40ss", SECRET)})
 

@@ -10,6 +10,7 @@ from command_line import CommandLine, cluster_url, finish, service
 
 import cassq
 from cassq.storage.cassandra import Address, open_session
+from cassq.storage.cassandra.schema import VERSION
 
 pytestmark = pytest.mark.service
 
@@ -33,7 +34,7 @@ def keyspace():
 def cli(keyspace):
     """The command line with a store whose schema it has applied."""
     cli = CommandLine(cluster_url(keyspace))
-    assert cli.json("schema", "apply", "--replication", "simple:1") == {"version": 1}
+    assert cli.json("schema", "apply", "--replication", "simple:1") == {"version": VERSION}
     return cli
 
 
@@ -69,7 +70,7 @@ class TestSchema:
         cli.ok("schema", "apply", "--replication", "simple:1")
 
         assert cli.json("schema", "check") == {"differences": []}
-        assert cli.json("schema", "version") == {"version": 1, "needed": 1}
+        assert cli.json("schema", "version") == {"version": VERSION, "needed": VERSION}
 
     def test_that_differs_is_told(self, cli, keyspace):
         session = open_session(Address(contact_points()), keyspace)
