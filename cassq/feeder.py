@@ -36,6 +36,7 @@ COURTESY_S = 0.05
 #: An owned pipe that shows nothing new is read anew (its head, what came back) this often, and at most.
 LOOK_S = 0.5
 LOOK_SOON_S = 0.005
+WINDOW_LOOK_S = 2.0
 
 #: So many messages are handed out before another pipe is claimed for more.
 HAUL_MIN = 500
@@ -348,6 +349,9 @@ class Feeder:
     def _is_worth_a_look(self, claimed: Claimed) -> bool:
         since = self._clock.now() - claimed.looked_at
         due = claimed.owned.next_due()
+        if claimed.owned.window:
+            # A seal is noticed by the next renewal; what is news is a lease that ran out.
+            return since >= (LOOK_S if due is not None and due <= 0 else WINDOW_LOOK_S)
         # Of a pipe whose every message was handed out only what comes back is news.
         may_be_sealed = not claimed.owned.is_exhausted and self._pipes.has_successor(claimed.owned.entry)
         is_soon = may_be_sealed or (due is not None and due <= 0)

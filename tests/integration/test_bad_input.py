@@ -1,5 +1,6 @@
 """Bad input gets an error that names the value, the rule and the way out; nothing is lost by it."""
 
+import contextlib
 import os
 import socket
 import sqlite3
@@ -254,6 +255,22 @@ def test_the_migrations_replayed_equal_the_snapshot(tmp_path):
     assert shape(migrated) == shape(snapshot)
     migrated.close()
     snapshot.close()
+
+
+def test_a_file_of_an_older_version_is_brought_up_with_what_it_holds(tmp_path):
+    path = tmp_path / "older.db"
+    with cassq.connect(f"sqlite:///{path}") as store:
+        pushed = store.queue("orders").push(b"body")
+        with store.queue("orders").popper() as popper:
+            assert popper.pop(timeout=10).rollback()
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("ALTER TABLE runs DROP COLUMN window_ms")
+        db.execute("PRAGMA user_version = 1")
+
+    with cassq.connect(f"sqlite:///{path}") as store, store.queue("orders").popper() as popper:
+        delivery = popper.pop(timeout=10)
+        assert (delivery.message_id, delivery.attempt) == (pushed, 2)
+        delivery.commit()
 
 
 FULL_DISK = """

@@ -11,10 +11,13 @@ from pathlib import Path
 import pytest
 
 from cassq.errors import InvalidNameError, InvalidOptionError, SchemaMismatchError, StorageUnavailableError
+from cassq.model.ids import new_pipe_id, new_token
+from cassq.model.pipe import Head, PipeEntry
 from cassq.storage.cassandra import Address, CassandraSchema, open_session, open_storage
 from cassq.storage.cassandra.cql_file import read_migrations, read_shapes
 from cassq.storage.cassandra.facts import read_facts
 from cassq.storage.cassandra.schema import VERSION
+from cassq.storage.cassandra.storage import CassandraStorage
 
 pytestmark = pytest.mark.service
 
@@ -107,6 +110,28 @@ class TestApply:
         assert schema.version() == VERSION
         assert schema.check() == []
         schema.check_version()
+
+    def test_brings_an_older_schema_up_with_what_it_holds(self, session):
+        for statement in read_migrations(session.keyspace)[1]:
+            session.define(statement)
+        storage = CassandraStorage(session)
+        pipe, seen = new_pipe_id(), new_token()
+        storage.create_pipe("orders", PipeEntry(pipe, "a pusher"), Head(seen))
+        session.define(
+            f"INSERT INTO {session.keyspace}.pending (pipe, seq, kind, last, read_from, state, attempt,"
+            " lease_id, leased_at, lease_ms, not_before, holder, rolled_back)"
+            f" VALUES ({pipe}, 1, 1, 4, 1, 'leased', 1, {seen}, 5, 30000, 0, 'a popper', 0)"
+        )
+        session.define(
+            f"UPDATE {session.keyspace}.pending SET cursor = 4, read_from = 5"
+            f" WHERE pipe = {pipe} AND seq = -1 AND kind = 0"
+        )
+
+        CassandraSchema(session).apply()
+
+        assert CassandraSchema(session).check() == []
+        (run,) = storage.load_pipe(pipe).runs
+        assert (run.first, run.last, run.window_ms) == (1, 4, 0)
 
     def test_again_changes_nothing(self, session):
         schema = CassandraSchema(session)

@@ -91,8 +91,8 @@ class CassqClient:
             future.result()
 
     def pop_each(self, seen: Callable[[bytes], None], until: Callable[[], bool]) -> None:
-        """See `Client.pop_each`; what came together is committed together."""
-        with self.queue.popper() as popper:
+        """See `Client.pop_each`; commits go out every few milliseconds, beside the pops."""
+        with self.queue.popper(commit="grouped") as popper:
             while not until():
                 deliveries = popper.pop_many(_TOGETHER, timeout=_LOOK_S)
                 for delivery in deliveries:
