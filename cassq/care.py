@@ -13,7 +13,8 @@ from cassq.model.pipe import End, Mark, Phase, RunState, Step
 from cassq.model.stretches import Stretch
 from cassq.model.taking import returned
 from cassq.model.transaction import Drain, ForceSeal, Retire, RunChange, Transaction
-from cassq.owned_pipe import OwnedPipe, find_pushed
+from cassq.observation import find_pushed
+from cassq.owned_pipe import OwnedPipe
 
 
 def needs_care(owned: OwnedPipe, *, is_abandoned: bool) -> bool:
@@ -37,6 +38,7 @@ def drain(owned: OwnedPipe) -> bool:
     """Decide where a pipe sealed by force ends, if nothing waits behind its cursor. False: lost.
 
     The seal was seen by an earlier read than the one made here; pushes acknowledged in time are in it.
+    Nothing is decided beside a window.
     """
     head = owned.head
     if owned.progress.window:
@@ -48,14 +50,19 @@ def drain(owned: OwnedPipe) -> bool:
 
 
 def return_expired(owned: OwnedPipe) -> int:
-    """Return runs whose lease has run out, without taking them; return how many messages came back."""
+    """Return runs whose lease has run out, without taking them; return how many messages came back.
+
+    None do beside a window: its holder takes them again, or whoever takes the window over.
+    """
     owned.heed()
     progress = owned.progress
+    if progress.window:
+        return 0
     back = [
         (run, returned(progress, run, Stretch(run.first, run.last), run.read_from)) for run in owned.expired()
     ]
     changes = [RunChange(run, old.lease_id, old.leased_at_ms) for old, run in back]
-    if not changes or owned.progress.window or not owned.advance(owned.head, changes):
+    if not changes or not owned.advance(owned.head, changes):
         return 0
     for _, run in back:
         owned.progress.note_run(run)
@@ -77,7 +84,8 @@ def retire(owned: OwnedPipe) -> bool:
 def purge(owned: OwnedPipe) -> int | None:
     """End everything that is in nobody's hands; return how many messages, None when refused.
 
-    What waits is stepped over and marked in one transaction; so is what was returned. No window is out.
+    What waits is stepped over and marked in one transaction; so is what was returned. While a window is out
+    that is refused.
     """
     owned.heed()
     if owned.progress.window:

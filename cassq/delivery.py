@@ -106,7 +106,8 @@ class Delivery:
     def extend(self) -> None:
         """Begin the lease anew; do so before it ends, for work that takes longer than the queue's lease.
 
-        It extends every message that was taken together with this one.
+        It extends every message that was taken together with this one. It may wait for the popper to end
+        what it leased ahead, until the lease ends at most.
 
         Raises:
             ClosedError: it was committed or rolled back before.

@@ -36,6 +36,8 @@ COURTESY_S = 0.05
 #: An owned pipe that shows nothing new is read anew (its head, what came back) this often, and at most.
 LOOK_S = 0.5
 LOOK_SOON_S = 0.005
+
+#: The same while a window is held of it: a seal is noticed by the next renewal.
 WINDOW_LOOK_S = 2.0
 
 #: So many messages are handed out before another pipe is claimed for more.
@@ -181,13 +183,14 @@ class Feeder:
         now = self._clock.now()
         for pipe, claimed in list(self._claimed.items()):
             window = claimed.owned.window
-            if window and (window.is_asked or now >= window.ends_at):
-                self._end_window(pipe, claimed)
+            if window and (window.is_asked or now >= window.ends_at) and not self._end_window(claimed):
+                self._let_go(pipe, 0.0)
 
     def end_windows(self) -> None:
         """End every window, so that what was handed out of it can be extended and given back."""
         for pipe, claimed in list(self._claimed.items()):
-            self._end_window(pipe, claimed)
+            if not self._end_window(claimed):
+                self._let_go(pipe, 0.0)
 
     def let_go(self) -> None:
         """Give up every claim."""
@@ -285,14 +288,14 @@ class Feeder:
             claimed.window, claimed.window_run = loot.window, held
         return held
 
-    def _end_window(self, pipe: UUID, claimed: Claimed) -> None:
-        if claimed.owned.window:
-            try:
-                if windows.cut(claimed.owned):
-                    return
-            except CassqError as error:
-                _log.info("queue %s: a window of pipe %s was not ended: %s", self._queue, pipe, error)
-            self._let_go(pipe, 0.0)
+    def _end_window(self, claimed: Claimed) -> bool:
+        """End the window that is held, if any; False when that failed: the pipe is to be let go."""
+        owned = claimed.owned
+        try:
+            return owned.window is None or windows.cut(owned)
+        except CassqError as error:
+            _log.info("queue %s: a window of pipe %s was not ended: %s", self._queue, owned.pipe, error)
+            return False
 
     def _tell(self, pipe: UUID) -> Callable[[Mark | Run], None]:
         def told(note: Mark | Run) -> None:
@@ -384,10 +387,9 @@ class Feeder:
             self._let_go(owned.pipe, min(LOOK_S if due is None else due, LOOK_S))
 
     def _let_go(self, pipe: UUID, rest_s: float) -> None:
-        claimed = self._claimed.get(pipe)
-        if claimed and claimed.owned.window:
-            self._end_window(pipe, claimed)  # where that fails it comes back here, without a window
-        self._claimed.pop(pipe, None)
+        claimed = self._claimed.pop(pipe, None)
+        if claimed:
+            self._end_window(claimed)
         self._memory.note_rest(pipe, rest_s)
         self._coordinator.release(self._queue, pipe, self._holder)
 

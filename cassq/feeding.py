@@ -192,7 +192,7 @@ class Feeding:
             return
         for run in self._buffer.runs():
             if run.is_live and run.left_s < self._lease_s / 2:
-                self._feeder.end_windows()
+                self._feeder.end_windows()  # `extend` waits for this very thread to end the run's window
                 try:
                     run.extend()
                 except CassqError as error:

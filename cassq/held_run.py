@@ -72,7 +72,8 @@ class HeldRun:
         self.ends_at = ends_at
         self._clock = clock
         self._told = told
-        self._lease_s = taken.run.lease_ms / 1000
+        self._lease_s = taken.run.lease_ms / 1000  # of a window: longer than the queue's by its time
+        self._told_s = (taken.run.lease_ms - taken.run.window_ms) / 1000
         self._lease_id = taken.run.lease_id
         self.attempt = taken.run.attempt
         self._batch_firsts = list(taken.batch_firsts)
@@ -127,14 +128,15 @@ class HeldRun:
         if may_have_happened:
             raise OutcomeUnknownError("the lease ended before the commit was acknowledged: it may come again")
         raise DeliveryExpiredError(
-            f"the lease of {self._lease_s:g} s ended before the commit: the message is delivered again; "
+            f"the lease of {self._told_s:g} s ended before the commit: the message is delivered again; "
             "work faster, give the queue a longer lease, or call extend()"
         )
 
     def give_back(self, returned: Stretches, how: Return) -> bool:
         """Return messages, so that they are delivered again; False when they come again by themselves.
 
-        A lost race or an outage is no error here: the lease ends, and they come back without a rollback.
+        A lost race or an outage is no error here: the lease ends, and they come back without a rollback. A
+        window is ended first.
         """
         self._birthplace.check("the delivery")
         # Without a known row it is leased until the lease ends, and nothing more can be done.
@@ -163,19 +165,22 @@ class HeldRun:
         return True
 
     def extend(self) -> None:
-        """Begin the lease anew, for every message of the run.
+        """Begin the lease anew, for every message of the run. A window is ended first.
 
         Raises:
             DeliveryExpiredError: the lease had ended, or was taken over; the messages come again.
             OutcomeUnknownError, StorageUnavailableError: not known to be extended; the old lease stands.
         """
         self._birthplace.check("the delivery")
-        if not self._has_row():
-            raise OutcomeUnknownError("the pipe is out of reach: not extended, the old lease stands")
+        has_row = self._has_row()
         with self._changing:
             if not self.is_live:
                 raise DeliveryExpiredError(
                     "the lease has ended, it cannot be extended: the message comes again"
+                )
+            if not has_row:
+                raise StorageUnavailableError(
+                    "where its window ended is not known: not extended, the old lease stands"
                 )
             state = self._storage.load_pipe(self.pipe)
             stand = {row.first: row for row in state.runs} if state else {}

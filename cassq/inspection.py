@@ -8,17 +8,17 @@ import threading
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from functools import partial
-from uuid import UUID
 
 from cassq import care, windows
 from cassq.clock import Clock
 from cassq.errors import OutcomeUnknownError
 from cassq.model.ids import MessageId
 from cassq.model.message import Batch, Message, to_datetime
-from cassq.model.pipe import PipeEntry, PipeState, RunState
+from cassq.model.pipe import PipeEntry, RunState
 from cassq.model.progress import Progress
 from cassq.model.settings import QueueSettings
-from cassq.owned_pipe import OwnedPipe, find_pushed
+from cassq.observation import find_pushed, load_seen
+from cassq.owned_pipe import OwnedPipe
 from cassq.storage.port import BatchQuery, Storage
 from cassq.waiting_reader import WaitingReader, check_disjoint
 
@@ -70,7 +70,7 @@ class Inspection:
     def status(self, message_id: MessageId) -> MessageStatus:
         """Return what became of a message, as far as its pipe, or the dead letters, remember."""
         pipe, seq = message_id
-        state = self._load(pipe)
+        state = load_seen(self._storage, pipe)
         if state is None:
             return MessageStatus.DEAD if self._is_dead(message_id) else MessageStatus.ENDED
         progress = Progress(state)
@@ -107,7 +107,7 @@ class Inspection:
         )
 
     def _end_window(self, owned: OwnedPipe) -> bool:
-        """Bring a window to its end; False when the pipe must be read again."""
+        """Bring a window nearer to its end, which may take a moment; False: read the pipe again."""
         if windows.is_over(owned):
             return windows.take_over(owned)
         windows.knock(owned)
@@ -115,14 +115,8 @@ class Inspection:
             self._clock.wait(self._pause, max(PURGE_PAUSE_S, (owned.next_due() or 0.0) / 4))
         return False
 
-    def _load(self, pipe: UUID) -> PipeState | None:
-        state = self._storage.load_pipe(pipe)
-        if state is None or state.window is None:
-            return state
-        return state.seen_at(find_pushed(self._storage, pipe, state.head))
-
     def _waiting_in(self, entry: PipeEntry) -> Iterator[Message]:
-        state = self._load(entry.pipe)
+        state = load_seen(self._storage, entry.pipe)
         if state is None:
             return
         progress = Progress(state)

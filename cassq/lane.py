@@ -228,7 +228,8 @@ class Lane:
 
         A seal that is refused because more was handed out meanwhile (so it did happen) is tried again
         behind that. A seal with an unknown outcome may still land: it is repeated until the database has
-        answered one, and nothing later of this lane is sent before.
+        answered one, and nothing later of this lane is sent before. A window that refuses it tells nothing of
+        the batch: it is ended first.
         """
         pause = PAUSE_S
         while True:
@@ -249,28 +250,22 @@ class Lane:
             if answer.cursor != SEQ_MAX:
                 acked = answer.cursor
                 continue
-            obstacle = self._end_window(opened)
-            if obstacle:
-                if self._has_given_up(parcels, obstacle):
-                    return None
-                pause = self._rest(pause)
+            if self._has_given_up(parcels, self._end_window(opened)):
+                return None
+            pause = self._rest(pause)
 
-    def _end_window(self, opened: OpenPipe) -> CassqError | None:
-        """Do a step towards the end of a popper's window; return what stands in the way, if anything.
+    def _end_window(self, opened: OpenPipe) -> CassqError:
+        """Do a step towards the end of a popper's window; return what to tell those who cannot wait longer.
 
         A window tells nothing of what was handed out. By a forced seal no other one begins; then this one is
         cut by its holder, or here once it is over.
         """
         try:
             state = self._storage.load_pipe(opened.pipe)
-            if state is None or state.window is None:
-                return None
-            owned = self._own(PipeEntry(opened.pipe, self._pusher), state)
-            if not care.seal(owned):
-                return None
-            if windows.is_over(owned):
-                windows.take_over(owned)
-                return None
+            if state and state.window:
+                owned = self._own(PipeEntry(opened.pipe, self._pusher), state)
+                if care.seal(owned):
+                    windows.take_over(owned)
         except CassqError as error:
             return error
         return OutcomeUnknownError(f"a popper holds a window of pipe {opened.pipe}")

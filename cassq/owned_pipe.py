@@ -34,7 +34,7 @@ from cassq.model.settings import QueueSettings
 from cassq.model.stretches import Stretches
 from cassq.model.taking import Lessee, Plan, Taken, plan_again, plan_fresh, portion_of
 from cassq.model.transaction import Advance, RunChange, Transaction
-from cassq.storage.port import BatchQuery, DeadLetter, Storage
+from cassq.storage.port import DeadLetter, Storage
 from cassq.waiting_reader import WaitingReader
 
 
@@ -63,7 +63,16 @@ class OwnedPipe:
         holder: who takes, for people to read.
         beside: reads on while a take is under way; without it nothing is read ahead.
         asked: hears, from a consumer's thread, that a window of this pipe should end.
+
+    Attributes:
+        window: the window that this process holds. `progress.window` is the one that stands in the database,
+            whoever holds it.
+        no_window_until: the clock's reading before which no window begins.
+        read_ms, read_at: the database's clock at the last settled read, and this process's after it.
+        progress: what is known of the pipe.
     """
+
+    progress: Progress
 
     def __init__(  # noqa: PLR0913 - collaborators are passed in
         self,
@@ -88,8 +97,7 @@ class OwnedPipe:
         self.clock = clock
         self.asked = asked
         self.window: HeldWindow | None = None
-        self.progress: Progress
-        self.shy_until = float("-inf")
+        self.no_window_until = float("-inf")
         self.reader = WaitingReader(storage, self.pipe, beside)
         # What consumers' threads told since the last step: marks that were acknowledged, runs returned.
         self._notes: deque[Mark | Run] = deque()
@@ -146,7 +154,7 @@ class OwnedPipe:
         self._notes.extend(notes)
 
     def next_due(self) -> float | None:
-        """Return in how many seconds a run may come due again, by estimate; None when nothing is out."""
+        """Return in how many seconds a run comes due again, or a window ends; None when nothing is out."""
         self.heed()
         now_ms = self.estimate_now_ms()
         due: list[float] = [
@@ -252,11 +260,11 @@ class OwnedPipe:
 
     def _begin_window(self, wanted: int) -> Loot | None:
         loot = None
+        seen_op = self.head.op
         if windows.begin(self) and self.window:
             loot = self._take_from_window(self.window, wanted, is_flowing=False)
-        elif self._is_lost() or not self.look():
-            return None
-        # Sealed a moment ago: the next look sees that.
+        elif not self.look() or self.head.op != seen_op:
+            return None  # it has another owner; with the same op it was sealed a moment ago
         return loot or Loot([], [], self.clock.now())
 
     def bury(self, taken: Taken) -> int:
@@ -283,15 +291,15 @@ class OwnedPipe:
         self.progress = Progress(state)
         self.read_ms = state.now_ms
         self.read_at = self.clock.now()
-        if window and not self._resume(window, before):
+        if window and not self._keep_window(window, before):
             window.lose()
 
-    def resume(self, window: HeldWindow, head: Head) -> None:
+    def keep_window(self, window: HeldWindow, head: Head) -> None:
         """Read the pipe again, and go on holding a window if it is still there, handed out up to `head`."""
         if self.look():
-            self._resume(window, head)
+            self._keep_window(window, head)
 
-    def _resume(self, window: HeldWindow, head: Head) -> bool:
+    def _keep_window(self, window: HeldWindow, head: Head) -> bool:
         standing = self.progress.window
         if standing is None or standing.lease_id != window.run.lease_id:
             return False
@@ -371,7 +379,7 @@ class OwnedPipe:
         """Write the head with a fresh op and the highest floor, runs and marks; False: refused.
 
         Args:
-            is_window_out: one of the runs is a window, so that the cursor is written as undecided.
+            is_window_out: a window stands once this is applied, so the cursor is written as undecided.
         """
         op = new_token()
         written = replace(
@@ -403,14 +411,6 @@ class OwnedPipe:
                 return False
             self._adopt(state)
             return state.head.op == op
-
-
-def find_pushed(storage: Storage, pipe: UUID, head: Head) -> int:
-    """Return how many messages were pushed into a pipe: `last` once it is decided, before by a read."""
-    if head.is_decided:
-        return head.last
-    newest = storage.read_batches(pipe, BatchQuery(is_newest_first=True, is_outline=True))
-    return newest[0].last if newest else 0
 
 
 def _ms(seconds: float) -> int:

@@ -16,7 +16,7 @@ from uuid import UUID
 from cassq.model.pipe import Phase, PipeEntry, PipeState, RunState, Tally
 from cassq.model.progress import Progress
 from cassq.model.queue_record import QueueRecord, Sample
-from cassq.owned_pipe import find_pushed
+from cassq.observation import find_pushed
 from cassq.pipe_list import PipeList
 from cassq.storage.port import BatchQuery, Listing, Storage
 

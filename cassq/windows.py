@@ -43,9 +43,11 @@ WINDOW_MS = 1000
 #: In a flow a window is renewed from this part of its time or its numbers on.
 RENEW_FROM = 0.5
 
-#: How often a cut is tried that other owners' changes meet, and for how long no window begins after a renewal
-#: that was refused: somebody may want to come between.
+#: How often a cut is tried that other owners' changes meet.
 CUT_ATTEMPTS = 3
+
+#: After a renewal that was refused no window begins for so long: somebody may want to come between. Meanwhile
+#: each take costs its transaction.
 SHY_S = 2.0
 
 
@@ -55,32 +57,29 @@ def may_begin(owned: "OwnedPipe") -> bool:
         owned.head.phase is Phase.OPEN
         and not owned.head.is_decided
         and owned.reader.is_at_end
-        and owned.clock.now() >= owned.shy_until
+        and owned.clock.now() >= owned.no_window_until
     )
 
 
 def begin(owned: "OwnedPipe") -> bool:
     """Lease the numbers behind the cursor; False when that was refused."""
-    return _open(owned, owned.head.cursor, ())
+    return _open(owned, owned.head.cursor)
 
 
 def renew(owned: "OwnedPipe") -> bool:
-    """End the window behind what was handed out of it, and begin the next one there.
+    """End the window behind what was handed out of it, which is something, and begin the next one there.
 
     Returns: whether that was applied; if not, the window is to be cut, where it still is the owner's.
     """
-    window, head = _let_go(owned)
+    window, head = _stop(owned)
     ended = _ended(window.run, head.cursor)
-    changes: tuple[RunChange, ...] = ()  # the next window begins at the same number: it takes the row's place
-    if ended.last >= ended.first:
-        owned.progress.note_run(replace(ended, leased_at_ms=owned.estimate_now_ms()))
-        changes = (RunChange(ended, window.run.lease_id, is_leased_now=True),)
+    owned.progress.note_run(replace(ended, leased_at_ms=owned.estimate_now_ms()))
     is_renewed = False
     try:
-        is_renewed = _open(owned, head.cursor, changes, None if changes else window.run.lease_id)
+        is_renewed = _open(owned, head.cursor, RunChange(ended, window.run.lease_id, is_leased_now=True))
         if not is_renewed:
-            owned.shy_until = owned.clock.now() + SHY_S
-            owned.resume(window, head)
+            owned.no_window_until = owned.clock.now() + SHY_S
+            owned.keep_window(window, head)
     finally:
         if is_renewed:
             window.end(head.cursor)
@@ -91,7 +90,7 @@ def renew(owned: "OwnedPipe") -> bool:
 
 def cut(owned: "OwnedPipe") -> bool:
     """End the window behind what was handed out of it; False: refused, it is not this owner's any more."""
-    window, head = _let_go(owned)
+    window, head = _stop(owned)
     ended = _ended(window.run, head.cursor)
     is_cut = False
     try:
@@ -102,10 +101,10 @@ def cut(owned: "OwnedPipe") -> bool:
             if is_cut:
                 break
             # Another owner may have sealed the pipe: then the window is still there, and still held.
-            owned.resume(window, head)
+            owned.keep_window(window, head)
             if owned.window is not window:
                 break
-            _let_go(owned)
+            _stop(owned)
     finally:
         if is_cut:
             owned.progress.window = None
@@ -116,7 +115,7 @@ def cut(owned: "OwnedPipe") -> bool:
 
 
 def is_over(owned: "OwnedPipe") -> bool:
-    """Tell whether another owner's window was over before the last read of the pipe."""
+    """Tell whether the window that stands was over for everybody before the last read of the pipe."""
     window = owned.progress.window
     return window is not None and window.is_window_over(owned.read_ms, owned.skew_ms)
 
@@ -173,12 +172,11 @@ def wants_renewal(owned: "OwnedPipe", window: HeldWindow) -> bool:
     """Tell whether half of the window's time, or of its numbers, is used."""
     used = owned.clock.now() - window.sent_at
     room = window.run.last - owned.head.cursor
-    return used >= RENEW_FROM * window.run.window_ms / 1000 or room < RENEW_FROM * WINDOW_MESSAGES
+    size = window.run.last - window.run.first + 1
+    return used >= RENEW_FROM * window.run.window_ms / 1000 or room < RENEW_FROM * size
 
 
-def _open(
-    owned: "OwnedPipe", behind: int, changes: tuple[RunChange, ...], if_lease_id: object = None
-) -> bool:
+def _open(owned: "OwnedPipe", behind: int, *changes: RunChange) -> bool:
     lessee = owned.lessee
     window_ms = min(WINDOW_MS, lessee.lease_ms // 2)
     run = Run(
@@ -197,7 +195,7 @@ def _open(
     owned.window = HeldWindow(run, owned.clock.now(), owned.asked)
     is_open = False
     try:
-        change = RunChange(run, if_lease_id, is_leased_now=True)  # type: ignore[arg-type]
+        change = RunChange(run, is_leased_now=True)
         is_open = owned.advance(owned.head, (*changes, change), is_window_out=True)
     finally:
         if is_open:
@@ -207,7 +205,7 @@ def _open(
     return is_open
 
 
-def _let_go(owned: "OwnedPipe") -> tuple[HeldWindow, Head]:
+def _stop(owned: "OwnedPipe") -> tuple[HeldWindow, Head]:
     """Hand out nothing more of the held window; return it, and how far it was handed out."""
     window = owned.window
     if window is None:

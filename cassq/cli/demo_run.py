@@ -19,6 +19,7 @@ from cassq.ledger import Kind, Line
 from cassq.model.ids import MessageId
 from cassq.model.pipe import RunState
 from cassq.model.progress import Progress
+from cassq.observation import load_seen
 
 #: How often the ledgers are read.
 TICK_S = 0.1
@@ -182,7 +183,7 @@ class DemoRun:
         storage = self._store.storage
         held = set()
         for entry in storage.list_pipes(self._queue.name).entries:
-            state = storage.load_pipe(entry.pipe)
+            state = load_seen(storage, entry.pipe)
             if state is None:
                 continue
             progress = Progress(state)

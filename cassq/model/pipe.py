@@ -181,6 +181,11 @@ class Run:
     rolled_back: int = 0
     window_ms: int = 0
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is what is left of a window of which nothing was handed out."""
+        return self.last < self.first
+
     def is_window_over(self, now_ms: int, skew_ms: int) -> bool:
         """Tell whether its holder hands out nothing more of a window, by the database's clock."""
         return now_ms > self.leased_at_ms + self.window_ms + skew_ms

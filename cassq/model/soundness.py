@@ -51,7 +51,7 @@ def check_state(pipe: UUID, state: PipeState) -> PipeState:
 def _cursor_of(pipe: UUID, state: PipeState) -> int:
     """Return how far the pipe can have been handed out: to the end of the window, if one is out."""
     windows = [run for run in state.runs if run.window_ms]
-    if len(windows) != state.head.is_window_out:
+    if len(windows) != int(state.head.is_window_out):
         is_out = "a window is out" if state.head.is_window_out else "no window is out"
         raise _contradiction(pipe, f"{is_out}, and {len(windows)} of its runs are windows")
     return windows[0].last if windows else state.head.cursor

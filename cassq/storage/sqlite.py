@@ -150,7 +150,7 @@ class SqliteStorage:
             ).fetchall()
         state = PipeState(
             head,
-            tuple(run for run in map(rows.to_run, runs) if run.last >= run.first),
+            tuple(run for run in map(rows.to_run, runs) if not run.is_empty),
             tuple(map(rows.to_mark, marks)),
             now_ms,
         )

@@ -116,16 +116,6 @@ def test_a_popper_that_closes_leaves_no_window_and_gives_back_what_was_not_poppe
         assert [(each.message_id, each.attempt) for each in came] == [(each, 1) for each in ids[1:]]
 
 
-def test_a_purge_comes_between(store, queue, popper):
-    first = queue.push(b"first")
-    popper.pop(timeout=10).commit()
-    assert is_window_out(store, first.pipe)
-
-    assert queue.purge() in {0, 1}
-
-    assert queue.stats().waiting == 0
-
-
 def test_a_queue_that_is_paused_has_no_window_after_a_while(store, queue, popper):
     first = queue.push(b"first")
     popper.pop(timeout=10).commit()

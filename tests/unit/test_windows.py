@@ -7,12 +7,20 @@ import pytest
 
 from cassq import care, windows
 from cassq.clock import SystemClock
+from cassq.errors import DeliveryExpiredError, StorageUnavailableError
+from cassq.held_run import HeldRun, Return
+from cassq.inspection import Inspection
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.message import Batch
 from cassq.model.pipe import End, Head, Mark, Phase, PipeEntry
 from cassq.model.settings import QueueSettings
+from cassq.model.stretches import Stretches
+from cassq.model.taking import Taken
 from cassq.model.transaction import Seal, Transaction
-from cassq.owned_pipe import OwnedPipe, find_pushed
+from cassq.observation import find_pushed
+from cassq.owned_pipe import OwnedPipe
+from cassq.process import Birthplace
+from cassq.storage.port import BatchQuery
 from cassq.storage.sqlite import SqliteStorage
 from cassq.waiting_reader import FIRST_LIMIT
 
@@ -196,7 +204,6 @@ def test_another_owner_leaves_a_window_alone_until_it_is_over(scene, holder):
 
     assert numbers(other.take(10)) == []
     assert not windows.take_over(other)
-    assert care.drain(other)
     assert care.purge(other) is None
     assert scene.state.head.is_window_out
 
@@ -289,3 +296,84 @@ def test_a_forced_seal_ends_the_window_at_the_next_take(scene, holder):
 
     assert numbers(holder.take(10, is_flowing=True)) == [2]
     assert holder.window is None
+
+
+def test_a_purge_brings_a_window_to_its_end(scene, holder, monkeypatch):
+    scene.push(2)
+    inspection = Inspection(scene.storage, "q", SETTINGS, scene.clock)
+
+    def wait(condition, seconds):
+        scene.clock.seconds += seconds
+
+    monkeypatch.setattr(scene.clock, "wait", wait)
+
+    assert inspection.purge() == 0  # up to 3 all of it may be in the popper's hands
+
+    assert not scene.state.head.is_window_out
+    assert scene.rows == [(1, 3, False)]
+
+
+class TestAConsumerOfAWindow:
+    """Rolls back and extends: of a window that is out, has ended, or ended nobody knows where."""
+
+    @pytest.fixture
+    def held(self, scene, holder):
+        told = []
+        taken = replace(plan_of(scene), run=holder.window.run)
+        return HeldRun(
+            scene.storage,
+            scene.pipe,
+            taken,
+            scene.clock.now() + 9,
+            clock=scene.clock,
+            told=told.append,
+            birthplace=Birthplace(),
+            window=holder.window,
+        )
+
+    def test_a_rollback_waits_for_the_end_and_then_splits_the_row(self, scene, holder, held):
+        scene.push(2)
+        held.grow(holder.take(10).runs[0])
+        assert windows.cut(holder)
+
+        assert held.give_back(Stretches([(2, 2)]), Return())
+
+        assert [(run.first, run.last, run.state.value) for run in scene.state.runs] == [
+            (1, 1, "leased"),
+            (2, 2, "returned"),
+            (3, 3, "leased"),
+        ]
+
+    def test_the_end_is_asked_for_once(self, scene, holder, held):
+        asked = []
+        holder.window._asked = lambda: asked.append(windows.cut(holder))
+
+        held.extend()
+        held.extend()
+
+        assert asked == [True]
+        assert scene.rows == [(1, 1, False)]
+
+    def test_where_nobody_knows_the_end_it_is_told_what_stands(self, scene, holder, held):
+        holder.window.lose()
+
+        assert not held.give_back(Stretches([(1, 1)]), Return())
+        with pytest.raises(StorageUnavailableError, match="the old lease stands"):
+            held.extend()
+        held.commit(Stretches([(1, 1)]))
+        assert scene.state.marks == (Mark(1, 1, End.COMMITTED),)
+
+    def test_an_end_that_does_not_come_is_waited_for_as_long_as_the_lease(self, scene, held, monkeypatch):
+        def wait(condition, seconds):
+            scene.clock.seconds += seconds
+
+        monkeypatch.setattr(scene.clock, "wait", wait)
+
+        with pytest.raises(DeliveryExpiredError):
+            held.extend()
+        assert not held.give_back(Stretches([(1, 1)]), Return())
+
+
+def plan_of(scene):
+    (batch,) = scene.storage.read_batches(scene.pipe, BatchQuery(limit=1))
+    return Taken(scene.state.window, (batch,), (1,))

@@ -207,7 +207,7 @@ def _staged(
     settings = tell_settings(
         told,
         {
-            "clients": "one process pushes by push_soon, one pops",
+            "clients": "one process pushes by push_soon, one pops and commits in groups",
             "rate": f"{flow.rate:g}/s",
             "body": f"{flow.body_bytes} B",
         },

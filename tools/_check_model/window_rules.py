@@ -42,7 +42,7 @@ WINDOW_RULES = (
         "only a renewal or a cut touches a window: it is never extended or split",
         "cassq.held_run.HeldRun._has_row",
     ),
-    ("cut_stops", "nothing is handed out from a window once its cut was sent", f"{_W}._let_go"),
+    ("cut_stops", "nothing is handed out from a window once its cut was sent", f"{_W}._stop"),
     (
         "read_after",
         "another owner cuts by a read of the batches that began after the window was over",

@@ -154,9 +154,8 @@ def to_runs_and_marks(rows: Sequence[Row], floor: int) -> tuple[tuple[Run, ...],
         if seq <= floor:
             continue
         if kind == RUN_KIND:
-            if (
-                run := _to_run(row)
-            ).last >= run.first:  # else a window was cut of which nothing was handed out
+            run = _to_run(row)
+            if not run.is_empty:
                 runs.append(run)
             continue
         mark = _to_mark(row)

@@ -96,7 +96,7 @@ def _names(text: str) -> list[str]:
 
 def _told(load: Load) -> dict[str, str]:
     return {
-        "clients": "one process pushes, one pops",
+        "clients": "one process pushes, one pops; for the latency cassq commits in groups of 5 ms",
         "body": f"{load.body_bytes} B",
         "batch": str(load.batch),
         "rate for the latency": f"{load.rate:g}/s for {load.seconds:g} s",
