@@ -37,7 +37,7 @@ COURTESY_S = 0.05
 LOOK_S = 0.5
 LOOK_SOON_S = 0.005
 
-#: The same while a window is held of it: a seal is noticed by the next renewal.
+#: The same in a flow, while a window is held of it: a seal is noticed by the next renewal.
 WINDOW_LOOK_S = 2.0
 
 #: So many messages are handed out before another pipe is claimed for more.
@@ -295,7 +295,9 @@ class Feeder:
             return owned.window is None or windows.cut(owned)
         except CassqError as error:
             _log.info("queue %s: a window of pipe %s was not ended: %s", self._queue, owned.pipe, error)
-            return False
+        except Exception:  # whoever lets go of its pipes lets go of all of them, whatever happens
+            _log.exception("queue %s: a window of pipe %s was not ended", self._queue, owned.pipe)
+        return False
 
     def _tell(self, pipe: UUID) -> Callable[[Mark | Run], None]:
         def told(note: Mark | Run) -> None:
@@ -352,7 +354,7 @@ class Feeder:
     def _is_worth_a_look(self, claimed: Claimed) -> bool:
         since = self._clock.now() - claimed.looked_at
         due = claimed.owned.next_due()
-        if claimed.owned.window:
+        if claimed.owned.window and self._is_flowing:
             # A seal is noticed by the next renewal; what is news is a lease that ran out.
             return since >= (LOOK_S if due is not None and due <= 0 else WINDOW_LOOK_S)
         # Of a pipe whose every message was handed out only what comes back is news.

@@ -169,6 +169,7 @@ class Feeding:
                     self._feeder.let_go()
                 due = max(self._feeder.next_due(), POLL_MIN_S)
                 heard = self._listen(min(pause, due) * (1 + others / POLL_SHARED))
+                self._feeder.tend()
                 if heard in {Heard.WOKEN, Heard.CLOSING, Heard.ALONE}:
                     return
                 pause = min(2 * pause, POLL_MAX_S)
@@ -192,7 +193,8 @@ class Feeding:
             return
         for run in self._buffer.runs():
             if run.is_live and run.left_s < self._lease_s / 2:
-                self._feeder.end_windows()  # `extend` waits for this very thread to end the run's window
+                if run.is_window_out:
+                    self._feeder.end_windows()  # `extend` waits for this very thread to do it
                 try:
                     run.extend()
                 except CassqError as error:

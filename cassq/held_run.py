@@ -11,11 +11,12 @@ when the claim on the pipe moves on, so nothing here needs the claim. What must 
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from uuid import UUID
 
 from cassq.clock import Clock
-from cassq.errors import DeliveryExpiredError, OutcomeUnknownError, StorageUnavailableError
+from cassq.errors import CassqError, DeliveryExpiredError, OutcomeUnknownError, StorageUnavailableError
 from cassq.held_window import HeldWindow
 from cassq.model.ids import new_token
 from cassq.model.pipe import End, Mark, Run, RunState
@@ -85,6 +86,11 @@ class HeldRun:
     def grow(self, taken: Taken) -> None:
         """Add what was handed out of the same window since."""
         self._batch_firsts.extend(first for first in taken.batch_firsts if first > self._batch_firsts[-1])
+
+    @property
+    def is_window_out(self) -> bool:
+        """Whether it is of a window that has not ended."""
+        return self._window is not None and self._window.is_out
 
     @property
     def is_live(self) -> bool:
@@ -209,12 +215,23 @@ class HeldRun:
             return True
         last = window.wait_end(self._clock, self.ends_at)
         if last is None:
+            last = self._read_end()
+        if last is None:
             return False
         with self._changing:
             if self._window:
                 self._window = None
                 self._rows = [replace(self._rows[0], last=last, window_ms=0)]
         return True
+
+    def _read_end(self) -> int | None:
+        """Read where others ended the window: once they have, the row stays under this lease as it is."""
+        with suppress(CassqError):
+            state = self._storage.load_pipe(self.pipe)
+            for run in state.runs if state else ():
+                if run.lease_id == self._lease_id and not run.window_ms:
+                    return run.last
+        return None
 
     def _cut(self, part: Stretch) -> Iterator[Stretch]:
         """Cut a stretch at the edges of the run's rows."""
@@ -246,13 +263,13 @@ class HeldRun:
         return rows, changes
 
     def _row(self, row: Run, part: Stretch, *, is_back: bool, not_before_ms: int, how: Return) -> Run:
-        place = bisect_right(self._batch_firsts, part.first) - 1
+        place = max(0, bisect_right(self._batch_firsts, part.first) - 1)
         rolled_back = row.rolled_back if part.first == row.first else 0
         new = replace(
             row,
             first=part.first,
             last=part.last,
-            read_from=max(row.read_from, self._batch_firsts[place]),
+            read_from=min(part.first, max(row.read_from, self._batch_firsts[place])),
             rolled_back=rolled_back,
         )
         if not is_back:

@@ -47,6 +47,11 @@ class HeldWindow:
         return self.sent_at + self.run.window_ms / 1000
 
     @property
+    def is_out(self) -> bool:
+        """Whether it has not ended yet, as far as is known."""
+        return self._state is WindowState.OUT
+
+    @property
     def is_asked(self) -> bool:
         """Whether a consumer waits for it to end."""
         return self._is_asked

@@ -8,13 +8,14 @@ import threading
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from functools import partial
+from uuid import UUID
 
 from cassq import care, windows
 from cassq.clock import Clock
 from cassq.errors import OutcomeUnknownError
 from cassq.model.ids import MessageId
 from cassq.model.message import Batch, Message, to_datetime
-from cassq.model.pipe import PipeEntry, RunState
+from cassq.model.pipe import PipeEntry, Run, RunState
 from cassq.model.progress import Progress
 from cassq.model.settings import QueueSettings
 from cassq.observation import find_pushed, load_seen
@@ -25,7 +26,7 @@ from cassq.waiting_reader import WaitingReader, check_disjoint
 #: How often a purge of one pipe is tried again while a popper takes from it.
 PURGE_ATTEMPTS = 50
 
-#: The least time between two looks whether a popper's window has ended.
+#: The time between two looks whether a popper's window has ended.
 PURGE_PAUSE_S = 0.05
 
 #: Batches that `peek` reads at once.
@@ -92,28 +93,34 @@ class Inspection:
         return sum(self._purge_pipe(entry) for entry in self._storage.list_pipes(self._queue).entries)
 
     def _purge_pipe(self, entry: PipeEntry) -> int:
-        for _ in range(PURGE_ATTEMPTS):
+        refused = 0
+        knocked: set[UUID] = set()
+        while refused + len(knocked) < PURGE_ATTEMPTS:
             state = self._storage.load_pipe(entry.pipe)
             if state is None:
                 return 0
             owned = self._own(entry, state)
-            if owned.progress.window and not self._end_window(owned):
+            if state.window:
+                self._end_window(owned, state.window, knocked)
                 continue
             count = care.purge(owned)
             if count is not None:
                 return count
+            refused += 1
         raise OutcomeUnknownError(
             f"pipe {entry.pipe} was taken from {PURGE_ATTEMPTS} times meanwhile: pause the queue, then purge"
         )
 
-    def _end_window(self, owned: OwnedPipe) -> bool:
-        """Bring a window nearer to its end, which may take a moment; False: read the pipe again."""
+    def _end_window(self, owned: OwnedPipe, window: Run, knocked: set[UUID]) -> None:
+        """Bring a window nearer to its end, and wait a moment: its holder cuts it, or it runs out."""
         if windows.is_over(owned):
-            return windows.take_over(owned)
-        windows.knock(owned)
+            windows.take_over(owned)
+            return
+        if window.lease_id not in knocked:
+            knocked.add(window.lease_id)
+            windows.knock(owned)
         with self._pause:
-            self._clock.wait(self._pause, max(PURGE_PAUSE_S, (owned.next_due() or 0.0) / 4))
-        return False
+            self._clock.wait(self._pause, PURGE_PAUSE_S)
 
     def _waiting_in(self, entry: PipeEntry) -> Iterator[Message]:
         state = load_seen(self._storage, entry.pipe)

@@ -126,7 +126,9 @@ class OwnedPipe:
 
     @property
     def may_have_more(self) -> bool:
-        """Whether the last look left something to take."""
+        """Whether the last look left something to take; nothing is taken beside another owner's window."""
+        if self.progress.window and not self.window:
+            return False
         return not self.is_exhausted and self.reader.may_have_more_behind(self.head.cursor)
 
     @property

@@ -46,8 +46,8 @@ RENEW_FROM = 0.5
 #: How often a cut is tried that other owners' changes meet.
 CUT_ATTEMPTS = 3
 
-#: After a renewal that was refused no window begins for so long: somebody may want to come between. Meanwhile
-#: each take costs its transaction.
+#: After a renewal or a cut that was refused no window begins for so long: somebody may want to come between.
+#: Meanwhile each take costs its transaction.
 SHY_S = 2.0
 
 
@@ -100,7 +100,8 @@ def cut(owned: "OwnedPipe") -> bool:
             is_cut = owned.advance(head, (RunChange(ended, window.run.lease_id, is_leased_now=True),))
             if is_cut:
                 break
-            # Another owner may have sealed the pipe: then the window is still there, and still held.
+            # Another owner may have sealed the pipe, or knocked: then the window is there, and still held.
+            owned.no_window_until = owned.clock.now() + SHY_S
             owned.keep_window(window, head)
             if owned.window is not window:
                 break
@@ -198,6 +199,9 @@ def _open(owned: "OwnedPipe", behind: int, *changes: RunChange) -> bool:
         change = RunChange(run, is_leased_now=True)
         is_open = owned.advance(owned.head, (*changes, change), is_window_out=True)
     finally:
+        # With the op of another owner on top it is told as refused; that it stands shows that it was applied.
+        standing = owned.progress.window
+        is_open = is_open or (standing is not None and standing.lease_id == run.lease_id)
         if is_open:
             owned.progress.window = run
         else:
