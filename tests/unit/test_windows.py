@@ -1,5 +1,6 @@
 """Windows, step by step: what their holder hands out, and what others may do meanwhile."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 
@@ -7,9 +8,10 @@ import pytest
 
 from cassq import care, windows
 from cassq.clock import SystemClock
-from cassq.errors import DeliveryExpiredError, StorageUnavailableError
+from cassq.errors import DeliveryExpiredError, OutcomeUnknownError, StorageUnavailableError
 from cassq.held_run import HeldRun, Return
 from cassq.inspection import Inspection
+from cassq.lane import Lane
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.message import Batch
 from cassq.model.pipe import End, Head, Mark, Phase, PipeEntry
@@ -19,6 +21,7 @@ from cassq.model.taking import Taken
 from cassq.model.transaction import Seal, Transaction
 from cassq.observation import find_pushed
 from cassq.owned_pipe import OwnedPipe
+from cassq.pipe_supply import OpenPipe
 from cassq.process import Birthplace
 from cassq.storage.port import BatchQuery
 from cassq.storage.sqlite import SqliteStorage
@@ -377,3 +380,114 @@ class TestAConsumerOfAWindow:
 def plan_of(scene):
     (batch,) = scene.storage.read_batches(scene.pipe, BatchQuery(limit=1))
     return Taken(scene.state.window, (batch,), (1,))
+
+
+class TestAPusherThatMustSettle:
+    """A push whose outcome is unknown, in a pipe of which a popper holds a window."""
+
+    @pytest.fixture
+    def settle(self, scene, monkeypatch):
+        """Settle behind message 1; `meanwhile` is called at every wait."""
+
+        def settled(meanwhile=lambda: None):
+            def wait(condition, seconds):
+                scene.clock.seconds += seconds
+                meanwhile()
+
+            monkeypatch.setattr(scene.clock, "wait", wait)
+            with ThreadPoolExecutor(1) as executor:
+                lane = Lane(
+                    scene.storage,
+                    "q",
+                    SETTINGS,
+                    host=Host(),
+                    pusher="a pusher",
+                    number=0,
+                    executor=executor,
+                    clock=scene.clock,
+                )
+                return lane._settle(OpenPipe(scene.pipe, scene.clock.now(), acked=1), 1, [])
+
+        return settled
+
+    def test_cuts_the_window_of_a_popper_that_died_behind_what_landed(self, scene, holder, settle):
+        scene.push(2)
+        begun = scene.clock.now()
+
+        assert settle() == 3
+
+        assert scene.state.head.last == 3
+        assert scene.rows == [(1, 3, False)]
+        assert scene.clock.now() > begun + windows.WINDOW_MS / 1000
+
+    def test_learns_that_a_batch_that_never_landed_did_not_happen(self, scene, holder, settle):
+        assert settle() == 1
+
+        assert scene.state.head.last == 1
+
+    def test_seals_by_force_so_that_the_holder_cuts_its_window(self, scene, holder, settle):
+        begun = scene.clock.now()
+
+        def look_and_take():
+            holder.look()
+            holder.take(10, is_flowing=True)
+
+        assert settle(look_and_take) == 1
+
+        assert holder.window is None
+        assert scene.clock.now() < begun + windows.WINDOW_MS / 1000
+        scene.push(2)
+        assert holder.look()
+        assert numbers(holder.take(10, is_flowing=True)) == []  # it lands behind the end
+
+
+class Host:
+    """A pusher that is open and expires nothing."""
+
+    def check_open(self):
+        pass
+
+    def note_pushed(self, count):
+        pass
+
+    def expire(self):
+        pass
+
+
+def test_a_begin_that_lost_its_reply_is_known_by_what_stands(scene, monkeypatch):
+    scene.push()
+    owned = scene.own()
+    transact = scene.storage.transact
+
+    def lost(pipe, transaction):
+        transact(pipe, transaction)
+        monkeypatch.undo()
+        windows.knock(scene.own("another"))
+        raise OutcomeUnknownError("the reply is lost")
+
+    monkeypatch.setattr(scene.storage, "transact", lost)
+
+    assert numbers(owned.take(10, is_flowing=True)) == [1]
+
+    assert owned.window
+    assert windows.cut(owned)
+    assert scene.rows == [(1, 1, False)]
+
+
+def test_a_cut_that_others_met_is_tried_again(scene, holder):
+    windows.knock(scene.own("another"))
+
+    assert windows.cut(holder)
+
+    assert scene.state.head.cursor == 1
+    scene.push()
+    assert numbers(holder.take(10, is_flowing=True)) == [2]
+    assert holder.window is None  # somebody wanted to come between
+
+
+def test_a_pipe_in_anothers_window_counts_as_empty(scene, holder):
+    scene.push()
+    other = scene.own("another")
+    assert numbers(other.take(10)) == []
+
+    assert not other.may_have_more
