@@ -5,6 +5,7 @@ promise of the same kind. The order of events changes with every step, so this i
 nothing smaller fails; the largest steps are tried under several dice.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from typing import Any
@@ -37,7 +38,10 @@ def shrink(failed: Outcome, tried: Callable[[int, Plan], None] = lambda _count, 
 
 
 def _kind(outcome: Outcome) -> str:
-    """Return what went wrong, without figures and names."""
+    """Return what went wrong, without figures and names; of an error that nobody expected its type."""
+    raised = re.match(r"\w+, [^:]+: (\w+)\(", outcome.broken[0])
+    if raised:
+        return raised[1]
     return outcome.broken[0].split(":")[0].rstrip("0123456789 ").strip()
 
 
@@ -96,6 +100,8 @@ _LEAST: dict[str, Any] = {
     "push_width": 1,
     "pop_width": 1,
     "max_attempts": 1_000_000,
+    "flows": 0.0,
+    "window_messages": 10_000,
     "skews_ms": (0, 0, 0),
     "wall_offsets_s": (0.0,),
 }

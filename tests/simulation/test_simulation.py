@@ -42,7 +42,7 @@ def test_two_seeds_are_two_histories():
 
 
 def test_a_failing_seed_prints_a_history_that_is_small_and_says_what_broke():
-    mutant = "treat an unknown push as failed"
+    mutant = "take without the fence"
     seeds = json.loads((Path(__file__).parent / "seeds.json").read_text())
     words = ["--seed", str(seeds[mutant]), "--mutant", mutant]
 
