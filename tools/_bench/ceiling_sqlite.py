@@ -86,8 +86,8 @@ class RawSqlite:
         ).rowcount
         if changed != 1:
             raise RuntimeError("a take was refused, and nobody else is here")
-        run = (self._pipe, first, last, first, "leased", 1, os.urandom(16), 0, _LEASE_MS, 0, "raw", 0)
-        self._db.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", run)
+        run = (self._pipe, first, last, first, "leased", 1, os.urandom(16), 0, _LEASE_MS, 0, "raw", 0, 0)
+        self._db.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", run)
         self._db.execute("COMMIT")
         self._db.execute("BEGIN IMMEDIATE")
         self._db.execute("INSERT INTO marks VALUES (?, ?, ?, 'committed')", (self._pipe, first, last))
