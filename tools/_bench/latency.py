@@ -10,7 +10,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from _bench.bodies import spaced, steady
@@ -171,6 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--rate", type=float, default=1000.0, metavar="N", help="messages/s (%(default)g)")
     add("--seconds", type=int, metavar="S", help="of steady flow, each round (20)")
     add("--singles", type=int, metavar="N", help="messages into an idle queue, each round (40)")
+    add("--warm-up", type=int, metavar="S", help="of steady flow before the first round, on Cassandra (60)")
     add("--body", type=int, default=256, metavar="B", help="bytes (%(default)s)")
     options = made.parse_args(arguments)
     rounds = choose(options.rounds, 5, 1, is_short=options.short)
@@ -181,10 +182,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         10.0 if not options.short else 2.0,
         options.body,
     )
+    warm_up_s = choose(options.warm_up, 60, 0, is_short=options.short)
     with folder_of(options) as folder:
         server, contestants = _contestants(options)
         try:
-            found, settings = _staged(contestants, server, folder, flow, rounds)
+            found, settings = _staged(contestants, server, folder, flow, rounds=rounds, warm_up_s=warm_up_s)
         finally:
             for each in contestants:
                 each.stop()
@@ -196,8 +198,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _staged(
-    contestants: Sequence[Contestant], server: CassandraServer | None, folder: Path, flow: Flow, rounds: int
+def _staged(  # noqa: PLR0913 - one call, from main
+    contestants: Sequence[Contestant],
+    server: CassandraServer | None,
+    folder: Path,
+    flow: Flow,
+    *,
+    rounds: int,
+    warm_up_s: float,
 ) -> tuple[dict[str, list[Passage]], dict[str, str]]:
     told: dict[str, str] = {}
     for each in contestants:
@@ -215,8 +223,13 @@ def _staged(
             "rounds": str(rounds),
             "seconds a round": f"{flow.seconds:g}",
             "single messages a round": str(flow.singles),
+            "seconds before the first": f"{warm_up_s:g}",
         },
     )
+    if warm_up_s and server:
+        # A server that just started compiles its code for a while; no queue in use meets it like that.
+        with progress(1, "warm-up"):
+            measure(contestants[0], replace(flow, seconds=warm_up_s, singles=1, idle_s=0.1))
     return _run_all(contestants, flow, rounds), settings
 
 
