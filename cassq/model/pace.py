@@ -14,6 +14,10 @@ OVER_S = 0.01
 #: Two looks are at least so far apart.
 PAUSE_MIN_S = 0.0005
 
+#: So many finds in a row, each soon after the one before, make a flow for which it is worth to lease ahead.
+#: Two messages that happen to come together do not: what one popper leases ahead the others cannot have.
+FINDS_MIN = 8
+
 #: How much of the latest measurement goes into the average.
 WEIGHT = 0.2
 
@@ -24,18 +28,20 @@ class Pace:
     def __init__(self) -> None:
         self._found_at: float | None = None
         self._gap_s: float | None = None
+        self._quick_finds = 0
 
     def note_found(self, count: int, now: float) -> None:
         """Note that `count` messages were found."""
         if self._found_at is not None:
             gap = (now - self._found_at) / count
+            self._quick_finds = self._quick_finds + 1 if gap <= GAP_MAX_S else 0
             before = self._gap_s
             self._gap_s = gap if before is None else before + WEIGHT * (gap - before)
         self._found_at = now
 
     def is_fast(self, now: float) -> bool:
-        """Tell whether messages come so fast that the next one is awaited by looking."""
-        return self.next_look_s(now) is not None
+        """Tell whether messages have come fast for a while, and still do."""
+        return self._quick_finds >= FINDS_MIN and self.next_look_s(now) is not None
 
     def next_look_s(self, now: float) -> float | None:
         """Return after how many seconds to look again; None when the flow is slow, or over."""

@@ -1,6 +1,6 @@
 """When the next message is worth a second look."""
 
-from cassq.model.pace import GAP_MAX_S, GAPS_MAX, OVER_S, PAUSE_MIN_S, Pace
+from cassq.model.pace import FINDS_MIN, GAP_MAX_S, GAPS_MAX, OVER_S, PAUSE_MIN_S, Pace
 
 
 def a_flow(gap_s, count=50):
@@ -39,3 +39,19 @@ def test_messages_that_came_together_count_one_by_one():
 
 def test_nothing_is_expected_before_anything_was_found():
     assert Pace().next_look_s(0.0) is None
+
+
+def test_a_flow_is_fast_after_several_quick_finds_and_no_more_after_a_pause():
+    pace = Pace()
+    now = 100.0
+    for _ in range(FINDS_MIN):
+        pace.note_found(1, now)
+        assert not pace.is_fast(now)
+        now += 0.001
+    pace.note_found(1, now)
+    assert pace.is_fast(now)
+
+    assert not pace.is_fast(now + 1.0)
+    pace.note_found(1, now + 1.0)
+    pace.note_found(1, now + 1.001)
+    assert not pace.is_fast(now + 1.001)
