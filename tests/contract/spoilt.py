@@ -208,11 +208,8 @@ def _sqlite_values(column: str, kind: str) -> Iterator[tuple[str, object]]:
 #: Which columns of `pending` a row of each kind has, beside its key.
 PENDING = {
     ("head", -1, 0): "op cursor read_from floor phase last skipped dead purged rolled_back",
-    (
-        "run",
-        2,
-        1,
-    ): "last read_from state attempt lease_id leased_at lease_ms not_before holder rolled_back window_ms",
+    ("run", 2, 1): "last read_from state attempt lease_id leased_at lease_ms not_before holder rolled_back"
+    " window_ms",
     ("mark", 1, 2): "last ending",
 }
 

@@ -16,17 +16,6 @@ def flowing(monkeypatch):
 
 
 @pytest.fixture
-def queue(store, name):
-    return store.queue(name)
-
-
-@pytest.fixture
-def popper(queue):
-    with queue.popper() as opened:
-        yield opened
-
-
-@pytest.fixture
 def counted(store, monkeypatch):
     """The transactions on pipes so far."""
     calls = []

@@ -12,17 +12,6 @@ import pytest
 import cassq
 
 
-@pytest.fixture
-def queue(store, name):
-    return store.queue(name)
-
-
-@pytest.fixture
-def popper(queue):
-    with queue.popper() as opened:
-        yield opened
-
-
 def drain(popper, count, timeout=10.0):
     """Pop `count` messages, whatever it takes."""
     popped = []
