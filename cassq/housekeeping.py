@@ -13,6 +13,7 @@ from cassq.live_record import LiveRecord
 from cassq.loop import Loop
 from cassq.model.queue_record import Sample
 from cassq.reaper import Reaper
+from cassq.staging import Staging
 from cassq.statistics import SAMPLES_MAX, Statistics
 
 #: How often a process with poppers reaps, how seldom while it finds nothing to do, and how many pipes it
@@ -24,6 +25,9 @@ REAP_PIPES_MAX = 32
 #: Pipes that got empty are looked at this soon.
 REAP_SOON_S = 0.5
 
+#: How often it looks whether a bulk write was left half done.
+TIDY_S = 60.0
+
 #: How often it looks whether a sample for the rates is due, and how seldom while nothing moves.
 SAMPLE_S = 5.0
 SAMPLE_MAX_S = 40.0
@@ -32,12 +36,20 @@ SAMPLE_MAX_S = 40.0
 class Housekeeping:
     """Reaps and samples one queue until it is closed."""
 
-    def __init__(
-        self, queue: str, reaper: Reaper, statistics: Statistics, record: LiveRecord, clock: Clock
+    def __init__(  # noqa: PLR0913, PLR0917 - collaborators are passed in
+        self,
+        queue: str,
+        reaper: Reaper,
+        statistics: Statistics,
+        record: LiveRecord,
+        staging: Staging,
+        clock: Clock,
     ) -> None:
         self._reaper = reaper
         self._statistics = statistics
         self._record = record
+        self._staging = staging
+        self._tidy_at = clock.now() + TIDY_S
         self._clock = clock
         self._sample_pause_s = SAMPLE_S
         self._sample_at = 0.0
@@ -70,6 +82,9 @@ class Housekeeping:
             self._whole_at = now + self._whole_pause_s
         else:
             self._reaper.run_once(0)
+        if now >= self._tidy_at:
+            self._tidy_at = now + TIDY_S
+            self._staging.tidy()
         if now >= self._sample_at:
             self._sample_pause_s = SAMPLE_S if self._sample() else min(2 * self._sample_pause_s, SAMPLE_MAX_S)
             self._sample_at = now + self._sample_pause_s

@@ -30,6 +30,7 @@ from cassq.popper import Popper
 from cassq.process import Birthplace, process_name
 from cassq.pusher import PUSH_TIMEOUT, Pusher
 from cassq.reaper import Reaper, ReapReport
+from cassq.staging import Staging
 from cassq.statistics import PipeStats, QueueStats, Statistics
 from cassq.storage.port import Storage
 
@@ -52,6 +53,7 @@ class Queue:
         name: its name.
         settings: what it was created with.
         dead: its dead letters.
+        staging: its pipes that nobody sees yet, for bulk writes that happen all or not at all.
     """
 
     def __init__(self, services: Services, record: QueueRecord) -> None:
@@ -60,6 +62,9 @@ class Queue:
         self.settings = record.settings
         self.record = LiveRecord(services.storage, record, services.clock)
         self.dead = DeadLetters(services.storage, self.name, self.push, self._check_open)
+        self.staging = Staging(
+            *(services.storage, services.coordinator, self.name, self.settings, self.record, services.clock)
+        )
         pipes = PipeList(services.storage, self.name, self.settings, services.clock)
         self._statistics = Statistics(services.storage, self.name, pipes)
         self._inspection = Inspection(services.storage, self.name, self.settings, services.clock)
@@ -218,7 +223,9 @@ class Queue:
         self._check_usable()
         with self._making:
             reaper = self._ensure_reaper()
-        return reaper.run_once(pipes_max)
+        report = reaper.run_once(pipes_max)
+        tidied = self.staging.tidy()
+        return replace(report, published=tidied.published, removed=tidied.removed)
 
     def close(self) -> None:
         """Close its poppers, push what is on its way, seal its pipes. May be called twice."""
@@ -292,5 +299,7 @@ class Queue:
         reaper = self._ensure_reaper()
         if self._housekeeping is None:
             clock = self._services.clock
-            self._housekeeping = Housekeeping(self.name, reaper, self._statistics, self.record, clock)
+            self._housekeeping = Housekeeping(
+                self.name, reaper, self._statistics, self.record, self.staging, clock
+            )
         return self._housekeeping

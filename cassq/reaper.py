@@ -45,6 +45,8 @@ class ReapReport:
         returned: messages whose lease had run out and that came back.
         retired: pipes that were retired and deleted.
         busy: pipes that needed something but are in a popper's hands.
+        published: bulk writes that were decided and whose pipes were published for somebody who died.
+        removed: staged pipes of failed bulk writes that were deleted.
         failed: what could not be done, in words.
     """
 
@@ -53,6 +55,8 @@ class ReapReport:
     returned: int = 0
     retired: int = 0
     busy: int = 0
+    published: int = 0
+    removed: int = 0
     failed: list[str] = field(default_factory=list)
 
     def add(self, other: "ReapReport") -> None:
@@ -62,6 +66,8 @@ class ReapReport:
         self.returned += other.returned
         self.retired += other.retired
         self.busy += other.busy
+        self.published += other.published
+        self.removed += other.removed
         self.failed += other.failed
 
 

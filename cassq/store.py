@@ -204,11 +204,14 @@ class Store:
         """
         name = deleted.name
         entries = self.storage.list_pipes(name).entries
+        staged = self.storage.list_pipes(name, is_staged=True).entries
         letters = self.storage.read_dead(name)
         if not self._is_still_deleted(deleted):
             return 0
         for entry in entries:
             self.storage.delete_pipe(name, entry.pipe)
+        for entry in staged:
+            self.storage.delete_pipe(name, entry.pipe, is_staged=True)
         while letters:
             self.storage.change_dead(name, removed=[letter.message_id for letter in letters])
             letters = self.storage.read_dead(name)

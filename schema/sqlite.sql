@@ -16,7 +16,8 @@ CREATE TABLE IF NOT EXISTS queues (
     settings    TEXT NOT NULL,  -- JSON object of integers
     totals      TEXT NOT NULL,  -- JSON object of integers
     counted     TEXT NOT NULL,  -- JSON list of pipe ids
-    samples     TEXT NOT NULL   -- JSON list of [at_ms, pushed, popped, committed]
+    samples     TEXT NOT NULL,  -- JSON list of [at_ms, pushed, popped, committed]
+    writers     TEXT NOT NULL DEFAULT '{}'  -- JSON object: writer -> [last batch decided, manifest or null]
 ) WITHOUT ROWID;
 
 CREATE TABLE IF NOT EXISTS pipes (

@@ -14,6 +14,7 @@ A pipe leaves `counted` only once its head is retired or gone, and whoever count
 the head: then either the record it saw still names the pipe, or the head it read is no longer sealed.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from uuid import UUID
@@ -45,6 +46,19 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
+class Written:
+    """What was decided of a writer that stages pipes (see `cassq.staging`).
+
+    Attributes:
+        batch: number of the last of its batches that was decided to be published.
+        manifest: the staged pipe that names what is published; None once all of it is.
+    """
+
+    batch: int
+    manifest: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class QueueRecord:
     """One queue, as stored.
 
@@ -57,6 +71,7 @@ class QueueRecord:
         totals: the tallies of all retired pipes.
         counted: pipes whose tally is in `totals` and which may still be listed.
         samples: a few readings of the past minutes, oldest first.
+        writers: by name, what was decided of writers that stage pipes.
     """
 
     name: str
@@ -67,3 +82,4 @@ class QueueRecord:
     totals: Tally = field(default_factory=Tally)
     counted: frozenset[UUID] = frozenset()
     samples: tuple[Sample, ...] = ()
+    writers: Mapping[str, Written] = field(default_factory=dict)

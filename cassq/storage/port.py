@@ -1,6 +1,6 @@
 """The contract between the protocol and a database.
 
-Everything cassq asks of a database is one of these twelve methods; `tests/contract` holds every adapter to
+Everything cassq asks of a database is one of these thirteen methods; `tests/contract` holds every adapter to
 every sentence below. An adapter decides nothing: it neither retries a write nor judges a state.
 
 Three rules hold for all of them:
@@ -96,8 +96,11 @@ class Storage(Protocol):
         """
         ...
 
-    def create_pipe(self, queue: str, entry: PipeEntry, head: Head) -> None:
+    def create_pipe(self, queue: str, entry: PipeEntry, head: Head, *, is_staged: bool = False) -> None:
         """Create a pipe: the head first, acknowledged, and only then its entry in the queue's list.
+
+        Args:
+            is_staged: list it among the queue's staged pipes, where no popper looks, until `publish_pipes`.
 
         Guarantees: nobody can see the entry before the head. `entry.created_at_ms` is filled in.
         Idempotent: never call it twice for one id. After a time-out: use a new id; what may be left over is
@@ -105,16 +108,32 @@ class Storage(Protocol):
         """
         ...
 
-    def list_pipes(self, queue: str, since: UUID | None = None) -> Listing:
+    def list_pipes(self, queue: str, since: UUID | None = None, *, is_staged: bool = False) -> Listing:
         """Return the listed pipes, in time order of their ids, from `since` (included) on.
 
-        Guarantees: every pipe is listed whose `create_pipe` returned before the call and whose
-        `delete_pipe` was not called.
+        Args:
+            is_staged: those that are staged, instead of those that poppers see.
+
+        Guarantees: every pipe is listed whose `create_pipe` (or `publish_pipes`) returned before the call and
+        whose `delete_pipe` was not called.
         """
         ...
 
-    def delete_pipe(self, queue: str, pipe: UUID) -> None:
+    def publish_pipes(self, queue: str, entries: Sequence[PipeEntry]) -> None:
+        """Move staged pipes to the list that poppers see: the new entries first, then the staged ones go.
+
+        Guarantees: a pipe is listed in at least one of the two lists at any moment; a pipe that was deleted
+        is not brought back. `created_at_ms` of the new entries is filled in.
+        Idempotent: yes; also for pipes that were published, consumed and retired already, of which an entry
+        without a head may be left that the reaper clears. After a time-out: call it again.
+        """
+        ...
+
+    def delete_pipe(self, queue: str, pipe: UUID, *, is_staged: bool = False) -> None:
         """Delete for ever what was waiting, then what was pending with the head, then the entry.
+
+        Args:
+            is_staged: the entry is among the staged ones.
 
         Guarantees: nothing that arrives later under this id comes back, whatever its timestamp.
         Idempotent: yes; also for a pipe that is partly deleted already. After a time-out: call it again.
@@ -139,8 +158,11 @@ class Storage(Protocol):
         """
         ...
 
-    def load_pipe(self, pipe: UUID) -> PipeState | None:
+    def load_pipe(self, pipe: UUID, *, is_whole: bool = False) -> PipeState | None:
         """Return head, and runs and marks above its floor; None when the pipe is gone.
+
+        Args:
+            is_whole: those at and below the floor, too. They tell how messages ended.
 
         Guarantees: linearizable with `transact`: every applied transaction before the call is seen; every
         mark whose `mark` returned before is seen. `now_ms` was read before the runs and marks were.

@@ -24,7 +24,16 @@ _HEAD = "op, cursor, read_from, floor, phase, last, skipped, dead, purged, rolle
 #: The trace of a removed letter is kept for a day, as long as Cassandra keeps a deletion.
 REMOVED_KEPT_MS = 24 * 3600 * 1000
 
-_RECORD = "name, incarnation, op, state, settings, totals, counted, samples"
+_RECORD = "name, incarnation, op, state, settings, totals, counted, samples, writers"
+_ENTRY = (
+    "INSERT OR IGNORE INTO pipes (queue, shard, pipe, pusher, priority, lane, created_at_ms)"
+    " VALUES (?,?,?,?,?,?,?)"
+)
+
+#: Today's only shard of a queue, and the list of its pipes that are not published yet.
+_SHARD = 0
+_STAGED_SHARD = -1
+_DELETE_ENTRY = "DELETE FROM pipes WHERE queue = ? AND shard = ? AND pipe = ?"
 _LETTER = "pipe, seq, body, headers, pushed_at_ms, attempts, reason, died_at_ms"
 
 
@@ -62,7 +71,7 @@ class SqliteStorage:
 
     def change_queue(self, seen: QueueRecord | None, wanted: QueueRecord) -> bool:
         """See `Storage.change_queue`."""
-        columns = "incarnation = ?, op = ?, state = ?, settings = ?, totals = ?, counted = ?, samples = ?"
+        columns = ", ".join(f"{column} = ?" for column in _RECORD.split(", ")[1:])
         row = rows.record_row(wanted)
         with self._file.writing() as db:
             if seen is not None:
@@ -71,10 +80,10 @@ class SqliteStorage:
             db.execute(
                 "DELETE FROM queues WHERE name = ? AND state = ?", (wanted.name, QueueState.DELETED.value)
             )
-            insert = f"INSERT OR IGNORE INTO queues ({_RECORD}) VALUES (?,?,?,?,?,?,?,?)"  # noqa: S608
+            insert = f"INSERT OR IGNORE INTO queues ({_RECORD}) VALUES (?,?,?,?,?,?,?,?,?)"  # noqa: S608
             return db.execute(insert, (wanted.name, *row)).rowcount == 1
 
-    def create_pipe(self, queue: str, entry: PipeEntry, head: Head) -> None:
+    def create_pipe(self, queue: str, entry: PipeEntry, head: Head, *, is_staged: bool = False) -> None:
         """See `Storage.create_pipe`."""
         key = time_key(entry.pipe)
         with self._file.writing() as db:
@@ -83,22 +92,28 @@ class SqliteStorage:
                 (key, *rows.head_row(head)),
             )
             db.execute(
-                "INSERT INTO pipes (queue, pipe, pusher, priority, lane, created_at_ms) VALUES (?,?,?,?,?,?)",
-                (queue, key, entry.pusher, entry.priority, entry.lane, self._file.now_ms()),
+                _ENTRY, (queue, _shard(is_staged=is_staged), *rows.entry_row(entry, self._file.now_ms()))
             )
 
-    def list_pipes(self, queue: str, since: UUID | None = None) -> Listing:
+    def list_pipes(self, queue: str, since: UUID | None = None, *, is_staged: bool = False) -> Listing:
         """See `Storage.list_pipes`."""
         with self._file.reading() as db:
             now_ms = self._file.now_ms()
             found = db.execute(
                 "SELECT pipe, pusher, priority, lane, created_at_ms FROM pipes"
-                " WHERE queue = ? AND shard = 0 AND pipe >= ? ORDER BY pipe",
-                (queue, time_key(since) if since else b""),
+                " WHERE queue = ? AND shard = ? AND pipe >= ? ORDER BY pipe",
+                (queue, _shard(is_staged=is_staged), time_key(since) if since else b""),
             ).fetchall()
         return Listing(tuple(rows.to_entry(row) for row in found), now_ms)
 
-    def delete_pipe(self, queue: str, pipe: UUID) -> None:
+    def publish_pipes(self, queue: str, entries: Sequence[PipeEntry]) -> None:
+        """See `Storage.publish_pipes`; here it is one step."""
+        with self._file.writing() as db:
+            now_ms = self._file.now_ms()
+            db.executemany(_ENTRY, [(queue, _SHARD, *rows.entry_row(entry, now_ms)) for entry in entries])
+            db.executemany(_DELETE_ENTRY, [(queue, _STAGED_SHARD, time_key(entry.pipe)) for entry in entries])
+
+    def delete_pipe(self, queue: str, pipe: UUID, *, is_staged: bool = False) -> None:
         """See `Storage.delete_pipe`; here it is one step."""
         key = time_key(pipe)
         with self._file.writing() as db:
@@ -107,7 +122,7 @@ class SqliteStorage:
             # What is left of removed letters: nobody can be burying them any more.
             forgotten = self._file.now_ms() - REMOVED_KEPT_MS
             db.execute("DELETE FROM dead WHERE queue = ? AND removed AND died_at_ms < ?", (queue, forgotten))
-            db.execute("DELETE FROM pipes WHERE queue = ? AND shard = 0 AND pipe = ?", (queue, key))
+            db.execute(_DELETE_ENTRY, (queue, _shard(is_staged=is_staged), key))
 
     def append(self, pipe: UUID, batch: Batch) -> None:
         """See `Storage.append`."""
@@ -131,7 +146,7 @@ class SqliteStorage:
             ).fetchall()
         return [rows.to_outline(row) if query.is_outline else rows.to_batch(row) for row in found]
 
-    def load_pipe(self, pipe: UUID) -> PipeState | None:
+    def load_pipe(self, pipe: UUID, *, is_whole: bool = False) -> PipeState | None:
         """See `Storage.load_pipe`."""
         key = time_key(pipe)
         now_ms = self._file.now_ms()
@@ -140,13 +155,14 @@ class SqliteStorage:
             if row is None:
                 return None
             head = rows.to_head(row)
+            floor = 0 if is_whole else head.floor
             runs = db.execute(
                 f"SELECT {RUN_COLUMNS} FROM runs WHERE pipe = ? AND first > ? ORDER BY first",  # noqa: S608
-                (key, head.floor),
+                (key, floor),
             ).fetchall()
             marks = db.execute(
                 "SELECT first, last, ending FROM marks WHERE pipe = ? AND first > ? ORDER BY first",
-                (key, head.floor),
+                (key, floor),
             ).fetchall()
         state = PipeState(
             head,
@@ -154,7 +170,7 @@ class SqliteStorage:
             tuple(map(rows.to_mark, marks)),
             now_ms,
         )
-        return check_state(pipe, state)
+        return state if is_whole else check_state(pipe, state)
 
     def transact(self, pipe: UUID, transaction: Transaction) -> Answer:
         """See `Storage.transact`."""
@@ -217,3 +233,7 @@ class SqliteStorage:
                 " WHERE queue = ? AND shard = 0 AND pipe = ? AND seq = ?",
                 [(now_ms, queue, time_key(each.pipe), each.seq) for each in removed],
             )
+
+
+def _shard(*, is_staged: bool) -> int:
+    return _STAGED_SHARD if is_staged else _SHARD

@@ -18,7 +18,7 @@ from cassq.limits import SEQ_MAX
 from cassq.model.ids import MessageId, from_time_key, time_key
 from cassq.model.message import Batch
 from cassq.model.pipe import TRANSITIONS, End, Head, Mark, Phase, PipeEntry, Run, RunState, Tally
-from cassq.model.queue_record import QueueRecord, QueueState, Sample
+from cassq.model.queue_record import QueueRecord, QueueState, Sample, Written
 from cassq.model.settings import QueueSettings
 from cassq.storage.port import DeadLetter
 
@@ -41,6 +41,11 @@ def decoding(what: str) -> Iterator[None]:
     except _NOT_OURS as error:
         words = str(error) or type(error).__name__
         raise DecodeError(f"{what} holds a row that cassq did not write: {words[:300]}") from error
+
+
+def entry_row(entry: PipeEntry, created_at_ms: int) -> Row:
+    """Return the columns of `pipes` after queue and shard."""
+    return time_key(entry.pipe), entry.pusher, entry.priority, entry.lane, created_at_ms
 
 
 def batch_row(batch: Batch, pushed_at_ms: int) -> Row:
@@ -148,7 +153,7 @@ def to_entry(row: Row) -> PipeEntry:
 
 
 def record_row(record: QueueRecord) -> Row:
-    """Return (incarnation, op, state, settings, totals, counted, samples)."""
+    """Return (incarnation, op, state, settings, totals, counted, samples, writers)."""
     totals = {each.name: getattr(record.totals, each.name) for each in fields(Tally)}
     return (
         record.incarnation.bytes,
@@ -158,13 +163,19 @@ def record_row(record: QueueRecord) -> Row:
         json.dumps(totals),
         json.dumps(sorted(str(pipe) for pipe in record.counted)),
         json.dumps([astuple(sample) for sample in record.samples]),
+        json.dumps(
+            {
+                name: [written.batch, str(written.manifest) if written.manifest else None]
+                for name, written in record.writers.items()
+            }
+        ),
     )
 
 
 def to_record(row: Row) -> QueueRecord:
     """Read (name, *record_row) back."""
     with decoding("queues"):
-        name, incarnation, op, state, settings, totals, counted, samples = row
+        name, incarnation, op, state, settings, totals, counted, samples, writers = row
         tally = json.loads(_text(totals))
         return QueueRecord(
             name,
@@ -175,6 +186,10 @@ def to_record(row: Row) -> QueueRecord:
             Tally(**{each.name: _number(tally.pop(each.name)) for each in fields(Tally)}, **tally),
             frozenset(UUID(pipe) for pipe in _list(counted)),
             tuple(Sample(_time(at_ms), *map(_number, counts)) for at_ms, *counts in _list(samples)),
+            {
+                writer: Written(_number(batch), UUID(manifest) if manifest else None)
+                for writer, (batch, manifest) in json.loads(_text(writers)).items()
+            },
         )
 
 

@@ -16,7 +16,7 @@ from cassq.limits import SEQ_MAX
 from cassq.model.ids import MessageId, new_pipe_id, new_token
 from cassq.model.message import Batch
 from cassq.model.pipe import End, Head, Mark, Phase, PipeEntry, Run, RunState, Tally
-from cassq.model.queue_record import QueueRecord, QueueState, Sample
+from cassq.model.queue_record import QueueRecord, QueueState, Sample, Written
 from cassq.model.settings import QueueSettings
 from cassq.model.transaction import (
     Advance,
@@ -140,6 +140,7 @@ class TestQueues:
             totals=Tally(6, 5, 4, 3, 2, 1),
             counted=frozenset(new_pipe_id() for _ in range(3)),
             samples=(Sample(EARLY_MS, 1, 2, 3), Sample(EARLY_MS + 1, 4, 5, 6)),
+            writers={"loader": Written(7, new_pipe_id()), "other": Written(0)},
         )
 
         assert storage.change_queue(None, wanted)
@@ -312,6 +313,79 @@ class TestPipes:
 
         assert not answer.is_applied
         assert storage.load_pipe(pipe) is None
+
+
+def listed(storage, queue, *, is_staged=False):
+    return {entry.pipe for entry in storage.list_pipes(queue, is_staged=is_staged).entries}
+
+
+def staged(storage, queue):
+    """Create a staged pipe with one message, sealed; return its entry."""
+    entry = PipeEntry(new_pipe_id(), "a writer/7/task 0", lane=2)
+    storage.create_pipe(queue, entry, Head(new_token()), is_staged=True)
+    storage.append(entry.pipe, batch(1, b"one"))
+    assert storage.transact(entry.pipe, Transaction(Seal(1))).is_applied
+    return entry
+
+
+class TestStagedPipes:
+    def test_a_staged_pipe_is_listed_among_the_staged_only(self, storage, queue):
+        entry = staged(storage, queue)
+        assert listed(storage, queue) == set()
+        found = storage.list_pipes(queue, is_staged=True)
+        assert [replace(each, created_at_ms=0) for each in found.entries] == [entry]
+        assert EARLY_MS < found.entries[0].created_at_ms <= found.now_ms
+
+    def test_publishing_moves_it_with_what_it_holds(self, storage, queue):
+        entry, other = staged(storage, queue), staged(storage, queue)
+        storage.publish_pipes(queue, [entry])
+        assert [replace(each, created_at_ms=0) for each in storage.list_pipes(queue).entries] == [entry]
+        assert listed(storage, queue, is_staged=True) == {other.pipe}
+        assert [found.bodies for found in storage.read_batches(entry.pipe, BatchQuery())] == [(b"one",)]
+
+    def test_publishing_again_changes_nothing(self, storage, queue):
+        entry = staged(storage, queue)
+        storage.publish_pipes(queue, [entry])
+        storage.publish_pipes(queue, [entry])
+        assert listed(storage, queue) == {entry.pipe}
+        assert listed(storage, queue, is_staged=True) == set()
+
+    def test_many_are_published_in_one_call(self, storage, queue):
+        entries = [staged(storage, queue) for _ in range(103)]
+        storage.publish_pipes(queue, entries)
+        assert listed(storage, queue) == {entry.pipe for entry in entries}
+        assert listed(storage, queue, is_staged=True) == set()
+
+    def test_publishing_what_was_deleted_brings_nothing_back(self, storage, queue):
+        entry = staged(storage, queue)
+        storage.publish_pipes(queue, [entry])
+        storage.delete_pipe(queue, entry.pipe)
+        storage.publish_pipes(queue, [entry])
+        assert storage.load_pipe(entry.pipe) is None
+        assert not storage.read_batches(entry.pipe, BatchQuery())
+
+    def test_a_staged_pipe_is_deleted_from_among_the_staged(self, storage, queue):
+        entry, other = staged(storage, queue), staged(storage, queue)
+        storage.delete_pipe(queue, entry.pipe, is_staged=True)
+        assert storage.load_pipe(entry.pipe) is None
+        assert listed(storage, queue, is_staged=True) == {other.pipe}
+
+
+class TestWholeState:
+    def test_it_shows_runs_and_marks_below_the_floor_too(self, storage, queue, pipe):
+        storage.append(pipe, batch(1, b"a", b"b", b"c"))
+        take(storage, pipe, run(1, 2))
+        storage.mark(pipe, [Mark(1, 2, End.COMMITTED)])
+        advance(storage, pipe, floor=2, cursor=3, runs=[RunChange(run(3, 3))])
+        assert [each.first for each in storage.load_pipe(pipe).runs] == [3]
+        state = storage.load_pipe(pipe, is_whole=True)
+        assert [(each.first, each.last) for each in state.runs] == [(1, 2), (3, 3)]
+        assert state.marks == (Mark(1, 2, End.COMMITTED),)
+        assert state.head == head_of(storage, pipe)
+
+    def test_a_pipe_that_is_gone_loads_as_none(self, storage, queue, pipe):
+        storage.delete_pipe(queue, pipe)
+        assert storage.load_pipe(pipe, is_whole=True) is None
 
 
 class TestBatches:

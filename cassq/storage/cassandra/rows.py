@@ -16,7 +16,7 @@ from cassq.errors import DecodeError
 from cassq.model.ids import MessageId
 from cassq.model.message import Batch
 from cassq.model.pipe import TRANSITIONS, End, Head, Mark, Phase, PipeEntry, Run, RunState, Tally
-from cassq.model.queue_record import QueueRecord, QueueState, Sample
+from cassq.model.queue_record import QueueRecord, QueueState, Sample, Written
 from cassq.model.settings import QueueSettings
 from cassq.storage.cassandra.statements import HEAD_KIND, HEAD_SEQ, MARK_KIND, RUN_KIND, SET_MARK_KIND
 from cassq.storage.port import DeadLetter
@@ -53,13 +53,14 @@ def record_values(record: QueueRecord) -> Values:
         *(totals.pushed, totals.popped, totals.committed, totals.dead, totals.purged, totals.rolled_back),
         sorted(record.counted),
         [(sample.at_ms, sample.pushed, sample.popped, sample.committed) for sample in record.samples],
+        {name: (written.batch, written.manifest) for name, written in record.writers.items()},
     )
 
 
 def to_record(row: Row) -> QueueRecord:
     """Read a row of `queues`."""
     with _decoding("a queue", row):
-        name, op, incarnation, state, settings, *totals, counted, samples = row
+        name, op, incarnation, state, settings, *totals, counted, samples, writers = row
         return QueueRecord(
             name=name,
             incarnation=_uuid(incarnation),
@@ -69,6 +70,10 @@ def to_record(row: Row) -> QueueRecord:
             totals=Tally(*map(_count, totals)),
             counted=frozenset(counted),
             samples=tuple(Sample(to_ms(at), *map(_count, counts)) for at, *counts in samples),
+            writers={  # null in a row that is older than the column
+                _text(writer): Written(_count(batch), None if manifest is None else _uuid(manifest))
+                for writer, (batch, manifest) in dict(writers or {}).items()
+            },
         )
 
 
@@ -77,6 +82,11 @@ def to_entry(row: Row) -> PipeEntry:
     with _decoding("a pipe's entry", row):
         pipe, pusher, priority, lane, created_at = row
         return PipeEntry(pipe, _text(pusher), _number(priority), _count(lane), to_ms(created_at))
+
+
+def entry_values(entry: PipeEntry) -> Values:
+    """Return the columns of an entry after queue and shard, without `created_at`."""
+    return entry.pipe, entry.pusher, entry.priority, entry.lane
 
 
 def batch_values(pipe: UUID, batch: Batch) -> Values:

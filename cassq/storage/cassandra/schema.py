@@ -19,7 +19,7 @@ from cassq.storage.cassandra.session import CassandraSession
 from cassq.storage.cassandra.statements import Call
 
 #: The version of the schema that this code reads and writes.
-VERSION = 2
+VERSION = 3
 
 
 class CassandraSchema:

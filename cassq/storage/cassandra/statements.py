@@ -33,8 +33,9 @@ RUN_KIND = 1
 MARK_KIND = 2
 SET_MARK_KIND = 3
 
-#: Today's only shard of a queue.
+#: Today's only shard of a queue, and the list of its pipes that are not published yet.
 SHARD = 0
+STAGED_SHARD = -1
 
 
 class Call(Enum):
@@ -62,7 +63,8 @@ READ_CLOCK = Statement(Call.LOCAL, "SELECT to_timestamp(now()) FROM system.local
 # Queues
 
 _RECORD = (
-    "op, incarnation, state, settings, pushed, popped, committed, dead, purged, rolled_back, counted, samples"
+    "op, incarnation, state, settings, pushed, popped, committed, dead, purged, rolled_back, counted, "
+    "samples, writers"
 )
 READ_QUEUE = Statement(
     Call.SERIAL_READ, f"SELECT queue, {_RECORD} FROM {{ks}}.queues WHERE queue = ? AND shard = ?"
@@ -71,7 +73,7 @@ READ_QUEUES = Statement(Call.READ, f"SELECT queue, {_RECORD} FROM {{ks}}.queues"
 INSERT_QUEUE = Statement(
     Call.TRANSACTION,
     f"INSERT INTO {{ks}}.queues ({_RECORD}, queue, shard) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS",
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS",
     is_idempotent=False,
 )
 _SET_RECORD = "UPDATE {ks}.queues SET " + ", ".join(f"{column} = ?" for column in _RECORD.split(", "))

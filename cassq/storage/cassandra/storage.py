@@ -23,6 +23,7 @@ from cassq.storage.cassandra.transactions import to_answer, to_work
 from cassq.storage.port import BatchQuery, DeadLetter, Listing
 
 _MARKS_PER_WRITE = 1000
+_ENTRIES_PER_WRITE = 100
 _LARGE_MAX = 1000
 
 
@@ -62,31 +63,42 @@ class CassandraStorage:
     def _is_applied(self, statement: cql.Statement, values: rows.Values) -> bool:
         return bool(self._session.execute(statement, values)[0][0])
 
-    def create_pipe(self, queue: str, entry: PipeEntry, head: Head) -> None:
+    def create_pipe(self, queue: str, entry: PipeEntry, head: Head, *, is_staged: bool = False) -> None:
         """See `Storage.create_pipe`."""
-        listed = (queue, cql.SHARD, entry.pipe, entry.pusher, entry.priority, entry.lane)
         self._session.execute_in_turn(
-            [[(cql.INSERT_HEAD, (entry.pipe, *rows.head_values(head)))], [(cql.INSERT_ENTRY, listed)]]
+            [
+                [(cql.INSERT_HEAD, (entry.pipe, *rows.head_values(head)))],
+                [(cql.INSERT_ENTRY, (queue, _shard(is_staged=is_staged), *rows.entry_values(entry)))],
+            ]
         )
 
-    def list_pipes(self, queue: str, since: UUID | None = None) -> Listing:
+    def list_pipes(self, queue: str, since: UUID | None = None, *, is_staged: bool = False) -> Listing:
         """See `Storage.list_pipes`."""
         # The clock may be read meanwhile: entries never change, so their ages are right at any moment.
         clock = self._session.start(cql.READ_CLOCK)
+        key = (queue, _shard(is_staged=is_staged))
         if since is None:
-            found = self._session.execute(cql.READ_ENTRIES, (queue, cql.SHARD))
+            found = self._session.execute(cql.READ_ENTRIES, key)
         else:
-            found = self._session.execute(cql.READ_ENTRIES_SINCE, (queue, cql.SHARD, since))
+            found = self._session.execute(cql.READ_ENTRIES_SINCE, (*key, since))
         now = self._session.finish(cql.READ_CLOCK, clock)
         return Listing(tuple(map(rows.to_entry, found)), rows.to_ms(now[0][0]))
 
-    def delete_pipe(self, queue: str, pipe: UUID) -> None:
+    def publish_pipes(self, queue: str, entries: Sequence[PipeEntry]) -> None:
+        """See `Storage.publish_pipes`."""
+        for begin in range(0, len(entries), _ENTRIES_PER_WRITE):
+            moved = entries[begin : begin + _ENTRIES_PER_WRITE]
+            listed = [(cql.INSERT_ENTRY, (queue, cql.SHARD, *rows.entry_values(entry))) for entry in moved]
+            staged = [(cql.DELETE_ENTRY, (queue, cql.STAGED_SHARD, entry.pipe)) for entry in moved]
+            self._session.execute_in_turn([listed, staged])
+
+    def delete_pipe(self, queue: str, pipe: UUID, *, is_staged: bool = False) -> None:
         """See `Storage.delete_pipe`."""
         self._session.execute_in_turn(
             [
                 [(cql.DELETE_WAITING, (pipe,))],
                 [(cql.DELETE_PENDING, (pipe,))],
-                [(cql.DELETE_ENTRY, (queue, cql.SHARD, pipe))],
+                [(cql.DELETE_ENTRY, (queue, _shard(is_staged=is_staged), pipe))],
             ]
         )
 
@@ -100,7 +112,7 @@ class CassandraStorage:
         found = self._session.execute(statement, (pipe, query.first, query.last, query.limit))
         return list(map(rows.to_outline if query.is_outline else rows.to_batch, found))
 
-    def load_pipe(self, pipe: UUID) -> PipeState | None:
+    def load_pipe(self, pipe: UUID, *, is_whole: bool = False) -> PipeState | None:
         """See `Storage.load_pipe`.
 
         One read shows all of a small pipe. Of a large one only what is above the floor is read, which takes a
@@ -112,6 +124,11 @@ class CassandraStorage:
             | rows above 40, with 90
             | head: op 2 -> not one state: read everything at once
         """
+        if is_whole:
+            now_ms = rows.to_ms(self._session.execute(cql.READ_CLOCK)[0][0])
+            found = self._session.execute(cql.READ_STATE, (pipe,))
+            head = rows.find_head(found)
+            return PipeState(head, *rows.to_runs_and_marks(found, 0), now_ms) if head else None
         if pipe in self._large:
             # The head tells nothing of leases, so it may be read beside the clock.
             clock = self._session.start(cql.READ_CLOCK)
@@ -172,3 +189,7 @@ class CassandraStorage:
         ]
         work.extend((cql.DELETE_DEAD, (queue, cql.SHARD, *gone)) for gone in removed)
         self._session.execute_each(work)
+
+
+def _shard(*, is_staged: bool) -> int:
+    return cql.STAGED_SHARD if is_staged else cql.SHARD

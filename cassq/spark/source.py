@@ -1,0 +1,49 @@
+"""The data source itself: says what it is called and who reads and writes.
+
+Planners make it anew for every query and every action, executors get what it returns as a pickle: so it opens
+nothing, and every check that needs no store is made here, before anything runs.
+"""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from cassq.spark.options import read_options, stream_options, write_options
+from cassq.spark.rows import SCHEMA
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from cassq.spark.reading import SnapshotReader
+    from cassq.spark.writing import BatchWriter, StreamWriter
+
+
+class CassqDataSource(DataSource):
+    """`format("cassq")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the format's name."""
+        return "cassq"
+
+    def schema(self) -> str:
+        """Return the columns of a message, as Spark writes a schema."""
+        return SCHEMA
+
+    def reader(self, schema: "StructType") -> "SnapshotReader":
+        """Return a reader of a snapshot."""
+        from cassq.spark.reading import make_reader  # noqa: PLC0415 - executors need only what they use
+
+        return make_reader(read_options(self.options), schema)
+
+    def writer(self, schema: "StructType", overwrite: bool) -> "BatchWriter":  # noqa: FBT001 - Spark's
+        """Return a writer of one batch."""
+        from cassq.spark.writing import make_batch_writer  # noqa: PLC0415
+
+        return make_batch_writer(write_options(self.options), schema, is_overwriting=overwrite)
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> "StreamWriter":  # noqa: N802, FBT001 - Spark's
+        """Return a writer of a stream's batches."""
+        from cassq.spark.writing import make_stream_writer  # noqa: PLC0415
+
+        return make_stream_writer(write_options(self.options), schema, is_overwriting=overwrite)

@@ -1,0 +1,3 @@
+-- Pipes may be staged: filled out of poppers' sight (listed under shard -1) and published together.
+
+ALTER TABLE queues ADD COLUMN writers TEXT NOT NULL DEFAULT '{}';

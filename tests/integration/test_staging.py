@@ -1,0 +1,214 @@
+"""Bulk writes that happen all or not at all, on every store."""
+
+import pytest
+
+from cassq.errors import InvalidNameError, PipeLostError
+
+
+def fill(queue, bodies, writer="loader", batch=1, task="0"):
+    """Stage messages; return the pipes."""
+    pipes = queue.staging.open(writer, batch, task)
+    for body in bodies:
+        pipes.add(body, {"task": task})
+    return pipes.close()
+
+
+def drain(queue):
+    """Pop and commit everything; return the bodies."""
+    bodies = []
+    with queue.popper() as popper:
+        while deliveries := popper.pop_many(1000, timeout=1.0 if not bodies else 0.2):
+            popper.commit_many(deliveries)
+            bodies += [delivery.body for delivery in deliveries]
+    return bodies
+
+
+def staged(queue):
+    return queue._services.storage.list_pipes(queue.name, is_staged=True).entries
+
+
+def numbered(count, prefix=""):
+    return [f"{prefix}{number}".encode() for number in range(count)]
+
+
+@pytest.fixture
+def small(store, name):
+    """A queue whose pipes are small."""
+    return store.queue(name, pipe_messages_max=10)
+
+
+def test_what_is_staged_is_seen_by_nobody_until_it_is_published(queue):
+    pipes = fill(queue, numbered(5))
+    assert queue.stats().waiting == 0
+    assert queue.peek() == []
+    assert queue.staging.publish("loader", 1, pipes)
+    assert queue.stats().waiting == 5
+    assert drain(queue) == numbered(5)
+    assert staged(queue) == ()
+
+
+def test_pipes_are_as_large_as_the_queue_says_and_keep_their_order(small):
+    pipes = fill(small, numbered(25))
+    assert len(pipes) == 3
+    small.staging.publish("loader", 1, pipes)
+    assert drain(small) == numbered(25)
+
+
+def test_headers_travel_along(queue):
+    queue.staging.publish("loader", 1, fill(queue, [b"x"], task="17"))
+    assert queue.peek(1)[0].headers == {"task": "17"}
+
+
+def test_a_batch_that_is_repeated_is_published_once(queue):
+    assert queue.staging.publish("loader", 1, fill(queue, numbered(3, "a")))
+    assert not queue.staging.publish("loader", 1, fill(queue, numbered(3, "b")))
+    assert staged(queue) == ()
+    assert drain(queue) == numbered(3, "a")
+
+
+def test_an_earlier_batch_than_the_last_is_not_published_any_more(queue):
+    queue.staging.publish("loader", 7, fill(queue, [b"seven"], batch=7))
+    assert not queue.staging.publish("loader", 6, fill(queue, [b"six"], batch=6))
+    assert queue.staging.publish("loader", 8, fill(queue, [b"eight"], batch=8))
+    assert sorted(drain(queue)) == [b"eight", b"seven"]
+
+
+def test_writers_have_their_own_numbers(queue):
+    assert queue.staging.publish("one", 1, fill(queue, [b"a"], "one"))
+    assert queue.staging.publish("two", 1, fill(queue, [b"b"], "two"))
+    assert sorted(drain(queue)) == [b"a", b"b"]
+
+
+def test_publishing_the_same_pipes_again_says_that_they_are_the_batch(queue):
+    pipes = fill(queue, numbered(3))
+    assert queue.staging.publish("loader", 1, pipes)
+    assert queue.staging.publish("loader", 1, pipes)
+    assert drain(queue) == numbered(3)
+
+
+def test_a_batch_without_messages_counts_as_written(queue):
+    assert queue.staging.publish("loader", 1, [])
+    assert not queue.staging.publish("loader", 1, fill(queue, [b"late"]))
+    assert drain(queue) == []
+
+
+def test_attempts_that_do_not_count_are_deleted(queue):
+    fill(queue, numbered(4, "lost"), task="0.0")
+    pipes = fill(queue, numbered(4), task="0.1")
+    queue.staging.publish("loader", 1, pipes)
+    assert staged(queue) == ()
+    assert drain(queue) == numbered(4)
+
+
+def test_a_writer_of_one_batch_leaves_nothing_in_the_record(queue):
+    queue.staging.publish("once-a", 0, fill(queue, [b"x"], "once-a", 0))
+    assert queue.record.read().writers == {}
+    assert staged(queue) == ()
+    assert drain(queue) == [b"x"]
+
+
+def test_a_task_that_fails_takes_its_pipes_along(small):
+    pipes = small.staging.open("loader", 1, "0")
+    for body in numbered(25):
+        pipes.add(body)
+    pipes.discard()
+    assert staged(small) == ()
+
+
+def test_a_batch_that_failed_is_discarded(queue):
+    pipes = fill(queue, numbered(3))
+    queue.staging.discard("loader", 1, pipes)
+    assert staged(queue) == ()
+    with pytest.raises(PipeLostError, match="nothing was published"):
+        queue.staging.publish("loader", 1, pipes)
+    assert drain(queue) == []
+
+
+def test_discarding_leaves_other_attempts_alone(queue):
+    failed, other = fill(queue, [b"failed"]), fill(queue, [b"other"])
+    queue.staging.discard("loader", 1, failed)
+    assert queue.staging.publish("loader", 1, other)
+    assert drain(queue) == [b"other"]
+
+
+class TestWhoeverComesBy:
+    """A driver is killed between the decision and the publication."""
+
+    @pytest.fixture
+    def pipes(self, small):
+        """The pipes of a batch that was decided and not published."""
+        pipes = fill(small, numbered(25))
+        small.staging._decide("loader", 1, pipes)
+        assert small.stats().waiting == 0
+        return pipes
+
+    def test_the_reaper_publishes(self, store, small, pipes):
+        assert store.reap().published == 1
+        assert store.reap().published == 0
+        assert drain(small) == numbered(25)
+        assert staged(small) == ()
+
+    def test_a_driver_that_repeats_the_batch_publishes(self, small, pipes):
+        assert not small.staging.publish("loader", 1, fill(small, numbered(25, "again")))
+        assert drain(small) == numbered(25)
+        assert staged(small) == ()
+
+    def test_a_driver_that_gives_up_publishes(self, small, pipes):
+        small.staging.discard("loader", 1, pipes)
+        assert drain(small) == numbered(25)
+
+    def test_a_part_that_was_published_and_consumed_does_not_come_again(self, store, small, pipes):
+        storage = small._services.storage
+        entries = [entry for entry in staged(small) if entry.pipe == pipes[0]]
+        storage.publish_pipes(small.name, entries)
+        assert drain(small) == numbered(10)
+        store.reap()
+        assert sorted(drain(small)) == sorted(numbered(25)[10:])
+
+
+def test_a_reaper_leaves_a_write_alone_that_is_under_way(store, queue):
+    pipes = fill(queue, numbered(3))
+    assert store.reap().removed == 0
+    assert queue.staging.publish("loader", 1, pipes)
+
+
+def test_what_was_staged_too_long_ago_is_not_published(queue, monkeypatch):
+    pipes = fill(queue, numbered(3))
+    monkeypatch.setattr("cassq.staging.PUBLISH_WITHIN_S", -1.0)
+    with pytest.raises(PipeLostError, match="older than"):
+        queue.staging.publish("loader", 1, pipes)
+
+
+def test_the_reaper_deletes_what_was_staged_and_never_decided(store, queue, monkeypatch):
+    fill(queue, numbered(3))
+    monkeypatch.setattr("cassq.staging.KEPT_S", -1.0)
+    assert store.reap().removed == 1
+    assert staged(queue) == ()
+
+
+def test_a_task_whose_pipe_was_cleared_away_says_so(queue):
+    pipes = queue.staging.open("loader", 1, "0")
+    pipes.add(b"x")
+    for entry in staged(queue):
+        queue._services.storage.delete_pipe(queue.name, entry.pipe, is_staged=True)
+    with pytest.raises(PipeLostError, match="write again"):
+        pipes.close()
+
+
+def test_a_deleted_queue_takes_its_staged_pipes_along(store, queue):
+    fill(queue, numbered(3))
+    store.delete_queue(queue.name)
+    assert staged(queue) == ()
+
+
+def test_totals_count_what_was_published(store, queue):
+    queue.staging.publish("loader", 1, fill(queue, numbered(30)))
+    drain(queue)
+    store.reap()
+    stats = queue.stats()
+    assert (stats.pushed, stats.committed, stats.pipes) == (30, 30, 0)
+
+
+def test_a_writer_is_named_like_a_queue(queue):
+    with pytest.raises(InvalidNameError, match="a/b"):
+        queue.staging.open("a/b", 1, "0")
