@@ -6,7 +6,7 @@ a pipe while an older one of the same pusher may still have something.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
@@ -62,6 +62,8 @@ class Feeder:
 
     Args:
         holder: the popper's name, unique.
+        lessee: the name in the runs that are taken; the popper's, unless somebody else is to find them again.
+        is_outline: take without reading bodies and headers.
         over: hears of pipes that may retire.
         check_current: raises `QueueNotFoundError` when the queue was deleted since, or is a later one of the
             name: whose pipes are not judged by these settings.
@@ -78,6 +80,8 @@ class Feeder:
         clock: Clock,
         over: Callable[[UUID], None],
         check_current: Callable[[], object],
+        lessee: str | None = None,
+        is_outline: bool = False,
     ) -> None:
         self._storage = storage
         self._coordinator = coordinator
@@ -95,16 +99,25 @@ class Feeder:
             storage,
             queue,
             settings=settings,
-            holder=holder,
+            holder=lessee or holder,
             clock=clock,
             beside=threads[0],
             asked=self._hear,
+            is_outline=is_outline,
         )
         self._opener = PipeOpener(storage, coordinator, queue, holder, own, threads)
         self._pipes = PipeList(storage, queue, settings, clock)
         self._claimed: dict[UUID, Claimed] = {}
         self._memory = PipeMemory(clock)
         self._is_flowing = False
+        self._until: Mapping[UUID, int] | None = None
+
+    def stop_at(self, until: Mapping[UUID, int]) -> None:
+        """Take from no other pipes than these, and from each nothing fresh behind the number given."""
+        self._until = until
+        for pipe in list(self._claimed):
+            self._let_go(pipe, 0.0)
+        self._opener.drop()
 
     def feed(
         self,
@@ -218,7 +231,7 @@ class Feeder:
             if wanted <= 0:
                 return
             source = (entry.pusher, entry.lane)
-            if source in held_back:
+            if source in held_back or (self._until is not None and entry.pipe not in self._until):
                 continue
             claimed = self._claimed.get(entry.pipe) or self._claim(entry)
             before = len(haul)
@@ -330,6 +343,8 @@ class Feeder:
             self._memory.note_exhausted(entry.pipe)
             self._over(entry.pipe)
             return None
+        if self._until is not None:
+            opened.until = self._until[entry.pipe]
         claimed = self._claimed[entry.pipe] = Claimed(opened, opened.read_at)
         self._settle_exhausted(claimed)
         return self._claimed.get(entry.pipe)

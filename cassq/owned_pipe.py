@@ -28,6 +28,7 @@ from cassq.errors import CassqError, DecodeError, OutcomeUnknownError
 from cassq.held_window import HeldWindow
 from cassq.limits import SEQ_MAX, TAKE_BYTES_MAX, TAKE_MESSAGES_MAX, TAKE_RUNS_MAX
 from cassq.model.ids import MessageId, new_token
+from cassq.model.message import Batch
 from cassq.model.pipe import End, Head, Mark, Phase, PipeEntry, PipeState, Run, RunState, Tally
 from cassq.model.progress import Progress
 from cassq.model.settings import QueueSettings
@@ -63,6 +64,7 @@ class OwnedPipe:
         holder: who takes, for people to read.
         beside: reads on while a take is under way; without it nothing is read ahead.
         asked: hears, from a consumer's thread, that a window of this pipe should end.
+        is_outline: take without reading bodies and headers; what is handed out has none.
 
     Attributes:
         window: the window that this process holds. `progress.window` is the one that stands in the database,
@@ -70,6 +72,7 @@ class OwnedPipe:
         no_window_until: the clock's reading before which no window begins.
         read_ms, read_at: the database's clock at the last settled read, and this process's after it.
         progress: what is known of the pipe.
+        until: nothing behind this number is handed out for the first time.
     """
 
     progress: Progress
@@ -86,6 +89,7 @@ class OwnedPipe:
         clock: Clock,
         beside: Executor | None = None,
         asked: Callable[[], None] = lambda: None,
+        is_outline: bool = False,
     ) -> None:
         self.storage = storage
         self._queue = queue
@@ -98,7 +102,9 @@ class OwnedPipe:
         self.asked = asked
         self.window: HeldWindow | None = None
         self.no_window_until = float("-inf")
-        self.reader = WaitingReader(storage, self.pipe, beside)
+        self.until = SEQ_MAX
+        self._is_outline = is_outline
+        self.reader = WaitingReader(storage, self.pipe, beside, is_outline=is_outline)
         # What consumers' threads told since the last step: marks that were acknowledged, runs returned.
         self._notes: deque[Mark | Run] = deque()
         self._adopt(state)
@@ -129,7 +135,8 @@ class OwnedPipe:
         """Whether the last look left something to take; nothing is taken beside another owner's window."""
         if self.progress.window and not self.window:
             return False
-        return not self.is_exhausted and self.reader.may_have_more_behind(self.head.cursor)
+        is_at_end = self.is_exhausted or self.head.cursor >= self.until
+        return not is_at_end and self.reader.may_have_more_behind(self.head.cursor)
 
     @property
     def has_due(self) -> bool:
@@ -274,6 +281,10 @@ class OwnedPipe:
 
         A crash between the two writes repeats the same rows under the messages' own ids.
         """
+        if self._is_outline:
+            batches = WaitingReader(self.storage, self.pipe).read_run(taken.run, taken.run.last)
+            kept = [part for batch in batches for each in taken.parts for part in _common(batch, each)]
+            taken = replace(taken, parts=tuple(kept))
         attempts = taken.run.attempt - 1
         reason = f"rolled back or expired {attempts} times (max_attempts={self._settings.max_attempts})"
         letters = [
@@ -353,6 +364,7 @@ class OwnedPipe:
 
     def _plan_fresh(self, wanted: int) -> tuple[Head, Plan | None]:
         head = self.head
+        wanted = min(wanted, self.until - head.cursor)
         if wanted <= 0 or self.progress.is_exhausted:
             return head, None
         batches = self.reader.read(head.read_from, head.cursor, wanted)
@@ -413,6 +425,11 @@ class OwnedPipe:
                 return False
             self._adopt(state)
             return state.head.op == op
+
+
+def _common(batch: Batch, part: Batch) -> list[Batch]:
+    first, last = max(batch.first, part.first), min(batch.last, part.last)
+    return [batch.part(first, last)] if first <= last else []
 
 
 def _ms(seconds: float) -> int:

@@ -22,7 +22,7 @@ from cassq.housekeeping import Housekeeping
 from cassq.inspection import Inspection, MessageStatus
 from cassq.live_record import LiveRecord
 from cassq.model.arguments import check_count
-from cassq.model.ids import MessageId, to_message_id
+from cassq.model.ids import MessageId, check_name, to_message_id
 from cassq.model.message import Headers, Message, MessageIds
 from cassq.model.queue_record import QueueRecord, QueueState
 from cassq.pipe_list import PipeList
@@ -30,6 +30,7 @@ from cassq.popper import Popper
 from cassq.process import Birthplace, process_name
 from cassq.pusher import PUSH_TIMEOUT, Pusher
 from cassq.reaper import Reaper, ReapReport
+from cassq.run_reader import RunReader, tag
 from cassq.staging import Staging
 from cassq.statistics import PipeStats, QueueStats, Statistics
 from cassq.storage.port import Storage
@@ -72,6 +73,7 @@ class Queue:
         self._making = threading.Lock()
         self._pusher: Pusher | None = None
         self._poppers: list[Popper] = []
+        self._readers: list[RunReader] = []
         self._reaper: Reaper | None = None
         self._housekeeping: Housekeeping | None = None
         self._is_closed = False
@@ -169,6 +171,54 @@ class Queue:
             self._poppers = [each for each in self._poppers if not each.is_closed] + [popper]
         return popper
 
+    def run_reader(self, name: str, *, lease: timedelta) -> RunReader:
+        """Return a reader that leases runs under a stable name, for a consumer that writes down what it has.
+
+        Args:
+            name: the same after every restart; at most one process reads under it at a time.
+            lease: how long what it has stays its own after its last sign of life, 100 ms to 12 hours.
+
+        Raises:
+            InvalidOptionError: the lease is out of range, or another process reads under this name (after a
+                minute: a process that was killed keeps its session for a while).
+            InvalidNameError, ClosedError, QueueNotFoundError, CoordinationUnavailableError.
+        """
+        self._check_usable()
+        self.record.check_open()
+        check_name(name, "name of a reader")
+        services = self._services
+        settings = replace(self.settings, lease=lease)
+        holder = f"{process_name()}-{next(_numbers)}-{self.name}"
+        with self._making:
+            housekeeping = self._start_housekeeping()
+            self._readers = [each for each in self._readers if not each.is_closed]
+        feeder = Feeder(
+            services.storage,
+            services.coordinator,
+            self.name,
+            settings,
+            holder=holder,
+            clock=services.clock,
+            over=housekeeping.hint,
+            check_current=self.record.read,
+            lessee=tag(name),
+            is_outline=True,
+        )
+        reader = RunReader(
+            feeder,
+            services.storage,
+            services.coordinator,
+            queue=self.name,
+            name=name,
+            holder=holder,
+            lease_s=lease.total_seconds(),
+            check_takes=self.record.may_take,
+            clock=services.clock,
+        )
+        with self._making:
+            self._readers.append(reader)
+        return reader
+
     def pause(self) -> None:
         """Stop deliveries, everywhere, within about a second; pushes go on, what is out may be committed."""
         self._check_usable()
@@ -234,10 +284,13 @@ class Queue:
         with self._making:
             self._is_closed = True
             poppers, self._poppers = self._poppers, []
+            readers, self._readers = self._readers, []
             pusher, self._pusher = self._pusher, None
             housekeeping, self._housekeeping = self._housekeeping, None
         for popper in poppers:
             popper.close()
+        for reader in readers:
+            reader.close()
         if housekeeping:
             housekeeping.close()
         if pusher:

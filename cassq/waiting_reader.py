@@ -26,9 +26,13 @@ class WaitingReader:
 
     Args:
         beside: reads on while the owner does something else; without it that is not done.
+        is_outline: leave bodies and headers out.
     """
 
-    def __init__(self, storage: Storage, pipe: UUID, beside: Executor | None = None) -> None:
+    def __init__(
+        self, storage: Storage, pipe: UUID, beside: Executor | None = None, *, is_outline: bool = False
+    ) -> None:
+        self._is_outline = is_outline
         self._beside = beside
         self._storage = storage
         self._pipe = pipe
@@ -54,7 +58,9 @@ class WaitingReader:
         while self._is_limited and not self._has_enough(cursor, wanted):
             first = self._ahead[-1].last + 1 if self._ahead else read_from
             limit = self._limit
-            batches = self._storage.read_batches(self._pipe, BatchQuery(first, limit=limit))
+            batches = self._storage.read_batches(
+                self._pipe, BatchQuery(first, limit=limit, is_outline=self._is_outline)
+            )
             is_news = self._add(batches, cursor)
             self._is_limited = len(batches) == limit and is_news
             self._adapt(batches, wanted)
@@ -69,7 +75,7 @@ class WaitingReader:
             return
         reached = self._ahead[-1].last
         if reached - cursor < wanted:
-            query = BatchQuery(reached + 1, limit=self._limit)
+            query = BatchQuery(reached + 1, limit=self._limit, is_outline=self._is_outline)
             self._following = self._beside.submit(self._storage.read_batches, self._pipe, query)
 
     def _add(self, batches: Sequence[Batch], cursor: int) -> bool:
@@ -95,7 +101,8 @@ class WaitingReader:
         batches: list[Batch] = []
         first = run.read_from
         while not batches or batches[-1].last < last:
-            found = self._storage.read_batches(self._pipe, BatchQuery(first, last, limit=LIMIT_MAX))
+            query = BatchQuery(first, last, limit=LIMIT_MAX, is_outline=self._is_outline)
+            found = self._storage.read_batches(self._pipe, query)
             if not found or found[0].first > max(first, run.first):
                 raise DecodeError(
                     f"pipe {self._pipe}: messages {first} to {last} were handed out, and are gone"

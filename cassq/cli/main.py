@@ -20,6 +20,7 @@ from cassq.cli.dead import dead
 from cassq.cli.demo import demo
 from cassq.cli.doctor import doctor
 from cassq.cli.output import say
+from cassq.cli.pipeline import pipeline
 from cassq.cli.pop import peek, pop
 from cassq.cli.push import push
 from cassq.cli.queues import queues
@@ -28,7 +29,7 @@ from cassq.cli.schema import schema
 from cassq.cli.session import Session, common_options
 from cassq.cli.signals import Stopped
 
-COMMANDS = (demo, schema, queues, push, pop, peek, dead, reap, doctor, bench)
+COMMANDS = (demo, schema, queues, push, pop, peek, dead, reap, doctor, bench, pipeline)
 
 
 @click.group(

@@ -86,13 +86,15 @@ class _Room:
 
     def fit(self, part: Batch) -> Batch | None:
         """Return as much of the beginning of `part` as there is room for."""
-        sizes = list(accumulate(map(len, part.bodies[: max(self._messages, int(self._is_fresh))])))
-        count = max(bisect_right(sizes, self._bytes), int(self._is_fresh))
+        most = max(self._messages, int(self._is_fresh))
+        sizes = list(accumulate(map(len, part.bodies[:most])))
+        # An outline weighs nothing: whoever takes by it does not carry the bodies.
+        count = max(bisect_right(sizes, self._bytes), int(self._is_fresh)) if sizes else min(most, part.count)
         if not count:
             return None
         self._is_fresh = False
         self._messages -= count
-        self._bytes -= sizes[count - 1]
+        self._bytes -= sizes[count - 1] if sizes else 0
         return part.part(part.first, part.first + count - 1)
 
 

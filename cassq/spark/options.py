@@ -141,9 +141,8 @@ class _Words:
     def end(self) -> None:
         if self._left:
             name = min(self._left)
-            raise InvalidOptionError(
-                f"{self._what} has no option {shorten(name)}; the options are {', '.join(sorted(self._known))}"
-            )
+            known = ", ".join(sorted(self._known))
+            raise InvalidOptionError(f"{self._what} has no option {shorten(name)}; the options are {known}")
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
@@ -167,7 +166,9 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     Raises: InvalidOptionError: one is missing, unknown or malformed.
     """
     words = _Words(given, "writing to cassq")
-    options = WriteOptions(words.target(may_be_all=False), words.find("writer"), words.number("batch", None, 0))
+    options = WriteOptions(
+        words.target(may_be_all=False), words.find("writer"), words.number("batch", None, 0)
+    )
     if (options.writer is None) != (options.batch is None):
         raise InvalidOptionError(
             "options 'writer' and 'batch' go together: the name of who writes, and the number of this batch"

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
+    from cassq.model.message import Batch
+    from cassq.run_reader import LeasedRun
     from cassq.snapshot import Section
     from cassq.storage.port import DeadLetter
 
 #: One row for each message. attempt, holder and leased_at tell how it was handed out last; phase, whether its
-#: pipe still takes pushes (open) or not (sealed), null where only the dead letter is left; reason, why it died.
+#: pipe still takes pushes (open) or not (sealed), null where only a dead letter is left; reason, why it died.
 SCHEMA = (
     "queue string, pipe string, seq long, message_id string, body binary, headers map<string,string>, "
     "pushed_at timestamp, state string, attempt int, holder string, leased_at timestamp, phase string, "
@@ -85,6 +87,27 @@ class RowBuilder:
                 "leased_at": _micros(run.leased_at_ms) if run and run.leased_at_ms else None,
                 "phase": section.phase.value,
                 "pusher": pusher,
+                "reason": None,
+            },
+            seq=range(batch.first, batch.last + 1),
+            body=batch.bodies,
+            headers=batch.headers or (NO_HEADERS,) * batch.count,
+        )
+
+    def add_leased(self, queue: str, run: "LeasedRun", holder: str, batch: "Batch") -> None:
+        """Add messages of a stream's batch: what can change until it is read again is left out."""
+        self._add(
+            batch.count,
+            {
+                "queue": queue,
+                "pipe": str(run.pipe),
+                "pushed_at": _micros(batch.pushed_at_ms or 0),
+                "state": "leased",
+                "attempt": run.attempt,
+                "holder": holder,
+                "leased_at": None,
+                "phase": None,
+                "pusher": None,
                 "reason": None,
             },
             seq=range(batch.first, batch.last + 1),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from cassq.spark.reading import SnapshotReader
+    from cassq.spark.streaming import QueueStream
     from cassq.spark.writing import BatchWriter, StreamWriter
 
 
@@ -41,6 +42,12 @@ class CassqDataSource(DataSource):
         from cassq.spark.writing import make_batch_writer  # noqa: PLC0415
 
         return make_batch_writer(write_options(self.options), schema, is_overwriting=overwrite)
+
+    def streamReader(self, schema: "StructType") -> "QueueStream":  # noqa: N802 - Spark's
+        """Return a reader that consumes a queue."""
+        from cassq.spark.streaming import make_stream  # noqa: PLC0415
+
+        return make_stream(stream_options(self.options), schema)
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "StreamWriter":  # noqa: N802, FBT001 - Spark's
         """Return a writer of a stream's batches."""

@@ -1,8 +1,8 @@
 """Bulk writes: each task fills staged pipes, the driver publishes them all at once.
 
-Batch and stream differ in who numbers the batches: a batch write is a writer of one batch, or has the name and
-number that the options give it; a stream's batches are numbered by Spark, and its writer is the query, whose id
-lives in the checkpoint. A batch that Spark repeats after a crash is recognised by that and not published again.
+Batch and stream differ in who numbers the batches: a batch write is a writer of one batch, or has the name
+and number that the options give it; a stream's batches are numbered by Spark, and its writer is the query,
+whose id lives in the checkpoint: so a batch that Spark repeats after a crash is not published again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -72,7 +72,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         query = context.getLocalProperty("sql.streaming.queryId")
         batch = context.getLocalProperty("streaming.sql.batchId")
         if query is None or batch is None:
-            raise InvalidOptionError("this Spark does not tell a task its query: cassq streams need 4.3 or newer")
+            raise InvalidOptionError(
+                "this Spark does not tell a task its query: cassq streams need 4.3 or newer"
+            )
         return _fill(self.target, self.writer or f"query-{query}", int(batch), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
@@ -109,7 +111,9 @@ def make_stream_writer(options: WriteOptions, schema: "StructType", *, is_overwr
 
 def _check(options: WriteOptions, schema: "StructType", *, is_overwriting: bool) -> None:
     if is_overwriting:
-        raise InvalidOptionError("a queue is never overwritten: write with mode('append'), and purge it before")
+        raise InvalidOptionError(
+            "a queue is never overwritten: write with mode('append'), and purge it before"
+        )
     check_write_schema(schema)
     _queue(options.target)
 

@@ -1,0 +1,194 @@
+"""`cassq pipeline NAME`: the ready-made work on Spark, on the queues of a store.
+
+Owns the session that a command runs in: that of `spark-submit`, or one on this machine. It decides nothing
+else; `cassq.spark.pipeline` does the work, and Spark is not imported before a command needs it.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import cassq
+from cassq.cli.exit_codes import NOT_DONE
+from cassq.cli.output import print_json, say
+from cassq.cli.session import Session, common_options, pass_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_QUEUE = click.option("--queue", default="*", show_default=True, help="A queue's name; * for all.")
+_MASTER = click.option(
+    "--master", default="local[*]", show_default=True, help="Where Spark runs, but for spark-submit."
+)
+
+
+@click.group()
+def pipeline() -> None:
+    """Roll up, archive, restore, audit and profile queues with Spark (needs cassq[spark] and Java 17)."""
+
+
+@pipeline.command()
+@click.argument("out")
+@_QUEUE
+@_MASTER
+@common_options
+@pass_session
+def rollup(session: Session, out: str, queue: str, master: str) -> None:
+    """Append figures per queue, minute, pusher and holder to the Parquet files in OUT."""
+    with _spark(master) as spark:
+        from cassq.spark.pipeline import rollup as roll_up  # noqa: PLC0415 - Spark is imported late
+
+        figures = roll_up(_read(spark, session.require_url(), queue))
+        figures.write.mode("append").partitionBy("queue").parquet(out)
+        say(f"rolled up into {out}")
+
+
+@pipeline.command()
+@click.argument("folder")
+@_QUEUE
+@_MASTER
+@common_options
+@pass_session
+def archive(session: Session, folder: str, queue: str, master: str) -> None:
+    """Add what has ended, and dead letters, to the archive in FOLDER, each message once."""
+    with _spark(master) as spark:
+        from cassq.spark.pipeline import archive as archive_messages  # noqa: PLC0415
+
+        run = archive_messages(_read(spark, session.require_url(), queue), folder)
+    _tell(asdict(run), f"run {run.number}: {run.messages} messages", is_json=session.is_json)
+
+
+@pipeline.command()
+@click.argument("folder")
+@click.argument("queue")
+@click.option(
+    "--where", metavar="SQL", help="Only messages for which this holds, e.g. \"date = '2026-11-22'\"."
+)
+@click.option("--once", metavar="NAME", help="Restore under this name at most once.")
+@_MASTER
+@common_options
+@pass_session
+def restore(  # noqa: PLR0913, PLR0917 - one for each word of the command line
+    session: Session, folder: str, queue: str, where: str | None, once: str | None, master: str
+) -> None:
+    """Push the archive in FOLDER, or a part of it, into QUEUE, all or none, as new messages."""
+    with _spark(master) as spark:
+        from cassq.spark.pipeline import read_archive  # noqa: PLC0415
+        from cassq.spark.pipeline import restore as restore_messages  # noqa: PLC0415
+
+        messages = read_archive(spark, folder)
+        if where:
+            messages = messages.where(where)
+        batch = 0 if once else None
+        restore_messages(messages, session.require_url(), queue, writer=once, batch=batch)
+        say(f"restored into {queue}")
+
+
+@pipeline.command()
+@click.argument("ledgers", nargs=-1)
+@click.option("--pushes", metavar="PATH", help="Parquet or CSV with a column message, and perhaps digest.")
+@click.option("--consumed", metavar="PATH", help="Parquet or CSV with a column message_id or message.")
+@click.option("--digest", metavar="SQL", help='Of a consumed row, e.g. "sha2(body, 256)".')
+@_MASTER
+@common_options
+@pass_session
+@click.pass_context
+def audit(  # noqa: PLR0913, PLR0917 - one for each word of the command line
+    context: click.Context,
+    session: Session,
+    ledgers: tuple[str, ...],
+    pushes: str | None,
+    consumed: str | None,
+    digest: str | None,
+    master: str,
+) -> None:
+    """Find what was lost, duplicated, unexpected or damaged, from LEDGERS or from files of ids.
+
+    Exits 0 where every promise held, 1 where one was broken.
+    """
+    with _spark(master) as spark:
+        from cassq.spark import pipeline as work  # noqa: PLC0415
+
+        frames = [work.lines_of_ledgers(spark, path) for path in ledgers]
+        if pushes:
+            frames.append(work.lines_of_pushes(_table(spark, pushes)))
+        if consumed:
+            frames.append(work.lines_of_snapshot(_table(spark, consumed), digest))
+        if not frames:
+            raise cassq.InvalidOptionError("nothing to audit: name ledgers, or --pushes and --consumed")
+        lines = frames[0]
+        for frame in frames[1:]:
+            lines = lines.unionByName(frame)
+        findings = [row.asDict() for row in work.audit(lines).orderBy("finding", "message").collect()]
+    for finding in findings:
+        click.echo(
+            json.dumps(finding) if session.is_json else "{finding} {message}: {words}".format(**finding)
+        )
+    say(f"{len(findings)} findings")
+    if findings:
+        context.exit(NOT_DONE)
+
+
+@pipeline.command()
+@click.argument("page", type=click.Path(path_type=Path, dir_okay=False))
+@_QUEUE
+@click.option("--stuck", type=float, default=300.0, show_default=True, metavar="SECONDS", help="A lease's.")
+@_MASTER
+@common_options
+@pass_session
+def profile(session: Session, page: Path, queue: str, stuck: float, master: str) -> None:
+    """Write a page of charts to PAGE: skew per pusher, age of pipes, stuck leases, headers."""
+    with _spark(master) as spark:
+        from cassq.spark import pipeline as work  # noqa: PLC0415
+
+        found = work.profile(_read(spark, session.require_url(), queue), stuck_s=stuck)
+        what = "all queues" if queue == "*" else f"queue {queue}"
+        page.write_text(work.render(found, f"Profile of {what}"), "utf-8")
+    say(f"wrote {page}")
+
+
+@contextmanager
+def _spark(master: str) -> "Iterator[SparkSession]":
+    try:
+        from pyspark.sql import SparkSession  # noqa: PLC0415
+
+        from cassq.spark import register  # noqa: PLC0415
+    except ImportError as error:
+        raise cassq.InvalidOptionError(
+            f"pipelines need PySpark: pip install 'cassq[spark]', and Java 17 ({error})"
+        ) from error
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("cassq pipeline")
+    if "SPARK_ENV_LOADED" not in os.environ:  # set by spark-submit, which names the master itself
+        builder = builder.master(master).config("spark.ui.enabled", "false")
+    spark = builder.config("spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower()).getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        register(spark)
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _read(spark: "SparkSession", url: str, queue: str) -> "DataFrame":
+    return spark.read.format("cassq").option("url", url).option("queue", queue).load()
+
+
+def _table(spark: "SparkSession", path: str) -> "DataFrame":
+    if path.endswith(".csv"):
+        return spark.read.option("header", "true").csv(path)
+    return spark.read.parquet(path)
+
+
+def _tell(figures: dict[str, Any], words: str, *, is_json: bool) -> None:
+    if is_json:
+        print_json(figures)
+    else:
+        click.echo(words)

@@ -1,0 +1,169 @@
+"""The audit: the checker at scale. What was pushed is held against what was delivered and committed.
+
+Owns how ledgers are spread: all that was noted of a message comes together in one task, which judges it as
+`cassq.checker` does; what was noted of no message (who died, who was closing) goes to every task. Order
+within pipes is not judged here: it needs a pipe's messages together.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import functions as f
+
+from cassq.checker import judge
+from cassq.errors import InvalidOptionError
+from cassq.ledger import Kind, Line, decode
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: One row for each line of a ledger, see `cassq.ledger.Line`; place keeps the lines of one writer in order.
+LINES = (
+    "at double, who string, kind string, message string, attempt int, until double, digest string, place long"
+)
+
+#: What an audit returns: the finding (lost, duplicated, unexpected or damaged), the message, and why.
+FINDINGS = "finding string, message string, words string"
+
+_COLUMNS = ("at", "who", "kind", "message", "attempt", "until", "digest", "place")
+
+
+def audit(lines: "DataFrame") -> "DataFrame":
+    """Judge what was noted of each message.
+
+    Args:
+        lines: rows of `LINES`; unions of what the functions below return. Complete: of a queue that was
+            drained, from every pusher and consumer.
+
+    Returns: a row for each broken promise: *lost*, acknowledged and neither committed nor dead; *duplicated*,
+        delivered or committed again without a reason; *unexpected*, delivered and never pushed; *damaged*,
+        delivered with another digest. None is good.
+    """
+    # Few, and of no message: deaths, closings.
+    common = [
+        _line(row.asDict()) for row in lines.where("message = ''").orderBy("who", "at", "place").collect()
+    ]
+
+    def judged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        own = [_line(row) for batch in batches for row in batch.to_pylist()]
+        if own:
+            found = list(_findings(common, own))
+            yield pa.RecordBatch.from_pylist(
+                [dict(zip(("finding", "message", "words"), each, strict=True)) for each in found],
+                schema=pa.schema([(name, pa.string()) for name in ("finding", "message", "words")]),
+            )
+
+    return (
+        lines.where("message != ''")
+        .select(*_COLUMNS)
+        .repartition("message")
+        .sortWithinPartitions("who", "at", "place")
+        .mapInArrow(judged, FINDINGS)
+    )
+
+
+def lines_of_ledgers(spark: "SparkSession", path: str) -> "DataFrame":
+    """Read ledgers that `cassq.ledger.LedgerWriter` wrote, as the demo and the chaos runs keep them.
+
+    Args:
+        path: a file, a folder or a pattern, wherever Spark can read.
+    """
+
+    def parsed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = []
+            for text, place in zip(batch["value"].to_pylist(), batch["place"].to_pylist(), strict=True):
+                line = decode(text.encode())
+                rows.append({name: getattr(line, name) for name in _COLUMNS[:-1]} | {"place": place})
+            yield pa.RecordBatch.from_pylist(rows, schema=_arrow_lines())
+
+    # Of lines of one moment the number keeps the order: it rises with the place in the file.
+    texts = spark.read.text(path).withColumn("place", f.monotonically_increasing_id())
+    return texts.mapInArrow(parsed, LINES)
+
+
+def lines_of_pushes(pushes: "DataFrame") -> "DataFrame":
+    """Take a ledger of pushes as a frame, from Parquet or CSV: each was acknowledged.
+
+    Args:
+        pushes: with columns message (the id, or what else identifies it) and, perhaps, digest.
+
+    Raises: InvalidOptionError: there is no column message.
+    """
+    return _lines(pushes, Kind.ACKNOWLEDGED)
+
+
+def lines_of_snapshot(messages: "DataFrame", digest: str | None = None) -> "DataFrame":
+    """Take what was delivered and committed from messages: of a snapshot, of an archive, of a stream's sink.
+
+    Args:
+        messages: with columns message_id, or message, and perhaps body. Each row is one delivery that was
+            committed; a message that is there twice was delivered twice.
+        digest: a SQL expression for the digest of a row, for example "sha2(body, 256)".
+    """
+    named = messages.withColumnRenamed("message_id", "message")
+    if digest:
+        named = named.withColumn("digest", f.expr(digest))
+    delivered = _lines(named, Kind.DELIVERED)
+    return delivered.unionByName(_lines(named, Kind.COMMITTED))
+
+
+def _lines(frame: "DataFrame", kind: Kind) -> "DataFrame":
+    if "message" not in frame.columns:
+        raise InvalidOptionError(
+            f"there is no column 'message', only {', '.join(map(repr, frame.columns))}: rename the one that "
+            "identifies a message"
+        )
+    digest = f.coalesce(f.col("digest"), f.lit("")) if "digest" in frame.columns else f.lit("")
+    step = [Kind.ACKNOWLEDGED, Kind.DELIVERED, Kind.COMMITTED].index(kind)
+    return frame.select(
+        f.lit(float(step)).alias("at"),
+        f.lit("frame").alias("who"),
+        f.lit(kind.value).alias("kind"),
+        f.col("message").cast("string").alias("message"),
+        f.lit(1).alias("attempt"),
+        f.lit(0.0).alias("until"),
+        digest.cast("string").alias("digest"),
+        f.lit(step).cast("long").alias("place"),
+    )
+
+
+def _findings(common: list[Line], own: list[Line]) -> Iterator[tuple[str, str, str]]:
+    verdict = judge([*common, *own])
+    for message in verdict.lost:
+        yield "lost", message, "acknowledged, and neither committed nor a dead letter"
+    duplicated: dict[str, str] = {}
+    for words in verdict.unexplained:
+        duplicated.setdefault(words.partition(": ")[0], words)
+    for message, words in duplicated.items():
+        yield "duplicated", message, words
+    for message in verdict.unexpected:
+        yield "unexpected", message, "delivered, and not pushed, or refused"
+    for message in verdict.damaged:
+        yield "damaged", message, "delivered with another digest than it was pushed with"
+
+
+def _line(row: dict[str, object]) -> Line:
+    fields = {name: row[name] for name in _COLUMNS if name not in ("place", "kind")}
+    return Line(kind=Kind(row["kind"]), **fields)  # type: ignore[arg-type]  # as LINES says
+
+
+def _arrow_lines() -> pa.Schema:
+    types = (
+        pa.float64(),
+        pa.string(),
+        pa.string(),
+        pa.string(),
+        pa.int32(),
+        pa.float64(),
+        pa.string(),
+        pa.int64(),
+    )
+    return pa.schema(list(zip(_COLUMNS, types, strict=True)))
+
+
+def count_findings(findings: "DataFrame") -> Counter[str]:
+    """Return how many findings there are of each kind."""
+    return Counter({row.finding: row["count"] for row in findings.groupBy("finding").count().collect()})

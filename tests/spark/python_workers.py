@@ -1,0 +1,53 @@
+"""The Python workers of the Spark session of this process, and how to kill them in the middle."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pyarrow as pa
+
+
+def stop_once_at(marker: str):
+    """Return a function for `mapInArrow` that passes batches on, and stops in the first of the first task.
+
+    It makes the file and waits for the end; a task that finds the file goes on.
+    """
+
+    def passing(batches):
+        for batch in batches:
+            if isinstance(batch, pa.RecordBatch) and not Path(marker).exists():
+                Path(marker).touch()
+                while True:
+                    time.sleep(1)
+            yield batch
+
+    return passing
+
+
+def kill_workers() -> int:
+    """Kill every Python worker below this process; Spark's own daemon that makes them stays. Return how many."""
+    parents: dict[int, int] = {}
+    words: dict[int, str] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            try:
+                parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+                words[int(folder.name)] = (folder / "cmdline").read_text().replace("\0", " ")
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+    killed = 0
+    for pid, parent in parents.items():
+        is_worker = "pyspark.daemon" in words.get(parent, "") and "pyspark.daemon" in words[pid]
+        if is_worker and os.getpid() in _line_of(pid, parents):
+            os.kill(pid, signal.SIGKILL)
+            killed += 1
+    return killed
+
+
+def _line_of(pid: int, parents: dict[int, int]) -> list[int]:
+    line = []
+    while pid in parents:
+        pid = parents[pid]
+        line.append(pid)
+    return line

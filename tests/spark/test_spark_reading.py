@@ -1,0 +1,202 @@
+"""The batch read, on a real Spark session and real stores."""
+
+from collections import Counter
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as f
+
+import cassq
+
+
+def numbered(count):
+    return [f"message {number}".encode() for number in range(count)]
+
+
+@pytest.fixture
+def full(queue):
+    """A queue with messages in every state; returns how many of each."""
+    queue.push_many((body, {"kind": "a"}) for body in numbered(50))
+    with queue.popper() as popper:
+        popper.commit_many(popper.pop_many(15, timeout=5))
+    return queue
+
+
+def test_every_message_is_a_row(queue, read):
+    ids = queue.push_many(numbered(50))
+    rows = read().collect()
+    assert sorted(bytes(row.body) for row in rows) == sorted(numbered(50))
+    assert {row.message_id for row in rows} == {str(message_id) for message_id in ids}
+    assert {(row.state, row.attempt, row.holder) for row in rows} == {("waiting", 0, None)}
+    assert all(row.message_id == f"{row.pipe}:{row.seq}" for row in rows)
+
+
+def test_headers_and_times_come_along(queue, read):
+    queue.push(b"x", {"type": "new", "n": "1"})
+    message = queue.peek(1)[0]
+    (row,) = read().collect()
+    assert row.headers == {"type": "new", "n": "1"}
+    assert row.pushed_at == message.pushed_at.replace(tzinfo=None)
+
+
+def test_states_are_told_apart(queue, read):
+    queue.push_many(numbered(10))
+    with queue.popper() as popper:
+        deliveries = popper.pop_many(10, timeout=5)
+        popper.commit_many(deliveries[:4])
+        deliveries[4].rollback()
+        deliveries[5].rollback()
+        found = Counter(row.state for row in read().collect())
+        assert found["committed"] == 4
+        assert found["leased"] + found["returned"] == 6
+        assert found["returned"] <= 2
+        held = read().where("state = 'leased'").collect()
+        assert {row.attempt for row in held} <= {1, 2}
+        assert all(row.holder and row.leased_at for row in held)
+
+
+def test_a_committed_message_is_shown_below_the_floor_too(store, name, read):
+    queue = store.queue(name)
+    queue.push_many(numbered(30))
+    with queue.popper() as popper:
+        for count in (10, 10):
+            popper.commit_many(popper.pop_many(count, timeout=5))
+        popper.commit_many(popper.pop_many(5, timeout=5))
+    found = Counter(row.state for row in read().collect())
+    assert found["committed"] == 25
+    assert sum(found.values()) == 30
+
+
+def test_dead_letters_are_rows_with_a_reason(store, name, read):
+    queue = store.queue(name, max_attempts=1)
+    queue.push(b"poison", {"a": "b"})
+    with queue.popper() as popper:
+        popper.pop(timeout=5).rollback()
+        assert popper.pop(timeout=1) is None
+    (row,) = read().where("state = 'dead'").collect()
+    assert bytes(row.body) == b"poison"
+    assert row.headers == {"a": "b"}
+    assert "max_attempts=1" in row.reason
+    assert row.phase is None
+
+
+def test_purged_messages_are_no_rows(queue, read):
+    queue.push_many(numbered(10))
+    queue.purge()
+    assert read().count() == 0
+
+
+def test_reading_changes_nothing(full, read):
+    before = full.stats()
+    read().collect()
+    read().where("state = 'waiting'").count()
+    after = full.stats()
+    assert (after.waiting, after.pending, after.committed) == (
+        before.waiting,
+        before.pending,
+        before.committed,
+    )
+    assert after.popped == before.popped
+
+
+def test_an_empty_queue_has_no_rows(queue, read):
+    assert read().collect() == []
+
+
+def test_partitions_are_stretches_of_pipes(queue, read):
+    queue.push_many(numbered(100))
+    pipes = len(queue.pipes())
+    assert pipes >= 5
+    frame = read(partition_messages="40")
+    letters = 1
+    assert frame.rdd.getNumPartitions() == -(-pipes // 2) + letters
+    assert frame.count() == 100
+
+
+def test_all_queues_are_read_by_a_star(spark, store, url, name):
+    for suffix in ("a", "b"):
+        store.queue(f"{name}-{suffix}").push_many(numbered(3))
+    frame = spark.read.format("cassq").option("url", url).option("queue", "*").load()
+    counts = {row.queue: row["count"] for row in frame.groupBy("queue").count().collect()}
+    assert {each: count for each, count in counts.items() if each.startswith(name)} == {
+        f"{name}-a": 3,
+        f"{name}-b": 3,
+    }
+
+
+def test_a_schema_with_fewer_columns_reads_only_those(spark, full, url, name):
+    frame = (
+        spark.read.format("cassq").schema("seq long, state string").option("url", url).option("queue", name)
+    )
+    rows = frame.load().collect()
+    assert {row.asDict().keys() == {"seq", "state"} for row in rows} == {True}
+    assert len(rows) >= 35
+
+
+class TestFilters:
+    @pytest.fixture
+    def pushing(self, spark):
+        """The setting under which Spark hands filters to a source."""
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+        yield
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+    @pytest.mark.usefixtures("pushing")
+    def test_a_state_is_read_alone(self, full, read):
+        waiting = read(pushdown="true").where("state = 'waiting'")
+        assert waiting.count() == 35
+        both = read(pushdown="true").where(f.col("state").isin("waiting", "committed"))
+        assert both.count() == 35 + read().where("state = 'committed'").count()
+
+    @pytest.mark.usefixtures("pushing")
+    def test_a_pipe_is_read_alone(self, full, read):
+        pipe = full.pipes()[-1].pipe
+        frame = read(pushdown="true").where(f.col("pipe") == str(pipe))
+        assert {row.pipe for row in frame.collect()} == {str(pipe)}
+        assert frame.rdd.getNumPartitions() <= 2
+
+    @pytest.mark.usefixtures("pushing")
+    def test_other_filters_are_left_to_spark(self, full, read):
+        frame = read(pushdown="true").where("seq <= 3 and state = 'waiting'")
+        assert {row.seq for row in frame.collect()} <= {1, 2, 3}
+
+    def test_it_is_not_offered_unasked(self, full, read):
+        assert read().where("state = 'waiting'").count() == 35
+
+    def test_offered_where_spark_does_not_want_it_the_setting_is_named(self, full, read):
+        with pytest.raises(PySparkException, match="filterPushdown"):
+            read(pushdown="true").where("state = 'waiting'").count()
+
+
+class TestWrongOptions:
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            ({"queu": "x"}, "queu"),
+            ({"partition_messages": "many"}, "'many'"),
+            ({"partition_messages": "0"}, "whole number from 1"),
+            ({"pushdown": "yes"}, "true or false"),
+            ({"queue": "no such/queue"}, "no such/queue"),
+            ({"queue": "nobody-made-it"}, "nobody-made-it"),
+            ({"url": "memory:"}, "share no memory"),
+            ({"url": "mysql://x"}, "mysql"),
+        ],
+    )
+    def test_the_error_names_it_before_any_task_runs(self, queue, read, options, words):
+        with pytest.raises(PySparkException, match=words):
+            read(**options).collect()
+
+    def test_a_queue_must_be_named(self, spark, url):
+        with pytest.raises(PySparkException, match="needs the option 'queue'"):
+            spark.read.format("cassq").option("url", url).load().collect()
+
+    def test_a_column_that_messages_do_not_have_is_named(self, spark, queue, url, name):
+        frame = spark.read.format("cassq").schema("colour string").option("url", url).option("queue", name)
+        with pytest.raises(PySparkException, match="colour"):
+            frame.load().collect()
+
+
+def test_spark_finds_the_format_by_itself(spark, queue, read, url, name):
+    import pyspark_cassq  # noqa: PLC0415 - what Spark looks for
+
+    assert pyspark_cassq.DefaultSource is cassq.spark.CassqDataSource
