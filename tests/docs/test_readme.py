@@ -65,11 +65,42 @@ def test_an_example_on_the_command_line_runs(example: Example, tmp_path) -> None
     run(["sh", "-e", "-c", "\n".join(lines)], tmp_path)
 
 
+#: What the fragments of docs/spark.md take for granted.
+_SPARK = """
+import cassq
+from pyspark.sql import SparkSession
+
+url, out, checkpoint = "sqlite:///fragments.db", "out", "checkpoint"
+with cassq.connect(url) as store:
+    store.queue("orders").push_many([b"one", b"two"])
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+orders = spark.createDataFrame([("three", {"type": "new"})], "body string, headers map<string,string>")
+"""
+_SPARK_END = """
+for query in spark.streams.active:
+    query.processAllAvailable()
+    query.stop()
+assert spark.read.parquet(out).count() == 3
+"""
+
+
+@pytest.mark.parametrize("example", parameters("python", "spark"))
+def test_an_example_on_spark_runs(example: Example, tmp_path) -> None:
+    run([sys.executable, "-c", example.code], tmp_path)
+
+
+def test_the_fragments_of_the_page_on_spark_run_one_after_the_other(tmp_path) -> None:
+    fragments = [each.code for each in _EXAMPLES if (each.language, each.mark) == ("python", "fragment")]
+    assert fragments
+    run([sys.executable, "-c", "\n".join([_SPARK, *fragments, _SPARK_END])], tmp_path)
+
+
 def test_the_readme_has_an_example_of_each_kind() -> None:
     kinds = {(each.language, each.mark) for each in _EXAMPLES if each.page == ROOT / "README.md"}
-    assert kinds >= {("python", ""), ("python", "service"), ("console", "shell")}
+    assert kinds >= {("python", ""), ("python", "service"), ("python", "spark"), ("console", "shell")}
 
 
 def test_every_mark_is_one_that_is_tested() -> None:
     marked = {(each.language, each.mark) for each in _EXAMPLES if each.language == "python" or each.mark}
-    assert marked <= {("python", ""), ("python", "service"), ("console", "shell")}
+    kinds = {("python", mark) for mark in ("", "service", "spark", "fragment")}
+    assert marked <= kinds | {("console", "shell")}

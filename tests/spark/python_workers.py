@@ -26,7 +26,7 @@ def stop_once_at(marker: str):
 
 
 def kill_workers() -> int:
-    """Kill every Python worker below this process; Spark's own daemon that makes them stays. Return how many."""
+    """Kill every Python worker below this process, but not the daemon that makes them; return how many."""
     parents: dict[int, int] = {}
     words: dict[int, str] = {}
     for folder in Path("/proc").iterdir():

@@ -21,8 +21,8 @@ def rollup(messages: "DataFrame") -> "DataFrame":
         messages: what `spark.read.format("cassq")` gives.
 
     Returns: queue, shard, minute (in which they were pushed), pusher, holder; how many messages are waiting,
-        pending (leased), returned, committed and dead; body_bytes, their sum; oldest_age_s, the age in seconds
-        of the oldest that has not ended; age_p50_s, age_p90_s, age_p99_s of those, and body_p50_bytes,
+        pending (leased), returned, committed and dead; body_bytes, their sum; oldest_age_s, the seconds since
+        the oldest that has not ended was pushed; age_p50_s, age_p90_s and age_p99_s of those; body_p50_bytes,
         body_p90_bytes, body_p99_bytes of all; rolled_up_at, when this was.
     """
     now = f.current_timestamp()

@@ -1,0 +1,264 @@
+"""The pipelines on real queues and real ledgers."""
+
+import json
+import re
+from collections import Counter
+from datetime import UTC, datetime
+
+import pytest
+from pyspark.sql import functions as f
+
+from cassq.errors import CorruptError, InvalidOptionError
+from cassq.ledger import Kind, LedgerWriter, Line
+from cassq.spark.pipeline import (
+    archive,
+    audit,
+    find_archived,
+    lines_of_ledgers,
+    lines_of_pushes,
+    lines_of_snapshot,
+    profile,
+    read_archive,
+    render,
+    restore,
+    rollup,
+)
+
+
+def numbered(count, prefix="m"):
+    return [f"{prefix}{number}".encode() for number in range(count)]
+
+
+@pytest.fixture
+def ended(store, name):
+    """A queue with messages committed in sealed pipes, dead letters and some that wait."""
+    queue = store.queue(name, pipe_messages_max=20, max_attempts=1)
+    queue.push_many((body, {"kind": "a" if place % 3 else "b"}) for place, body in enumerate(numbered(70)))
+    with queue.popper() as popper:
+        deliveries = popper.pop_many(30, timeout=5)
+        popper.commit_many(deliveries[:25])
+        for delivery in deliveries[25:]:
+            delivery.rollback()
+        while queue.stats().dead < 5:
+            late = popper.pop(timeout=0.1)
+            if late:
+                late.rollback()
+    return queue
+
+
+def bodies(frame):
+    return Counter(bytes(row.body) for row in frame.select("body").collect())
+
+
+class TestRollup:
+    def test_figures_add_up_to_the_queues_own(self, ended, read):
+        figures = rollup(read())
+        stats = ended.stats()
+        total = figures.agg(f.sum("waiting"), f.sum("pending"), f.sum("dead"), f.sum("returned")).first()
+        assert total[0] + total[3] == stats.waiting
+        assert total[1] == stats.pending
+        assert total[2] == stats.dead
+
+    def test_ages_and_sizes(self, queue, read):
+        queue.push_many([b"x" * size for size in range(1, 101)])
+        (row,) = (
+            rollup(read())
+            .groupBy("queue")
+            .agg(f.sum("body_bytes").alias("all"), f.max("body_p99_bytes").alias("p99"))
+            .collect()
+        )
+        assert row["all"] == 5050
+        assert 95 <= row["p99"] <= 100
+        (age,) = rollup(read()).agg(f.max("oldest_age_s"), f.min("age_p50_s")).collect()
+        assert 0 <= age[1] <= age[0] < 3600
+
+    def test_a_row_is_of_one_minute_pusher_and_holder(self, queue, read):
+        queue.push_many(numbered(30))
+        with queue.popper() as popper:
+            popper.pop_many(5, timeout=5)
+            rows = rollup(read()).collect()
+        keys = [(row.queue, row.shard, row.minute, row.pusher, row.holder) for row in rows]
+        assert len(keys) == len(set(keys))
+        assert any(row.pending and row.holder for row in rows)
+        assert {row.shard for row in rows} == {0}
+        assert all(row.minute.second == 0 and row.pusher for row in rows)
+
+
+class TestArchive:
+    def test_what_has_ended_is_archived_once(self, spark, store, ended, read, tmp_path):
+        folder = str(tmp_path / "archive")
+        before = read().where("(state = 'committed' and phase != 'open') or state = 'dead'").count()
+        first = archive(read(), folder)
+        assert 5 <= first.messages <= before
+        again = archive(read(), folder)
+        assert again.number == first.number + 1
+        found = read_archive(spark, folder)
+        ids = [row.message_id for row in found.select("message_id").collect()]
+        assert len(ids) == len(set(ids)) == first.messages + again.messages
+        assert bodies(found.where("state = 'dead'")) <= bodies(read().where("state = 'dead'"))
+
+    def test_it_is_laid_out_by_date_and_queue(self, spark, ended, read, tmp_path, name):
+        run = archive(read(), str(tmp_path / "archive"))
+        today = datetime.now(UTC).date().isoformat()
+        (date,) = (tmp_path / "archive" / "messages" / run.name).glob("date=*")
+        assert date.name <= f"date={today}"
+        assert (date / f"queue={name}").is_dir()
+
+    def test_a_run_that_was_killed_is_as_if_it_had_never_been(self, spark, ended, read, tmp_path):
+        folder = tmp_path / "archive"
+        killed = archive(read(), str(folder))
+        (folder / "_runs" / f"{killed.number:06}").unlink()
+        with pytest.raises(FileNotFoundError):
+            read_archive(spark, str(folder))
+        run = archive(read(), str(folder))
+        assert run.number == killed.number
+        assert read_archive(spark, str(folder)).count() == run.messages
+        archive(read(), str(folder))
+        assert not (folder / "messages" / killed.name).exists()
+
+    def test_a_message_is_found_by_its_id(self, spark, ended, read, tmp_path):
+        folder = str(tmp_path / "archive")
+        archive(read(), folder)
+        wanted = read_archive(spark, folder).first()
+        (found,) = find_archived(spark, folder, [wanted.message_id]).collect()
+        assert bytes(found.body) == bytes(wanted.body)
+        assert find_archived(spark, folder, ["nobody:1"]).count() == 0
+
+    def test_it_is_restored_into_a_queue(self, spark, store, ended, read, tmp_path, url, name):
+        folder = str(tmp_path / "archive")
+        archive(read(), folder)
+        other = store.queue(f"{name}-restored")
+        dead = read_archive(spark, folder).where("state = 'dead'")
+        for _ in range(2):
+            restore(dead, url, other.name, writer="restore", batch=1)
+        assert Counter(message.body for message in other.peek(100)) == bodies(dead)
+        assert other.stats().waiting == 5
+
+    def test_an_archive_of_nothing_says_so(self, spark, queue, read, tmp_path):
+        assert archive(read(), str(tmp_path / "archive")).messages == 0
+        with pytest.raises(FileNotFoundError):
+            read_archive(spark, str(tmp_path / "archive"))
+
+
+class TestAudit:
+    COUNT = 3000
+
+    @pytest.fixture
+    def ledgers(self, tmp_path):
+        """Ledgers with planted losses and duplicates; returns (path, lost, doubled)."""
+        folder = tmp_path / "ledgers"
+        folder.mkdir()
+        names = [f"m{number}" for number in range(self.COUNT)]
+        lost, doubled = names[17 : 17 + 7 * 100 : 100], names[50 : 50 + 5 * 300 : 300]
+        pusher = LedgerWriter(folder / "pusher.jsonl", "pusher")
+        pusher.append(Line(1.0, "pusher", Kind.ATTEMPTED, name, digest="d") for name in names)
+        pusher.append(Line(2.0, "pusher", Kind.ACKNOWLEDGED, name, digest="d") for name in names)
+        pusher.close()
+        popper = LedgerWriter(folder / "popper.jsonl", "popper")
+        for name in names:
+            if name in lost:
+                continue
+            for attempt in (1, 2) if name in doubled else (1,):
+                line = Line(3.0 + attempt, "popper", Kind.DELIVERED, name, attempt, until=40.0, digest="d")
+                popper.append([line])
+                for kind in (Kind.COMMITTING, Kind.COMMITTED):
+                    popper.append([Line(3.5 + attempt, "popper", kind, name, attempt)])
+        popper.close()
+        return str(folder), set(lost), set(doubled)
+
+    def test_it_finds_what_was_planted_and_nothing_else(self, spark, ledgers):
+        path, lost, doubled = ledgers
+        found = audit(lines_of_ledgers(spark, path)).collect()
+        assert {row.message for row in found if row.finding == "lost"} == lost
+        assert {row.message for row in found if row.finding == "duplicated"} == doubled
+        assert {row.finding for row in found} == {"lost", "duplicated"}
+        assert len(found) == 12
+
+    def test_a_second_delivery_that_is_explained_is_none(self, spark, tmp_path):
+        writer = LedgerWriter(tmp_path / "ledger", "popper")
+        writer.append(
+            [
+                Line(1.0, "popper", Kind.ACKNOWLEDGED, "m"),
+                Line(2.0, "popper", Kind.DELIVERED, "m", 1, until=40.0),
+                Line(3.0, "popper", Kind.ROLLING_BACK, "m", 1),
+                Line(4.0, "popper", Kind.DELIVERED, "m", 2, until=44.0),
+                Line(5.0, "popper", Kind.COMMITTED, "m", 2),
+            ]
+        )
+        writer.close()
+        assert audit(lines_of_ledgers(spark, str(tmp_path / "ledger"))).collect() == []
+
+    def test_files_of_ids_are_audited_too(self, spark, tmp_path):
+        pushed = spark.range(1000).selectExpr("concat('m', id) AS message", "'d' AS digest")
+        pushed.write.option("header", "true").csv(str(tmp_path / "pushed"))
+        read = spark.read.option("header", "true").csv(str(tmp_path / "pushed"))
+        consumed = pushed.where("message != 'm7'").unionByName(pushed.where("message = 'm8'"))
+        consumed = consumed.withColumn(
+            "digest", f.when(f.col("message") == "m9", "other").otherwise(f.col("digest"))
+        )
+        extra = spark.createDataFrame([("stranger", "d")], "message string, digest string")
+        lines = lines_of_pushes(read).unionByName(lines_of_snapshot(consumed.unionByName(extra)))
+        found = {(row.finding, row.message) for row in audit(lines).collect()}
+        assert found == {("lost", "m7"), ("duplicated", "m8"), ("damaged", "m9"), ("unexpected", "stranger")}
+
+    def test_a_frame_without_messages_is_named(self, spark):
+        with pytest.raises(InvalidOptionError, match="'id'"):
+            lines_of_pushes(spark.range(3))
+
+    def test_a_line_that_is_none_is_named(self, spark, tmp_path):
+        (tmp_path / "ledger").write_text("rubbish\n")
+        with pytest.raises(Exception, match="is not a line of a ledger"):
+            audit(lines_of_ledgers(spark, str(tmp_path / "ledger"))).collect()
+        assert issubclass(CorruptError, Exception)
+
+
+class TestProfile:
+    def test_it_tells_who_has_what(self, ended, read):
+        with ended.popper() as popper:
+            popper.pop_many(3, timeout=5)
+            found = profile(read(), stuck_s=0.0)
+            pushers = found.pushers.collect()
+            holders = found.holders.collect()
+        assert sum(row.share for row in pushers) == pytest.approx(1.0)
+        assert sum(row.stuck for row in holders) >= 3
+        headers = {(row.name, row.value): row.messages for row in found.headers.collect()}
+        assert set(headers) == {("kind", "a"), ("kind", "b")}
+        assert sum(row.messages for row in found.pipes.collect()) == read().where("phase is not null").count()
+
+    def test_the_page_stands_alone(self, ended, read):
+        page = render(profile(read()), "Profile of <all>")
+        assert page.startswith("<!doctype html>")
+        assert "&lt;all&gt;" in page
+        assert page.count("<svg") >= 2
+        assert not re.search(r'(?:src|href)="https?:', page)
+
+    def test_an_empty_queue_has_a_page_too(self, queue, read):
+        assert "none" in render(profile(read()), "empty")
+
+
+class TestCommands:
+    """`cassq pipeline`, as a program of its own."""
+
+    def run(self, url, *words):
+        import subprocess  # noqa: PLC0415
+        import sys  # noqa: PLC0415
+        from pathlib import Path  # noqa: PLC0415
+
+        command = [str(Path(sys.executable).with_name("cassq")), "--url", url, "--json", "pipeline", *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+
+    def test_a_queue_is_archived_audited_and_profiled(self, ended, url, name, tmp_path):
+        archived = self.run(
+            url, "archive", str(tmp_path / "archive"), "--queue", name, "--master", "local[1]"
+        )
+        assert archived.returncode == 0, archived.stderr
+        assert json.loads(archived.stdout)["messages"] >= 5
+        page = tmp_path / "page.html"
+        profiled = self.run(url, "profile", str(page), "--queue", name, "--master", "local[1]")
+        assert profiled.returncode == 0, profiled.stderr
+        assert "<svg" in page.read_text("utf-8")
+
+    def test_nothing_to_audit_is_said(self, url):
+        ended = self.run(url, "audit", "--master", "local[1]")
+        assert ended.returncode == InvalidOptionError.exit_code
+        assert "nothing to audit" in ended.stderr
