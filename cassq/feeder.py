@@ -64,6 +64,7 @@ class Feeder:
         holder: the popper's name, unique.
         lessee: the name in the runs that are taken; the popper's, unless somebody else is to find them again.
         is_outline: take without reading bodies and headers.
+        publications: tells how often staged pipes were published.
         over: hears of pipes that may retire.
         check_current: raises `QueueNotFoundError` when the queue was deleted since, or is a later one of the
             name: whose pipes are not judged by these settings.
@@ -82,7 +83,9 @@ class Feeder:
         check_current: Callable[[], object],
         lessee: str | None = None,
         is_outline: bool = False,
+        publications: Callable[[], int] = lambda: 0,
     ) -> None:
+        self._publications = publications
         self._storage = storage
         self._coordinator = coordinator
         self._queue = queue
@@ -153,7 +156,7 @@ class Feeder:
             self._round(self._pipes.entries, wanted, haul)
             if not haul and not is_brief:
                 known = {entry.pipe for entry in self._pipes.entries}
-                self._pipes.refresh()
+                self._pipes.refresh(self._publications())
                 self._drop_unlisted()
                 # What was empty a moment ago is looked at again only where its pusher has gone on since.
                 news = [e for e in self._pipes.entries if e.pipe not in known or self._pipes.has_successor(e)]
@@ -355,7 +358,9 @@ class Feeder:
             self._opener.open_ahead(
                 entry
                 for entry in entries[:AHEAD_MAX]
-                if entry.pipe not in self._claimed and not self._memory.is_left_alone(entry.pipe)
+                if entry.pipe not in self._claimed
+                and not self._memory.is_left_alone(entry.pipe)
+                and (self._until is None or entry.pipe in self._until)
             )
 
     def _make_room(self) -> bool:

@@ -44,6 +44,11 @@ class LiveRecord:
                 f"open it anew with store.queue({self._record.name!r})"
             )
 
+    @property
+    def publications(self) -> int:
+        """How many bulk writes were published, as far as is known; reads nothing."""
+        return self._record.publications
+
     def may_take(self) -> bool:
         """Return False while the queue is paused; raise `QueueNotFoundError` when it was deleted."""
         self.check_open()
@@ -55,9 +60,10 @@ class LiveRecord:
         Raises: QueueNotFoundError: the queue was deleted.
         """
         with self._reading:
-            self._read()
-        self.check_open()
-        return self._record
+            found = self._read()
+        if found.state is QueueState.DELETED:
+            self.check_open()
+        return found
 
     def change(self, changed: Callable[[QueueRecord], QueueRecord]) -> QueueRecord:
         """Change the record by compare-and-set; `changed` may be called several times.
@@ -74,11 +80,11 @@ class LiveRecord:
             except OutcomeUnknownError:
                 # Applied so far? If not, the next attempt's write settles it.
                 with self._reading:
-                    self._read()
-                is_applied = self._record.op == wanted.op
+                    is_applied = self._read().op == wanted.op
             if is_applied:
                 with self._reading:
-                    self._record = wanted
+                    if self._record.op == seen.op:  # or somebody has read a later one meanwhile
+                        self._record = wanted
                 return wanted
         raise OutcomeUnknownError(f"queue {self._record.name!r}: others kept changing it; try again")
 
@@ -93,10 +99,11 @@ class LiveRecord:
         finally:
             self._reading.release()
 
-    def _read(self) -> None:
+    def _read(self) -> QueueRecord:
         found = next(iter(self._storage.read_queues(self._record.name)), None)
         self._read_at = self._clock.now()
         if found is None or found.incarnation != self._record.incarnation:
             self._record = replace(self._record, state=QueueState.DELETED)
         else:
             self._record = found
+        return self._record

@@ -28,7 +28,6 @@ from cassq.errors import CassqError, DecodeError, OutcomeUnknownError
 from cassq.held_window import HeldWindow
 from cassq.limits import SEQ_MAX, TAKE_BYTES_MAX, TAKE_MESSAGES_MAX, TAKE_RUNS_MAX
 from cassq.model.ids import MessageId, new_token
-from cassq.model.message import Batch
 from cassq.model.pipe import End, Head, Mark, Phase, PipeEntry, PipeState, Run, RunState, Tally
 from cassq.model.progress import Progress
 from cassq.model.settings import QueueSettings
@@ -260,7 +259,7 @@ class OwnedPipe:
 
     def _find_nothing(self, head: Head, wanted: int) -> Loot | None:
         """Answer a take for which nothing was found; raise where that is damage."""
-        if wanted > 0 and head.is_decided and not self.is_exhausted:
+        if wanted > 0 and head.is_decided and not self.is_exhausted and head.cursor < self.until:
             # This read began after the end was known, and what is up to there was acknowledged before.
             if self._is_lost():
                 return None
@@ -283,7 +282,8 @@ class OwnedPipe:
         """
         if self._is_outline:
             batches = WaitingReader(self.storage, self.pipe).read_run(taken.run, taken.run.last)
-            kept = [part for batch in batches for each in taken.parts for part in _common(batch, each)]
+            living = Stretches((part.first, part.last) for part in taken.parts)
+            kept = [batch.part(*each) for batch in batches for each in living.within(batch.first, batch.last)]
             taken = replace(taken, parts=tuple(kept))
         attempts = taken.run.attempt - 1
         reason = f"rolled back or expired {attempts} times (max_attempts={self._settings.max_attempts})"
@@ -425,11 +425,6 @@ class OwnedPipe:
                 return False
             self._adopt(state)
             return state.head.op == op
-
-
-def _common(batch: Batch, part: Batch) -> list[Batch]:
-    first, last = max(batch.first, part.first), min(batch.last, part.last)
-    return [batch.part(first, last)] if first <= last else []
 
 
 def _ms(seconds: float) -> int:

@@ -26,6 +26,7 @@ class PipeList:
         self._newest: dict[tuple[str, int], UUID] = {}
         self._floor: UUID | None = None
         self._full_read_at: float | None = None
+        self._publications = 0
         self._now_ms = 0
 
     @property
@@ -33,14 +34,21 @@ class PipeList:
         """The pipes, in the order in which poppers should look at them."""
         return tuple(self._entries.values())
 
-    def refresh(self) -> Listing:
-        """Read the list, from the floor on or, once per lifetime of a pipe, all of it; return it whole."""
+    def refresh(self, publications: int = 0) -> Listing:
+        """Read the list, from the floor on or, once per lifetime of a pipe, all of it; return it whole.
+
+        Args:
+            publications: how often staged pipes were published; when that has changed all is read, too,
+                because their ids are older than their entries.
+        """
         now = self._clock.now()
         is_full = self._full_read_at is None or now - self._full_read_at >= self._gone_after_s
+        is_full = is_full or publications != self._publications
         listing = self._storage.list_pipes(self._queue, None if is_full else self._floor)
         now = self._clock.now()  # a pipe is first seen when the answer is here, not when it was asked for
         if is_full:
             self._full_read_at = now
+            self._publications = publications
             kept: list[PipeEntry] = []
         else:
             floor = time_key(self._floor) if self._floor else b""

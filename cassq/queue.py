@@ -157,6 +157,7 @@ class Queue:
                 clock=services.clock,
                 over=housekeeping.hint,
                 check_current=self.record.read,
+                publications=lambda: self.record.publications,
             )
             popper = Popper(
                 feeder,
@@ -203,20 +204,29 @@ class Queue:
             check_current=self.record.read,
             lessee=tag(name),
             is_outline=True,
+            publications=lambda: self.record.publications,
         )
-        reader = RunReader(
-            feeder,
-            services.storage,
-            services.coordinator,
-            queue=self.name,
-            name=name,
-            holder=holder,
-            lease_s=lease.total_seconds(),
-            check_takes=self.record.may_take,
-            clock=services.clock,
-        )
+        try:
+            reader = RunReader(
+                feeder,
+                services.storage,
+                services.coordinator,
+                queue=self.name,
+                name=name,
+                holder=holder,
+                settings=settings,
+                check_takes=self.record.may_take,
+                clock=services.clock,
+            )
+        except BaseException:
+            feeder.close()
+            raise
         with self._making:
             self._readers.append(reader)
+            is_closed = self._is_closed
+        if is_closed:
+            reader.close()
+            self._check_usable()
         return reader
 
     def pause(self) -> None:
@@ -275,7 +285,9 @@ class Queue:
             reaper = self._ensure_reaper()
         report = reaper.run_once(pipes_max)
         tidied = self.staging.tidy()
-        return replace(report, published=tidied.published, removed=tidied.removed)
+        report.published, report.removed = tidied.published, tidied.removed
+        report.failed += tidied.failed
+        return report
 
     def close(self) -> None:
         """Close its poppers, push what is on its way, seal its pipes. May be called twice."""
@@ -344,6 +356,7 @@ class Queue:
                 holder=f"{process_name()}-{next(_numbers)}-reaper",
                 check_current=self.record.read,
                 clock=services.clock,
+                publications=lambda: self.record.publications,
             )
         return self._reaper
 

@@ -78,6 +78,7 @@ class Reaper:
         holder: the name under which it claims pipes.
         check_current: raises `QueueNotFoundError` when the queue was deleted since, or is a later one of the
             name: whose pipes are not judged by these settings.
+        publications: tells how often staged pipes were published.
     """
 
     def __init__(  # noqa: PLR0913 - collaborators are passed in
@@ -90,7 +91,9 @@ class Reaper:
         holder: str,
         check_current: Callable[[], object],
         clock: Clock,
+        publications: Callable[[], int] = lambda: 0,
     ) -> None:
+        self._publications = publications
         self._storage = storage
         self._coordinator = coordinator
         self._queue = queue
@@ -122,7 +125,7 @@ class Reaper:
 
     def _pass(self, pipes_max: int | None) -> ReapReport:
         report = ReapReport()
-        self._pipes.refresh()
+        self._pipes.refresh(self._publications())
         over: list[OwnedPipe] = []
         try:
             for entry in self._candidates(pipes_max):

@@ -18,8 +18,9 @@ else has by now is never used again.
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 from uuid import UUID, uuid5
@@ -27,6 +28,8 @@ from uuid import UUID, uuid5
 from cassq.clock import Clock
 from cassq.coordination.port import Coordinator
 from cassq.errors import (
+    CassqError,
+    CorruptError,
     DecodeError,
     DeliveryExpiredError,
     InvalidOptionError,
@@ -37,9 +40,11 @@ from cassq.feeder import Feeder
 from cassq.held_run import HeldRun
 from cassq.limits import TAKE_MESSAGES_MAX
 from cassq.loop import Loop
+from cassq.model.ids import new_token
 from cassq.model.message import Batch
 from cassq.model.pipe import PipeState, Run, RunState
 from cassq.model.progress import Progress
+from cassq.model.settings import QueueSettings
 from cassq.model.stretches import Stretch, Stretches
 from cassq.model.taking import Taken
 from cassq.model.transaction import RunChange, Transaction
@@ -100,6 +105,8 @@ class LeasedRun:
         try:
             pipe, lease_id, attempt, read_from, parts = found
             stretches = tuple(Stretch(*part) for part in parts)
+            if not stretches:
+                raise ValueError("it has no messages")
             return cls(UUID(pipe), UUID(lease_id), int(attempt), int(read_from), stretches)
         except (TypeError, ValueError, AttributeError) as error:
             raise InvalidOptionError(
@@ -113,20 +120,27 @@ def read_leased(storage: Storage, run: LeasedRun) -> Iterator[Batch]:
     Raises: DecodeError: they are gone. The lease had ended, others took the run, and its pipe was retired.
     """
     first, last = run.read_from, run.parts[-1].last
-    missing = Stretches(run.parts)
+    wanted, count = Stretches(run.parts), 0
     while first <= last:
         batches = storage.read_batches(run.pipe, BatchQuery(first, last, limit=_BATCHES_READ))
         if not batches:
             break
         for batch in batches:
-            for part in missing.within(batch.first, batch.last):
+            for part in wanted.within(batch.first, batch.last):
+                count += part.size
                 yield batch.part(*part)
         first = batches[-1].last + 1
-    if first <= last:
+    if count < run.count:
         raise DecodeError(
-            f"pipe {run.pipe}: messages {first} to {last} are gone: others took and committed them, because "
-            "the lease of this reader had ended; give it a longer lease"
+            f"pipe {run.pipe}: {run.count - count} of messages {run.parts[0].first} to {last} are gone: "
+            "others committed them, because the lease of this reader had ended; give it a longer lease"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    run: LeasedRun
+    held: HeldRun
 
 
 class RunReader:
@@ -150,7 +164,7 @@ class RunReader:
         queue: str,
         name: str,
         holder: str,
-        lease_s: float,
+        settings: QueueSettings,
         check_takes: Callable[[], bool],
         clock: Clock,
     ) -> None:
@@ -160,71 +174,89 @@ class RunReader:
         self._queue = queue
         self._name = name
         self._holder = holder
-        self._lease_s = lease_s
+        self._lease_ms = round(1000 * settings.lease.total_seconds())
+        self._attempts_max = settings.max_attempts
         self._check_takes = check_takes
         self._clock = clock
         self._hold = partial(HeldRun, storage, clock=clock, told=lambda _: None, birthplace=Birthplace())
-        self._held: dict[UUID, HeldRun] = {}
+        self._held: dict[UUID, _Held] = {}
         self._lock = threading.Lock()
         self._pause = threading.Condition()
         self._is_closed = False
         self._is_woken = True
         self._looked_at = float("-inf")
-        self._until: Mapping[UUID, int] | None = None
+        self._until: dict[UUID, int] | None = None
         self._seat = uuid5(_NAMES, name)
-        self._sit_down()
-        self._loop = Loop(f"cassq-reader-{name}", self.keep_alive, lease_s / EXTEND_PER_LEASE, clock)
+        self._sit_down(NAME_PATIENCE_S)
+        seconds = self._lease_ms / 1000 / EXTEND_PER_LEASE
+        self._loop = Loop(f"cassq-reader-{name}", self.keep_alive, seconds, clock)
 
     def take(self, wanted: int | None) -> list[LeasedRun]:
         """Lease up to about `wanted` messages; everything there is for None. Empty when there is nothing now.
 
-        Trouble with a service is no error here: it is logged, and the next call tries again.
+        Claims on pipes are given up before this returns: what is leased needs none. Trouble with a service is
+        no error here: it is logged, and the next call tries again.
 
-        Raises: QueueNotFoundError, CorruptError.
+        Raises:
+            QueueNotFoundError, CorruptError: nothing was taken.
+            InvalidOptionError: another process reads under this name by now.
         """
         found: list[LeasedRun] = []
-        if not self._is_worth_a_look():
+        if not self._is_worth_a_look() or not self._check_takes():
             return found
+        self._check_seated()
         is_woken, self._is_woken = self._is_woken, False
         self._looked_at = self._clock.now()
-        left = wanted
         try:
-            if not self._check_takes():
-                return found
-            while left is None or left > 0:
-                most = TAKE_MESSAGES_MAX if left is None else min(left, TAKE_MESSAGES_MAX)
-                haul = self._feeder.feed(most, is_woken=is_woken, is_retry=not is_woken)
-                if not haul:
-                    break
-                is_woken = False
-                found += [self._note(held, taken) for held, taken in haul]
-                if left is not None:
-                    left -= sum(taken.count for _, taken in haul)
-                self._feeder.share()
+            self._take(wanted, found, is_woken=is_woken)
             if found:
                 self._looked_at = float("-inf")  # there may be more at once
-                self._coordinator.withdraw_hunger(self._queue, self._holder)
-            else:
-                self._coordinator.announce_hunger(self._queue, self._holder, self._wake)
         except (UnavailableError, OutcomeUnknownError) as error:
             _log.warning("queue %s: reader %s takes nothing for now: %s", self._queue, self._name, error)
+        except CassqError:
+            if not found:
+                raise
+            _log.exception("queue %s: reader %s takes no more for now", self._queue, self._name)
+        finally:
+            self._feeder.let_go()
         return found
+
+    def _take(self, wanted: int | None, found: list[LeasedRun], *, is_woken: bool) -> None:
+        left = wanted
+        while left is None or left > 0:
+            most = TAKE_MESSAGES_MAX if left is None else min(left, TAKE_MESSAGES_MAX)
+            try:
+                haul = self._feeder.feed(most, is_woken=is_woken, is_retry=not is_woken)
+            except CorruptError:
+                # That pipe is left alone from now on; the others are as good as before.
+                haul = self._feeder.feed(most)
+            if not haul:
+                return
+            is_woken = False
+            found += [self._note(held, taken) for held, taken in haul]
+            if left is not None:
+                left -= sum(taken.count for _, taken in haul)
 
     def adopt(self, written: Iterable[LeasedRun]) -> list[LeasedRun]:
         """Return what an earlier process of this name leased and did not write down.
 
+        It is leased anew under another id: if that process lives after all, it can do nothing with the old.
+
         Args:
             written: what it wrote down last.
         """
+        self._check_seated()
         known = {run.lease_id for run in written} | set(self._held)
         found: list[LeasedRun] = []
         for entry in self._storage.list_pipes(self._queue).entries:
             state = self._storage.load_pipe(entry.pipe)
             for row in state.runs if state else ():
-                if row.holder == tag(self._name) and row.lease_id not in known and state:
+                is_ours = row.holder == tag(self._name) and row.lease_id not in known
+                if state and is_ours and row.attempt <= self._attempts_max:
                     run = _left_of(entry.pipe, state, row)
-                    if run and self._revive(run):
-                        found.append(run)
+                    adopted = replace(run, lease_id=new_token()) if run else None
+                    if adopted and self._begin_anew(row.lease_id, adopted):
+                        found.append(adopted)
         return found
 
     def hold(self, runs: Iterable[LeasedRun]) -> list[LeasedRun]:
@@ -232,7 +264,8 @@ class RunReader:
 
         A lease that ran out, and that nobody took since, begins anew.
         """
-        return [run for run in runs if not (self._is_held(run) or self._revive(run))]
+        self._check_seated()
+        return [run for run in runs if not (self._is_held(run) or self._begin_anew(run.lease_id, run))]
 
     def commit(self, runs: Iterable[LeasedRun]) -> None:
         """Commit runs that were written down and are done; again does no harm.
@@ -241,16 +274,10 @@ class RunReader:
 
         Raises: OutcomeUnknownError, StorageUnavailableError: not known to be committed; call it again.
         """
+        self._check_seated()
         for run in runs:
-            held = self._held_of(run) or self._revive(run)
-            if held:
-                try:
-                    held.commit(Stretches(run.parts))
-                except DeliveryExpiredError:
-                    held = self._revive(run)
-                    if held:
-                        held.commit(Stretches(run.parts))
-            if not held and not self._has_ended(run):
+            is_committed = self._commit(run)
+            if not is_committed and not self._has_ended(run):
                 _log.warning(
                     "queue %s: %d messages of pipe %s were done by reader %s after their lease had ended: "
                     "others have them, too; give the reader a longer lease",
@@ -258,6 +285,18 @@ class RunReader:
                 )
             with self._lock:
                 self._held.pop(run.lease_id, None)
+
+    def _commit(self, run: LeasedRun) -> bool:
+        """Commit a run under the lease that it has, or that begins anew; False when it is lost."""
+        held = self._held_of(run)
+        if held:
+            with suppress(DeliveryExpiredError):
+                held.commit(Stretches(run.parts))
+                return True
+        held = self._begin_anew(run.lease_id, run)
+        if held:
+            held.commit(Stretches(run.parts))
+        return held is not None
 
     def stop_at_present(self) -> None:
         """Take nothing from now on that is pushed after this call."""
@@ -267,38 +306,56 @@ class RunReader:
             if state:
                 until[entry.pipe] = min(state.head.last, find_pushed(self._storage, entry.pipe, state.head))
         self._until = until
-        self._feeder.stop_at(until)
+        self._feeder.stop_at(dict(until))
 
     def is_at_stop(self) -> bool:
         """Tell whether everything up to `stop_at_present` was handed out, by whomever."""
-        for pipe, last in (self._until or {}).items():
+        until = self._until or {}
+        for pipe, last in list(until.items()):
             state = self._storage.load_pipe(pipe)
-            cursor = 0
-            if state:
+            if state is not None:
                 window = state.window
                 cursor = window.first - 1 if window else state.head.cursor
-            if state and cursor < last:
-                return False
+                if cursor < min(last, state.head.last):
+                    return False
+            del until[pipe]
         return True
+
+    def may_take(self) -> bool:
+        """Tell whether takes are allowed now: False while the queue is paused."""
+        return self._check_takes()
 
     def wait(self) -> None:
         """Wait until it is worth taking again."""
+        with suppress(UnavailableError):
+            self._coordinator.announce_hunger(self._queue, self._holder, self._wake)
         with self._pause:
             if not self._is_woken:
                 self._clock.wait(self._pause, POLL_S)
+        self._coordinator.withdraw_hunger(self._queue, self._holder)
 
     def keep_alive(self) -> None:
-        """Extend every lease that is held; one that others have is given up."""
+        """Extend every lease that is held, those that end first before the others."""
+        if not self._coordinator.is_held(self._queue, self._seat, self._holder):
+            return  # another process may read under this name: the next call looks
         with self._lock:
-            held = dict(self._held)
-        for lease_id, run in held.items():
+            held = sorted(self._held.values(), key=lambda each: each.held.ends_at)
+        for each in held:
             try:
-                run.extend()
-            except DeliveryExpiredError:
-                with self._lock:
-                    self._held.pop(lease_id, None)  # whoever needs it looks whether it can begin anew
-            except (UnavailableError, OutcomeUnknownError) as error:
+                self._extend(each)
+            except CassqError as error:
                 _log.warning("queue %s: a lease of reader %s: %s", self._queue, self._name, error)
+
+    def _extend(self, each: "_Held") -> None:
+        try:
+            each.held.extend()
+        except DeliveryExpiredError:
+            with self._lock:
+                is_current = self._held.get(each.run.lease_id) is each
+            if is_current and not self._begin_anew(each.run.lease_id, each.run):
+                with self._lock:
+                    if self._held.get(each.run.lease_id) is each:
+                        del self._held[each.run.lease_id]
 
     @property
     def is_closed(self) -> bool:
@@ -315,8 +372,22 @@ class RunReader:
         self._feeder.close()
         self._coordinator.release(self._queue, self._seat, self._holder)
 
-    def _sit_down(self) -> None:
-        until = self._clock.now() + NAME_PATIENCE_S
+    def _check_seated(self) -> None:
+        """Make sure that no other process reads under this name; what is held otherwise is given up.
+
+        Raises: InvalidOptionError: one does.
+        """
+        if self._coordinator.is_held(self._queue, self._seat, self._holder):
+            return
+        try:
+            self._sit_down(0.0)
+        except InvalidOptionError:
+            with self._lock:
+                self._held.clear()
+            raise
+
+    def _sit_down(self, patience_s: float) -> None:
+        until = self._clock.now() + patience_s
         while not self._coordinator.claim(self._queue, self._seat, self._holder):
             if self._clock.now() >= until:
                 raise InvalidOptionError(
@@ -335,43 +406,47 @@ class RunReader:
             self._pause.notify_all()
 
     def _note(self, held: HeldRun, taken: Taken) -> LeasedRun:
-        with self._lock:
-            self._held[taken.run.lease_id] = held
         parts = Stretches((part.first, part.last) for part in taken.parts)
-        run = taken.run
-        return LeasedRun(held.pipe, run.lease_id, run.attempt, run.read_from, tuple(parts))
+        row = taken.run
+        run = LeasedRun(held.pipe, row.lease_id, row.attempt, row.read_from, tuple(parts))
+        with self._lock:
+            self._held[run.lease_id] = _Held(run, held)
+        return run
 
     def _held_of(self, run: LeasedRun) -> HeldRun | None:
         with self._lock:
-            return self._held.get(run.lease_id)
+            each = self._held.get(run.lease_id)
+        return each.held if each else None
 
     def _is_held(self, run: LeasedRun) -> bool:
         held = self._held_of(run)
         return held is not None and held.is_live
 
-    def _revive(self, run: LeasedRun) -> HeldRun | None:
-        """Begin a lease anew that stands as it was written down; None when it does not stand any more."""
+    def _begin_anew(self, standing_id: UUID, run: LeasedRun) -> HeldRun | None:
+        """Begin a lease anew that stands under an id; None when it does not stand any more."""
         for _ in range(REVIVE_ATTEMPTS):
-            row = self._row_of(run)
+            row = self._find(run.pipe, (standing_id, run.lease_id))
             if row is None:
                 return None
             sent_at = self._clock.now()
-            change = RunChange(row, row.lease_id, row.leased_at_ms, is_leased_now=True)
+            wanted = replace(row, lease_id=run.lease_id, lease_ms=self._lease_ms)
+            change = RunChange(wanted, row.lease_id, row.leased_at_ms, is_leased_now=True)
             try:
                 is_applied = self._storage.transact(run.pipe, Transaction(runs=(change,))).is_applied
             except OutcomeUnknownError:
                 continue  # applied or not, the next attempt is conditional on what it then reads
             if is_applied:
-                held = self._hold(run.pipe, Taken(row, (), (row.read_from,)), sent_at + row.lease_ms / 1000)
+                ends_at = sent_at + self._lease_ms / 1000
+                held = self._hold(run.pipe, Taken(wanted, (), (row.read_from,)), ends_at)
                 with self._lock:
-                    self._held[run.lease_id] = held
+                    self._held[run.lease_id] = _Held(run, held)
                 return held
         raise OutcomeUnknownError(f"pipe {run.pipe}: a lease of reader {self._name!r} could not be settled")
 
-    def _row_of(self, run: LeasedRun) -> Run | None:
-        state = self._storage.load_pipe(run.pipe)
+    def _find(self, pipe: UUID, lease_ids: Collection[UUID]) -> Run | None:
+        state = self._storage.load_pipe(pipe)
         for row in state.runs if state else ():
-            if row.lease_id == run.lease_id and row.state is RunState.LEASED:
+            if row.lease_id in lease_ids and row.state is RunState.LEASED:
                 return row
         return None
 

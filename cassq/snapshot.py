@@ -58,22 +58,29 @@ class _Piece:
 
 
 def read_sections(
-    storage: Storage, pipe: UUID, *, fates: Collection[Fate] = tuple(Fate), is_outline: bool = False
+    storage: Storage,
+    pipe: UUID,
+    *,
+    attempts_max: int,
+    fates: Collection[Fate] = tuple(Fate),
+    is_outline: bool = False,
 ) -> Iterator[Section]:
     """Yield the messages of a pipe in their order; nothing of a pipe that is gone.
 
-    What was purged or went to the dead letters is left out. The states are those of one settled read, from
-    which on the messages are read; what is pushed meanwhile may be shown, as waiting. Of a pipe that retires
-    under the reader only the beginning may be shown: all of it had been committed then.
+    What was purged or went to the dead letters is left out, and so is what is just going there. The states
+    are those of one settled read, from which on the messages are read; what is pushed meanwhile may be shown,
+    as waiting, or as leased where a window is out. Of a pipe that retires under the reader only the beginning
+    may be shown: all of it had ended then.
 
     Args:
+        attempts_max: of the queue; runs beyond are leased to be buried.
         fates: only messages with one of these.
         is_outline: leave bodies and headers out.
     """
     state = storage.load_pipe(pipe, is_whole=True)
     if state is None:
         return
-    pieces = [piece for piece in _pieces(state) if piece.fate in fates]
+    pieces = [piece for piece in _pieces(state, attempts_max) if piece.fate in fates]
     if not pieces:
         return
     first = min(piece.read_from for piece in pieces)
@@ -85,9 +92,9 @@ def read_sections(
         for batch in batches:
             while place < len(pieces) and pieces[place].stretch.last < batch.first:
                 place += 1
-            for piece in pieces[place:]:
-                if piece.stretch.first > batch.last:
-                    break
+            at = place
+            while at < len(pieces) and pieces[at].stretch.first <= batch.last:
+                piece, at = pieces[at], at + 1
                 begin = max(piece.stretch.first, batch.first)
                 end = min(piece.stretch.last, batch.last)
                 part = _part(batch, begin, end, is_outline=is_outline)
@@ -109,7 +116,7 @@ def _part(batch: Batch, first: int, last: int, *, is_outline: bool) -> Batch:
     return batch.part(first, last)
 
 
-def _pieces(state: PipeState) -> list[_Piece]:
+def _pieces(state: PipeState, attempts_max: int) -> list[_Piece]:
     """Cut the numbers of a pipe where the fate of its messages changes."""
     head = state.head
     window = state.window
@@ -118,9 +125,13 @@ def _pieces(state: PipeState) -> list[_Piece]:
     for mark in state.marks:
         (committed if mark.end is End.COMMITTED else gone).add(mark.first, mark.last)
     pieces: list[_Piece] = []
+    reached = 0
     for run in sorted(state.runs, key=lambda run: run.first):
         held = Fate.LEASED if run.state is RunState.LEASED else Fate.RETURNED
-        for part in gone.missing(run.first, run.last):
+        # Rows of a very large pipe are read page by page: a run that was split in between overlaps its rest.
+        begin, reached = max(run.first, reached + 1), max(reached, run.last)
+        is_buried = run.state is RunState.LEASED and run.attempt > attempts_max
+        for part in () if is_buried else gone.missing(begin, run.last):
             pieces += [_Piece(each, Fate.COMMITTED, run, run.read_from) for each in committed.within(*part)]
             pieces += [_Piece(each, held, run, run.read_from) for each in committed.missing(*part)]
     # Behind a window a batch may begin inside it; elsewhere the head says where the next one begins.

@@ -12,7 +12,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from cassq.clock import Clock
-from cassq.errors import OutcomeUnknownError, PipeLostError, StorageUnavailableError
+from cassq.errors import ClosedError, OutcomeUnknownError, PipeLostError, StorageUnavailableError
 from cassq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.message import Batch, Headers, check_body, check_headers, pack_headers, size_of
@@ -63,6 +63,7 @@ class StagedPipes:
         self._filling: _Filling | None = None
         self._sealed: list[UUID] = []
         self._pause = threading.Condition()
+        self._is_broken = False
 
     def add(self, body: object, headers: object = None) -> None:
         """Add one message, in order; it is durable once `close` has returned.
@@ -75,6 +76,9 @@ class StagedPipes:
 
     def add_checked(self, body: bytes, headers: Headers) -> None:
         """Add one message that keeps the rules."""
+        if self._is_broken:
+            # The next write would carry other messages under the numbers of the one that failed.
+            raise ClosedError("a write of these staged pipes failed: discard them, and begin anew")
         size = size_of(body, headers)
         filling = self._filling
         if filling and not self._has_room(filling, size):
@@ -158,6 +162,7 @@ class StagedPipes:
                 return attempt()
             except (OutcomeUnknownError, StorageUnavailableError):
                 if self._clock.now() >= until:
+                    self._is_broken = True
                     raise
             with self._pause:
                 self._clock.wait(self._pause, pause)

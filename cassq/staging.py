@@ -20,20 +20,21 @@ decided is never deleted.
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import inf
 from uuid import UUID
 
 from cassq.clock import Clock
 from cassq.coordination.port import Coordinator
-from cassq.errors import PipeLostError
+from cassq.errors import CassqError, OutcomeUnknownError, PipeLostError, UnavailableError
 from cassq.limits import MIB
 from cassq.live_record import LiveRecord
-from cassq.model.ids import check_name
+from cassq.model.ids import check_name, time_key
 from cassq.model.message import NO_HEADERS
 from cassq.model.pipe import PipeEntry
 from cassq.model.queue_record import QueueRecord, Written
 from cassq.model.settings import QueueSettings
 from cassq.staged_pipes import StagedPipes
-from cassq.storage.port import BatchQuery, Storage
+from cassq.storage.port import BatchQuery, Listing, Storage
 
 #: A batch is published only within this time after its pipes were staged, by the database's clock; what is
 #: staged and undecided for twice as long belongs to a write that failed.
@@ -43,8 +44,11 @@ KEPT_S = 2 * PUBLISH_WITHIN_S
 #: Between the look whether all pipes are there and the decision at most so much time may pass.
 DECIDE_WITHIN_S = 3600.0
 
-#: Writers of one batch only, whose entry in the record goes when all is published.
+#: Writers of one batch only, whose entry in the record goes when all is published; a time-UUID follows.
 ONCE = "once-"
+
+#: A time-UUID's time in 1970, in its units of 100 ns.
+_GREGORIAN = 0x01B21DD213814000
 
 _BATCHES_READ = 64
 _PIPES_PER_BODY = 1000
@@ -60,14 +64,20 @@ class Tidied:
     Attributes:
         published: pipes of decided writes that were published for somebody who died.
         removed: staged pipes of failed writes that were deleted.
+        failed: what could not be published, in words.
     """
 
     published: int = 0
     removed: int = 0
+    failed: tuple[str, ...] = ()
 
 
 class _AlreadyDecidedError(Exception):
     """The batch was decided before, by this or another process."""
+
+
+class _UnfinishedError(Exception):
+    """An earlier batch of the writer was decided, and is not published yet."""
 
 
 class Staging:
@@ -105,6 +115,8 @@ class Staging:
     def publish(self, writer: str, batch: int, pipes: Sequence[UUID]) -> bool:
         """Publish a batch: all of these pipes or, when the batch was decided before, none.
 
+        Not beside a `discard` of the same pipes: a driver calls one after the other.
+
         Args:
             pipes: what the tasks that count returned from `StagedPipes.close`.
 
@@ -115,12 +127,16 @@ class Staging:
             PipeLostError: pipes are no longer there; nothing was published.
             QueueNotFoundError, StorageUnavailableError, OutcomeUnknownError.
         """
-        if not _is_decided(self._record.read(), writer, batch):
-            self._decide(writer, batch, pipes)
+        if writer.startswith(ONCE) and not pipes:
+            return True
         record = self._finish(self._record.read(), writer)
+        if not _is_decided(record, writer, batch):
+            record = self._finish(self._decide(writer, batch, pipes), writer)
         staged = self._staged(record)
-        own = f"{writer}/{batch}/"  # what is left of the batch: attempts that did not count
-        self._remove(entry for entry in staged if entry.pusher.startswith(own) or _is_out(record, entry))
+        if _is_finished(record, writer, batch):
+            own = f"{writer}/{batch}/"  # what is left of the batch: attempts that did not count
+            self._remove(entry for entry in staged if entry.pusher.startswith(own))
+        self._forget(writer)
         return not {entry.pipe for entry in staged} & set(pipes)
 
     def discard(self, writer: str, batch: int, pipes: Iterable[UUID]) -> None:
@@ -130,29 +146,33 @@ class Staging:
         if not _is_decided(record, writer, batch):
             gone = set(pipes)
             self._remove(entry for entry in self._staged(record) if entry.pipe in gone)
+        self._forget(writer)
 
     def tidy(self) -> Tidied:
         """Publish what was decided and not finished; delete what can never be published any more."""
         published = 0
+        failed: list[str] = []
         record = self._record.read()
         for writer, written in record.writers.items():
             if written.manifest:
-                published += 1
-                record = self._finish(record, writer)
+                try:
+                    record = self._finish(record, writer)
+                    published += 1
+                except CassqError as error:
+                    failed.append(f"writer {writer!r}: {error}")
         listing = self._storage.list_pipes(self._queue, is_staged=True)
-        out = [entry for entry in listing.entries if _is_out(record, entry)]
-        old = [
-            entry
-            for entry in listing.entries
-            if entry not in out and listing.now_ms - entry.created_at_ms > 1000 * KEPT_S
-        ]
+        self._forget_old(record, listing.now_ms)
+        old = {entry.pipe for entry in listing.entries if _age_s(listing, entry) > KEPT_S}
+        removed = 0
         if old:
             record = self._record.change(lambda seen: seen)  # nobody decides on what it read before this
-            decided = {written.manifest for written in record.writers.values() if written.manifest}
-            old = [] if decided else old
-        return Tidied(published, self._remove([*out, *old]))
+            if not any(written.manifest for written in record.writers.values()):
+                # Once more: what was published meanwhile is not staged any more.
+                removed = self._remove(entry for entry in self._staged(record) if entry.pipe in old)
+        return Tidied(published, removed, tuple(failed))
 
-    def _decide(self, writer: str, batch: int, pipes: Sequence[UUID]) -> None:
+    def _decide(self, writer: str, batch: int, pipes: Sequence[UUID]) -> QueueRecord:
+        """Decide a batch, if it is not decided yet; return a record in which it is."""
         manifest: UUID | None = None
         looked_at = self._clock.now()
         if pipes:
@@ -162,24 +182,33 @@ class Staging:
         def decided(record: QueueRecord) -> QueueRecord:
             if _is_decided(record, writer, batch):
                 raise _AlreadyDecidedError
+            standing = record.writers.get(writer)
+            if standing and standing.manifest:
+                raise _UnfinishedError  # to decide over it would be to lose it
             if self._clock.now() - looked_at > DECIDE_WITHIN_S:
                 raise PipeLostError(
                     f"writer {writer!r}: batch {batch} was held up for too long; write it again"
                 )
             return replace(record, writers={**record.writers, writer: Written(batch, manifest)})
 
-        with suppress(_AlreadyDecidedError):
-            self._record.change(decided)
+        while True:
+            try:
+                return self._record.change(decided)
+            except _AlreadyDecidedError:
+                return self._record.read()
+            except _UnfinishedError:
+                self._finish(self._record.read(), writer)
 
     def _check_there(self, pipes: Sequence[UUID]) -> None:
-        listing = self._storage.list_pipes(self._queue, is_staged=True)
-        born = {entry.pipe: entry.created_at_ms for entry in listing.entries}
+        listing = self._storage.list_pipes(self._queue, min(pipes, key=time_key), is_staged=True)
+        staged = {entry.pipe: entry for entry in listing.entries}
         for pipe in pipes:
-            if pipe not in born:
+            if pipe not in staged:
                 raise PipeLostError(
-                    f"staged pipe {pipe} is gone: nothing was published; write the batch again"
+                    f"staged pipe {pipe} is not there any more: it was discarded, or published before; "
+                    "this call published nothing"
                 )
-            if listing.now_ms - born[pipe] > 1000 * PUBLISH_WITHIN_S:
+            if _age_s(listing, staged[pipe]) > PUBLISH_WITHIN_S:
                 raise PipeLostError(
                     f"staged pipe {pipe} is older than {PUBLISH_WITHIN_S / 3600:g} hours: "
                     "nothing was published; write in smaller batches"
@@ -210,13 +239,32 @@ class Staging:
         if written is None or written.manifest is None:
             return record
         named = self._read_manifest(written.manifest)
-        entries = [entry for entry in self._staged(record) if entry.pipe in named]
-        self._storage.publish_pipes(self._queue, entries)
-        if entries:
-            self._coordinator.wake(self._queue, len(entries))
+        if named:
+            listing = self._storage.list_pipes(self._queue, min(named, key=time_key), is_staged=True)
+            self._storage.publish_pipes(
+                self._queue, [entry for entry in listing.entries if entry.pipe in named]
+            )
         record = self._record.change(lambda seen: _finished(seen, writer, written))
-        self._storage.delete_pipe(self._queue, written.manifest, is_staged=True)
+        self._coordinator.wake(self._queue, len(named))
+        with suppress(UnavailableError, OutcomeUnknownError):  # then it goes with what is old
+            self._storage.delete_pipe(self._queue, written.manifest, is_staged=True)
         return record
+
+    def _forget(self, writer: str) -> None:
+        """Take a writer of one batch out of the record, once nobody can repeat the batch."""
+        if writer.startswith(ONCE) and writer in self._record.read().writers:
+            with suppress(UnavailableError, OutcomeUnknownError):  # then it goes when it is old
+                self._record.change(lambda seen: _without(seen, {writer}))
+
+    def _forget_old(self, record: QueueRecord, now_ms: int) -> None:
+        """Take writers of one batch out whose driver died before it did; their names tell when that was."""
+        old = {
+            writer
+            for writer, written in record.writers.items()
+            if not written.manifest and _born_ms(writer) < now_ms - 1000 * KEPT_S
+        }
+        if old:
+            self._record.change(lambda seen: _without(seen, old))
 
     def _staged(self, record: QueueRecord) -> Sequence[PipeEntry]:
         """Return what is staged, without the manifests that the record names."""
@@ -237,20 +285,29 @@ def _is_decided(record: QueueRecord, writer: str, batch: int) -> bool:
     return written is not None and written.batch >= batch
 
 
-def _is_out(record: QueueRecord, entry: PipeEntry) -> bool:
-    """Tell whether a staged pipe is of a batch that was decided, and finished, without it."""
-    writer, _, rest = entry.pusher.partition("/")
-    batch = rest.partition("/")[0]
-    written = record.writers.get(writer)
-    return (
-        written is not None and written.manifest is None and batch.isdecimal() and int(batch) <= written.batch
-    )
+def _is_finished(record: QueueRecord, writer: str, batch: int) -> bool:
+    return _is_decided(record, writer, batch) and record.writers[writer].manifest is None
 
 
 def _finished(record: QueueRecord, writer: str, written: Written) -> QueueRecord:
     if record.writers.get(writer) != written:
         return record  # somebody else did
-    others = {name: each for name, each in record.writers.items() if name != writer}
-    if not writer.startswith(ONCE):
-        others[writer] = replace(written, manifest=None)
-    return replace(record, writers=others)
+    writers = {**record.writers, writer: replace(written, manifest=None)}
+    return replace(record, writers=writers, publications=record.publications + 1)
+
+
+def _without(record: QueueRecord, writers: set[str]) -> QueueRecord:
+    kept = {name: written for name, written in record.writers.items() if name not in writers}
+    return replace(record, writers=kept)
+
+
+def _born_ms(writer: str) -> float:
+    """Return when a writer of one batch got its name, by its own clock: good enough for what is days old."""
+    with suppress(ValueError):
+        if writer.startswith(ONCE):
+            return (UUID(writer.removeprefix(ONCE)).time - _GREGORIAN) / 10_000
+    return inf
+
+
+def _age_s(listing: Listing, entry: PipeEntry) -> float:
+    return (listing.now_ms - entry.created_at_ms) / 1000

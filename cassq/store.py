@@ -203,8 +203,9 @@ class Store:
         was listed before cannot belong to a later queue of the name.
         """
         name = deleted.name
-        entries = self.storage.list_pipes(name).entries
+        # What is published meanwhile is inserted into the one list before it leaves the other.
         staged = self.storage.list_pipes(name, is_staged=True).entries
+        entries = self.storage.list_pipes(name).entries
         letters = self.storage.read_dead(name)
         if not self._is_still_deleted(deleted):
             return 0

@@ -17,7 +17,8 @@ CREATE TABLE IF NOT EXISTS queues (
     totals      TEXT NOT NULL,  -- JSON object of integers
     counted     TEXT NOT NULL,  -- JSON list of pipe ids
     samples     TEXT NOT NULL,  -- JSON list of [at_ms, pushed, popped, committed]
-    writers     TEXT NOT NULL DEFAULT '{}'  -- JSON object: writer -> [last batch decided, manifest or null]
+    writers     TEXT NOT NULL DEFAULT '{}',  -- JSON object: writer -> [last batch decided, manifest or null]
+    publications INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 
 CREATE TABLE IF NOT EXISTS pipes (

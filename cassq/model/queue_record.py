@@ -72,6 +72,7 @@ class QueueRecord:
         counted: pipes whose tally is in `totals` and which may still be listed.
         samples: a few readings of the past minutes, oldest first.
         writers: by name, what was decided of writers that stage pipes.
+        publications: how often staged pipes were published: what is listed since may have older ids.
     """
 
     name: str
@@ -83,3 +84,4 @@ class QueueRecord:
     counted: frozenset[UUID] = frozenset()
     samples: tuple[Sample, ...] = ()
     writers: Mapping[str, Written] = field(default_factory=dict)
+    publications: int = 0

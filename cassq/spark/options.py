@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from cassq.errors import InvalidNameError, InvalidOptionError
 from cassq.model.ids import check_name, shorten
+from cassq.staging import ONCE
 from cassq.urls import check_text
 
 #: All queues of the store.
@@ -173,8 +174,10 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         raise InvalidOptionError(
             "options 'writer' and 'batch' go together: the name of who writes, and the number of this batch"
         )
-    if options.writer is not None:
-        check_name(options.writer, "name of a writer")
+    if options.writer is not None and check_name(options.writer, "name of a writer").startswith(ONCE):
+        raise InvalidOptionError(
+            f"option 'writer' is {shorten(options.writer)}: {ONCE!r} begins the names of writes without one"
+        )
     words.end()
     return options
 

@@ -5,6 +5,7 @@ claimed or changed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -13,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, EqualTo, Filter, In, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from cassq.errors import QueueNotFoundError
 from cassq.snapshot import Fate, read_letters, read_sections
 from cassq.spark.options import ALL_QUEUES, ReadOptions
 from cassq.spark.rows import RowBuilder, check_read_schema
@@ -31,6 +33,7 @@ class PipesPartition(InputPartition):
     """A stretch of pipes of one queue: (pipe, pusher) each."""
 
     queue: str
+    attempts_max: int
     pipes: Sequence[tuple[UUID, str]]
 
 
@@ -80,13 +83,13 @@ class SnapshotReader(DataSourceReader):
             ]
             if self._fates & _IN_PIPES:
                 planned += [
-                    PipesPartition(queue.name, listed[begin : begin + width])
+                    PipesPartition(queue.name, queue.settings.max_attempts, listed[begin : begin + width])
                     for begin in range(0, len(listed), width)
                 ]
             if Fate.DEAD in self._fates:
                 planned.append(LettersPartition(queue.name))
         # An empty list would be read as one partition of everything.
-        return planned or [PipesPartition("", ())]
+        return planned or [PipesPartition("", 0, ())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition; runs in an executor."""
@@ -101,7 +104,13 @@ class SnapshotReader(DataSourceReader):
         elif isinstance(partition, PipesPartition):
             is_outline = not {"body", "headers"} & set(self.schema.fieldNames())
             for pipe, pusher in partition.pipes:
-                for section in read_sections(storage, pipe, fates=self._fates, is_outline=is_outline):
+                for section in read_sections(
+                    storage,
+                    pipe,
+                    attempts_max=partition.attempts_max,
+                    fates=self._fates,
+                    is_outline=is_outline,
+                ):
                     rows.add_section(partition.queue, pipe, pusher, section)
                     if rows.is_full:
                         yield from rows.take()
@@ -114,9 +123,14 @@ class SnapshotReader(DataSourceReader):
 
     def _queues(self, store: "cassq.Store") -> Iterator["cassq.Queue"]:
         name = self.options.target.queue
-        for each in store.queues() if name == ALL_QUEUES else [name]:
+        if name != ALL_QUEUES:
+            if self.wanted.queues is None or name in self.wanted.queues:
+                yield store.find_queue(name)
+            return
+        for each in store.queues():
             if self.wanted.queues is None or each in self.wanted.queues:
-                yield store.find_queue(each)
+                with suppress(QueueNotFoundError):  # deleted a moment ago
+                    yield store.find_queue(each)
 
 
 class FilteringReader(SnapshotReader):

@@ -47,7 +47,7 @@ def check_read_schema(schema: "StructType") -> None:
     for field in schema.fields:
         if field.name not in known:
             raise InvalidOptionError(f"a message has no column {field.name!r}; it has {', '.join(known)}")
-        if field.dataType != known[field.name]:
+        if field.dataType.simpleString() != known[field.name].simpleString():
             raise InvalidOptionError(
                 f"column {field.name!r} is {known[field.name].simpleString()}, not "
                 f"{field.dataType.simpleString()}: read it so, and cast it afterwards"

@@ -1,7 +1,7 @@
 """The data source itself: says what it is called and who reads and writes.
 
-Planners make it anew for every query and every action, executors get what it returns as a pickle: so it opens
-nothing, and every check that needs no store is made here, before anything runs.
+Planners make it anew for every query, executors get what it returns as a pickle: so it keeps nothing. What
+one `load()` gives is planned once, at its first action: its frames go on to read the pipes listed then.
 """
 
 from typing import TYPE_CHECKING

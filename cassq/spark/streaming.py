@@ -14,6 +14,10 @@ Spark never says that a query's last batch is done; the `start` of the next plan
 """
 
 import logging
+import os
+import signal
+import sys
+import threading
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -41,12 +45,16 @@ _log = logging.getLogger("cassq.spark")
 Offset = dict[str, Any]
 
 
-class RunPartition(InputPartition):
-    """One leased run."""
+#: Small runs go into one partition until it has so many messages.
+PARTITION_MESSAGES = 10_000
 
-    def __init__(self, run: LeasedRun) -> None:
-        super().__init__(run)
-        self.run = run
+
+class RunsPartition(InputPartition):
+    """Some leased runs."""
+
+    def __init__(self, runs: Sequence[LeasedRun]) -> None:
+        super().__init__(runs)
+        self.runs = runs
 
 
 class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -56,8 +64,10 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema
         self._reader: RunReader | None = None
+        self._parent = 0
         self._is_stopping_at_present = False
         self._has_adopted = False
+        self._committed: Offset | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's
         """Return the offset of a query that has read nothing."""
@@ -75,26 +85,29 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's
         """Commit the batch that ended, and lease what comes next; `start` itself when there is nothing."""
         reader = self._open()
-        before = _runs(start)
-        reader.commit(before)
+        self.commit(start)
         runs: list[LeasedRun] = []
         if not self._has_adopted:
-            runs = reader.adopt(before)
+            runs = reader.adopt(_runs(start))
             self._has_adopted = True
-        wanted = None if isinstance(limit, ReadAllAvailable) else self._options.messages_per_trigger
-        if wanted is not None:
-            wanted -= sum(run.count for run in runs)
+        if isinstance(limit, ReadAllAvailable):
+            reader.stop_at_present()  # or it would never end where pushers keep up
+        wanted = limit.max_rows - sum(run.count for run in runs) if isinstance(limit, ReadMaxRows) else None
         if wanted is None or wanted > 0:
             runs += reader.take(wanted)
-        while not runs and self._is_stopping_at_present and not reader.is_at_stop():
+        while not runs and self._is_waiting_for_the_present(reader):
             reader.wait()  # what is left is in other hands, or claimed by a process that was killed
             runs = reader.take(wanted)
         if not runs:
             return start
         return {"batch": start["batch"] + 1, "runs": [run.to_json() for run in runs]}
 
+    def _is_waiting_for_the_present(self, reader: RunReader) -> bool:
+        is_ours = os.getppid() == self._parent  # or the driver was killed, and nobody wants an answer
+        return self._is_stopping_at_present and is_ours and reader.may_take() and not reader.is_at_stop()
+
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """Return a partition for each run of a batch, after making sure that it is still leased.
+        """Return partitions of the runs of a batch, after making sure that they are still leased.
 
         Raises: PipeLostError: others have some of it, because the lease ended while no stream ran.
         """
@@ -104,23 +117,36 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lost = self._open().hold(runs)
         if lost:
             self._tell_lost(lost)
-        return [RunPartition(run) for run in runs if run not in lost]
+        groups: list[list[LeasedRun]] = []
+        room = 0
+        for run in runs:
+            if run not in lost:
+                if run.count > room:
+                    groups.append([])
+                    room = PARTITION_MESSAGES
+                groups[-1].append(run)
+                room -= run.count
+        return [RunsPartition(group) for group in groups]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one run; runs in an executor."""
-        if not isinstance(partition, RunPartition):
+        """Yield the rows of some runs; runs in an executor."""
+        if not isinstance(partition, RunsPartition):
             raise TypeError(f"{partition!r} is not a partition of this reader's")
-        target, run = self._options.target, partition.run
+        target, holder = self._options.target, tag(self._options.reader)
+        storage = open_store(target.url).storage
         rows = RowBuilder(to_arrow_schema(self._schema, timezone="UTC"))
-        for batch in read_leased(open_store(target.url).storage, run):
-            rows.add_leased(target.queue, run, tag(self._options.reader), batch)
-            if rows.is_full:
-                yield from rows.take()
+        for run in partition.runs:
+            for batch in read_leased(storage, run):
+                rows.add_leased(target.queue, run, holder, batch)
+                if rows.is_full:
+                    yield from rows.take()
         yield from rows.take()
 
     def commit(self, end: Offset) -> None:
-        """Commit a batch that Spark says is done."""
-        self._open().commit(_runs(end))
+        """Commit a batch that is done; Spark says so more than once."""
+        if end != self._committed:
+            self._open().commit(_runs(end))
+            self._committed = end
 
     def stop(self) -> None:
         """Give the claims up; what is leased stays so, for the next start of this stream."""
@@ -132,6 +158,11 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             target = self._options.target
             queue = open_store(target.url).find_queue(target.queue)
             self._reader = queue.run_reader(self._options.reader, lease=self._options.lease)
+            self._parent = os.getppid()
+            if threading.current_thread() is threading.main_thread():
+                # Spark ends its planner by this signal: then `stop` is called, and the next start need not
+                # wait until the session of a dead process is over.
+                signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         return self._reader
 
     def _tell_lost(self, lost: Sequence[LeasedRun]) -> None:

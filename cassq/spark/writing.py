@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -21,6 +21,7 @@ from pyspark.sql.datasource import (
 
 import cassq
 from cassq.errors import CassqError, InvalidOptionError
+from cassq.model.ids import new_pipe_id
 from cassq.spark.options import Target, WriteOptions
 from cassq.spark.rows import check_write_schema, messages_of
 from cassq.spark.sessions import open_store
@@ -64,7 +65,6 @@ class StreamWriter(DataSourceStreamArrowWriter):
     """Writes the batches of a stream; made anew for each of them, and once more for its commit."""
 
     target: Target
-    writer: str | None
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Write one task's rows of one batch; runs in an executor."""
@@ -75,7 +75,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             raise InvalidOptionError(
                 "this Spark does not tell a task its query: cassq streams need 4.3 or newer"
             )
-        return _fill(self.target, self.writer or f"query-{query}", int(batch), iterator)
+        return _fill(self.target, f"query-{query}", int(batch), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
         """Publish one batch, unless it was published before."""
@@ -94,7 +94,7 @@ def make_batch_writer(options: WriteOptions, schema: "StructType", *, is_overwri
     Raises: InvalidOptionError, QueueNotFoundError: before any task runs.
     """
     _check(options, schema, is_overwriting=is_overwriting)
-    writer = options.writer or f"{ONCE}{uuid4()}"
+    writer = options.writer or f"{ONCE}{new_pipe_id()}"
     return BatchWriter(options.target, writer, options.batch or 0)
 
 
@@ -106,7 +106,7 @@ def make_stream_writer(options: WriteOptions, schema: "StructType", *, is_overwr
     if options.batch is not None:
         raise InvalidOptionError("a stream numbers its batches itself: leave 'writer' and 'batch' out")
     _check(options, schema, is_overwriting=is_overwriting)
-    return StreamWriter(options.target, None)
+    return StreamWriter(options.target)
 
 
 def _check(options: WriteOptions, schema: "StructType", *, is_overwriting: bool) -> None:

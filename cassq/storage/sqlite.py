@@ -24,7 +24,7 @@ _HEAD = "op, cursor, read_from, floor, phase, last, skipped, dead, purged, rolle
 #: The trace of a removed letter is kept for a day, as long as Cassandra keeps a deletion.
 REMOVED_KEPT_MS = 24 * 3600 * 1000
 
-_RECORD = "name, incarnation, op, state, settings, totals, counted, samples, writers"
+_RECORD = "name, incarnation, op, state, settings, totals, counted, samples, writers, publications"
 _ENTRY = (
     "INSERT OR IGNORE INTO pipes (queue, shard, pipe, pusher, priority, lane, created_at_ms)"
     " VALUES (?,?,?,?,?,?,?)"
@@ -80,7 +80,7 @@ class SqliteStorage:
             db.execute(
                 "DELETE FROM queues WHERE name = ? AND state = ?", (wanted.name, QueueState.DELETED.value)
             )
-            insert = f"INSERT OR IGNORE INTO queues ({_RECORD}) VALUES (?,?,?,?,?,?,?,?,?)"  # noqa: S608
+            insert = f"INSERT OR IGNORE INTO queues ({_RECORD}) VALUES (?,?,?,?,?,?,?,?,?,?)"  # noqa: S608
             return db.execute(insert, (wanted.name, *row)).rowcount == 1
 
     def create_pipe(self, queue: str, entry: PipeEntry, head: Head, *, is_staged: bool = False) -> None:

@@ -153,7 +153,7 @@ def to_entry(row: Row) -> PipeEntry:
 
 
 def record_row(record: QueueRecord) -> Row:
-    """Return (incarnation, op, state, settings, totals, counted, samples, writers)."""
+    """Return (incarnation, op, state, settings, totals, counted, samples, writers, publications)."""
     totals = {each.name: getattr(record.totals, each.name) for each in fields(Tally)}
     return (
         record.incarnation.bytes,
@@ -169,13 +169,14 @@ def record_row(record: QueueRecord) -> Row:
                 for name, written in record.writers.items()
             }
         ),
+        record.publications,
     )
 
 
 def to_record(row: Row) -> QueueRecord:
     """Read (name, *record_row) back."""
     with decoding("queues"):
-        name, incarnation, op, state, settings, totals, counted, samples, writers = row
+        name, incarnation, op, state, settings, totals, counted, samples, writers, publications = row
         tally = json.loads(_text(totals))
         return QueueRecord(
             name,
@@ -190,6 +191,7 @@ def to_record(row: Row) -> QueueRecord:
                 writer: Written(_number(batch), UUID(manifest) if manifest else None)
                 for writer, (batch, manifest) in json.loads(_text(writers)).items()
             },
+            _number(publications),
         )
 
 

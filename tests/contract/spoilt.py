@@ -20,7 +20,7 @@ from cassq.storage.port import DeadLetter
 WORDS = {"phase", "state", "ending"}
 
 #: Texts that are JSON, in the embedded store.
-JSON = {"settings", "totals", "counted", "samples", "headers"}
+JSON = {"settings", "totals", "counted", "samples", "headers", "writers"}
 
 #: Not the business of a queue: the versions of the schema, and the store's clock, which is read at the start.
 APART = {"schema_version", "clock"}
@@ -30,6 +30,8 @@ SOUND = {
     ("waiting", "headers", "null"),  # no message of the batch has any
     ("pipes", "priority", "negative"),  # the lower, the later
     ("pending", "window_ms", "null"),  # of before there were windows
+    ("queues", "writers", "null"),  # of before there were staged pipes
+    ("queues", "publications", "null"),
     ("queues", "settings", "other"),  # settings of a newer version are left alone
     ("dead", "body", "short"),  # any bytes are a body
     ("dead", "removed", "null"),  # the embedded store's own trace; whatever it is, the letter is there or not
@@ -249,6 +251,8 @@ def _cassandra_values(column: str, kind: str) -> Iterator[tuple[str, object]]:
             yield "fewer", [{}]
         case "frozen<map<text, bigint>>":
             yield from {"range": {"lease_ms": 0}, "overflow": {"lease_ms": 2**62}}.items()
+        case "frozen<map<text, frozen<tuple<bigint, timeuuid>>>>":
+            yield "range", {"loader": (-7, None)}
         case "uuid" | "blob" | "frozen<map<text, text>>":
             return
         case _ if kind.startswith(("frozen<set", "frozen<list")):

@@ -101,7 +101,8 @@ def test_after_a_restart_what_was_not_written_down_is_found(queue):
     before.close()
     after = queue.run_reader("tests", lease=LEASE)
     found = after.adopt(written)
-    assert {run.lease_id for run in found} == {run.lease_id for run in lost}
+    assert {run.parts for run in found} == {run.parts for run in lost}
+    assert not {run.lease_id for run in found} & {run.lease_id for run in lost}
     assert Counter(bodies_of(queue, found)) == Counter(bodies_of(queue, lost))
     after.commit([*written, *found])
     assert queue.stats().committed == 50
@@ -178,6 +179,48 @@ def test_nothing_is_taken_that_is_pushed_after_the_present(queue, reader):
     runs = take_all(reader)
     assert Counter(bodies_of(queue, runs)) == Counter(numbered(0, 30))
     assert reader.is_at_stop()
+
+
+def test_what_is_sealed_behind_the_present_is_no_damage(store, name):
+    queue = store.queue(name)
+    queue.push_many(numbered(0, 6))
+    reader = queue.run_reader("tests", lease=LEASE)
+    reader.stop_at_present()
+    queue.push_many(numbered(6, 10))
+    queue._pusher.close()  # seals the pipe
+    assert bodies_of(queue, take_all(reader)) == numbered(0, 6)
+    assert reader.is_at_stop()
+
+
+def test_a_process_that_lost_its_name_holds_nothing_any_more(queue, monkeypatch):
+    queue.push_many(numbered(0, 10))
+    frozen = queue.run_reader("tests", lease=LEASE)
+    runs = take_all(frozen)
+    queue._services.coordinator.release(queue.name, frozen._seat, frozen._holder)
+    after = queue.run_reader("tests", lease=LEASE)
+    with pytest.raises(InvalidOptionError, match="by another process"):
+        frozen.commit(runs)
+    frozen.keep_alive()
+    assert after.hold(runs) == []
+    after.commit(runs)
+    assert queue.stats().committed == 10
+
+
+def test_a_longer_lease_holds_for_what_is_held_from_before(queue):
+    queue.push_many(numbered(0, 10))
+    before = queue.run_reader("tests", lease=timedelta(seconds=1))
+    runs = take_all(before)
+    before.close()
+    after = queue.run_reader("tests", lease=LEASE)
+    assert after.hold(runs) == []
+    (row,) = queue._services.storage.load_pipe(runs[0].pipe).runs
+    assert row.lease_ms == 1000 * LEASE.total_seconds()
+
+
+def test_claims_are_given_up_so_that_others_have_what_is_pushed_meanwhile(queue, reader):
+    queue.push_many(numbered(0, 5))
+    assert sum(run.count for run in take_all(reader)) == 5
+    assert set(queue._services.coordinator.holders(queue.name)) == {reader._seat}
 
 
 def test_a_queue_that_is_empty_is_at_its_stop(reader):

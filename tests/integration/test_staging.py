@@ -3,6 +3,8 @@
 import pytest
 
 from cassq.errors import InvalidNameError, PipeLostError
+from cassq.model.ids import new_pipe_id
+from cassq.staging import ONCE
 
 
 def fill(queue, bodies, writer="loader", batch=1, task="0"):
@@ -101,7 +103,9 @@ def test_attempts_that_do_not_count_are_deleted(queue):
 
 
 def test_a_writer_of_one_batch_leaves_nothing_in_the_record(queue):
-    queue.staging.publish("once-a", 0, fill(queue, [b"x"], "once-a", 0))
+    writer = f"{ONCE}{new_pipe_id()}"
+    assert queue.staging.publish(writer, 0, fill(queue, [b"x"], writer, 0))
+    assert queue.staging.publish(f"{ONCE}{new_pipe_id()}", 0, [])
     assert queue.record.read().writers == {}
     assert staged(queue) == ()
     assert drain(queue) == [b"x"]
@@ -119,9 +123,49 @@ def test_a_batch_that_failed_is_discarded(queue):
     pipes = fill(queue, numbered(3))
     queue.staging.discard("loader", 1, pipes)
     assert staged(queue) == ()
-    with pytest.raises(PipeLostError, match="nothing was published"):
+    with pytest.raises(PipeLostError, match="published nothing"):
         queue.staging.publish("loader", 1, pipes)
     assert drain(queue) == []
+
+
+def test_a_batch_waits_for_the_one_before_that_was_decided_and_not_published(queue):
+    before = fill(queue, [b"six"], batch=6)
+    queue.staging._decide("loader", 6, before)
+    assert queue.staging.publish("loader", 7, fill(queue, [b"seven"], batch=7))
+    assert sorted(drain(queue)) == [b"seven", b"six"]
+    assert staged(queue) == ()
+
+
+def test_an_idle_popper_has_what_is_published_soon(queue):
+    """Its pipes are older than what the popper has seen since."""
+    pipes = fill(queue, [b"bulk"])
+    with queue.popper() as popper:
+        queue.push(b"single")
+        with popper.pop(timeout=5) as delivery:
+            assert delivery.body == b"single"
+        queue.staging.publish("loader", 1, pipes)
+        with popper.pop(timeout=5) as delivery:
+            assert delivery.body == b"bulk"
+
+
+def test_a_repeated_batch_is_left_to_its_tasks_while_they_are_young(store, queue):
+    queue.staging.publish("loader", 7, fill(queue, [b"seven"], batch=7))
+    again = queue.staging.open("loader", 7, "0")
+    again.add(b"seven")
+    assert store.reap().removed == 0
+    assert not queue.staging.publish("loader", 7, again.close())
+    assert drain(queue) == [b"seven"]
+
+
+def test_a_writer_of_one_batch_whose_driver_died_is_forgotten_when_it_is_old(store, queue, monkeypatch):
+    writer = f"{ONCE}{new_pipe_id()}"
+    queue.staging._decide(writer, 0, fill(queue, [b"x"], writer, 0))
+    assert store.reap().published == 1
+    assert writer in queue.record.read().writers
+    monkeypatch.setattr("cassq.staging.KEPT_S", -10.0)
+    store.reap()
+    assert queue.record.read().writers == {}
+    assert drain(queue) == [b"x"]
 
 
 def test_discarding_leaves_other_attempts_alone(queue):

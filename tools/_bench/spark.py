@@ -154,7 +154,7 @@ class Work:
         self._turn += 1
         place = self._stage.folder / f"copy-{self._turn}.parquet"
         self._bodies().write.parquet(str(place))
-        rows = self._spark.read.parquet(str(place)).count()
+        rows = int(self._spark.read.parquet(str(place)).count())
         shutil.rmtree(place)
         return rows
 

@@ -54,13 +54,14 @@ def record_values(record: QueueRecord) -> Values:
         sorted(record.counted),
         [(sample.at_ms, sample.pushed, sample.popped, sample.committed) for sample in record.samples],
         {name: (written.batch, written.manifest) for name, written in record.writers.items()},
+        record.publications,
     )
 
 
 def to_record(row: Row) -> QueueRecord:
     """Read a row of `queues`."""
     with _decoding("a queue", row):
-        name, op, incarnation, state, settings, *totals, counted, samples, writers = row
+        name, op, incarnation, state, settings, *totals, counted, samples, writers, publications = row
         return QueueRecord(
             name=name,
             incarnation=_uuid(incarnation),
@@ -74,6 +75,7 @@ def to_record(row: Row) -> QueueRecord:
                 _text(writer): Written(_count(batch), None if manifest is None else _uuid(manifest))
                 for writer, (batch, manifest) in dict(writers or {}).items()
             },
+            publications=0 if publications is None else _count(publications),
         )
 
 

@@ -64,7 +64,7 @@ READ_CLOCK = Statement(Call.LOCAL, "SELECT to_timestamp(now()) FROM system.local
 
 _RECORD = (
     "op, incarnation, state, settings, pushed, popped, committed, dead, purged, rolled_back, counted, "
-    "samples, writers"
+    "samples, writers, publications"
 )
 READ_QUEUE = Statement(
     Call.SERIAL_READ, f"SELECT queue, {_RECORD} FROM {{ks}}.queues WHERE queue = ? AND shard = ?"
@@ -73,7 +73,7 @@ READ_QUEUES = Statement(Call.READ, f"SELECT queue, {_RECORD} FROM {{ks}}.queues"
 INSERT_QUEUE = Statement(
     Call.TRANSACTION,
     f"INSERT INTO {{ks}}.queues ({_RECORD}, queue, shard) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS",
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS",
     is_idempotent=False,
 )
 _SET_RECORD = "UPDATE {ks}.queues SET " + ", ".join(f"{column} = ?" for column in _RECORD.split(", "))

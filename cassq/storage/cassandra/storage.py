@@ -86,11 +86,14 @@ class CassandraStorage:
 
     def publish_pipes(self, queue: str, entries: Sequence[PipeEntry]) -> None:
         """See `Storage.publish_pipes`."""
+        steps: list[list[Work]] = []
         for begin in range(0, len(entries), _ENTRIES_PER_WRITE):
             moved = entries[begin : begin + _ENTRIES_PER_WRITE]
-            listed = [(cql.INSERT_ENTRY, (queue, cql.SHARD, *rows.entry_values(entry))) for entry in moved]
-            staged = [(cql.DELETE_ENTRY, (queue, cql.STAGED_SHARD, entry.pipe)) for entry in moved]
-            self._session.execute_in_turn([listed, staged])
+            steps.append(
+                [(cql.INSERT_ENTRY, (queue, cql.SHARD, *rows.entry_values(entry))) for entry in moved]
+            )
+            steps.append([(cql.DELETE_ENTRY, (queue, cql.STAGED_SHARD, entry.pipe)) for entry in moved])
+        self._session.execute_in_turn(steps)
 
     def delete_pipe(self, queue: str, pipe: UUID, *, is_staged: bool = False) -> None:
         """See `Storage.delete_pipe`."""

@@ -1,0 +1,266 @@
+/* Staged pipes: of one batch of a writer one set of pipes is published, and what was decided is never deleted.
+ *
+ * Two drivers write batch 1 of the same writer, each with a set of pipes of its own (0 and 1): Spark started the
+ * query again, and the old driver lives on. A set is staged, listed, or gone: consumed and retired, which is
+ * modelled, or deleted. The record has the number of the writer's last batch, and the manifest of what is
+ * published. It is changed by compare-and-set on its op; a write whose reply is lost was applied, or is in
+ * flight and lands later, or never. Anybody may die at any point; a reaper comes by for ever.
+ *
+ * Time: a set gets old at any moment. A driver that looks at the record after that gives up; before, it decides.
+ *
+ * Rules are taken away by -DNO_...; docs/model/README.md has the table.
+ */
+
+#ifndef FAULTS
+#define FAULTS 2                     /* replies that are lost */
+#endif
+#ifndef CRASHES
+#define CRASHES 2
+#endif
+
+#define REAPER 2
+#define ACTORS 3
+#define NONE 2                       /* no manifest */
+
+byte faults = FAULTS, crashes = CRASHES;
+
+bool staged[2];                      /* the entries of the set among the staged ones */
+bool listed[2];                      /* its entries in the queue's list */
+bool published[2];                   /* it was listed at some time */
+bool lost[2];                        /* its rows were deleted, and not because all was consumed */
+bool written[2];                     /* its manifest stands */
+bool old[2];                         /* older than what may still be decided */
+bool told[2];                        /* the driver was told that its set is the batch */
+byte ends = 0;                       /* drivers that came to their end */
+
+byte batch = 0, manifest = NONE;     /* the record */
+bool seen[ACTORS];                   /* the op that the actor read is the one that stands */
+bool flies[2];                       /* a driver's decision that is conditional on an op that still stands */
+
+inline write_record(b, m) {
+    batch = b; manifest = m;
+    seen[0] = false; seen[1] = false; seen[2] = false;
+    flies[0] = false; flies[1] = false
+}
+
+inline decided(d) {
+    assert(batch == 0);              /* one batch is decided twice */
+    write_record(1, d)
+}
+
+inline list(s) {
+    assert(!lost[s]);                /* what was decided is gone */
+    assert(!published[1 - (s)]);     /* both sets of one batch are published */
+    if
+    :: !published[s] -> listed[s] = true; published[s] = true
+    :: else                          /* again: what was consumed does not come back */
+    fi
+}
+
+inline delete_set(s) {
+    if
+    :: staged[s] ->
+        staged[s] = false;
+        if
+        :: !published[s] -> lost[s] = true
+        :: else
+        fi
+    :: else
+    fi
+}
+
+inline may_die() {
+    if
+    :: true
+    :: atomic { crashes > 0 -> crashes--; printf("%d: dies\n", me); goto dead }
+    fi
+}
+
+/* Publish what was decided; say so; only then delete the manifest. */
+inline finish() {
+    atomic { m = manifest; printf("%d: reads the record: batch %d, manifest %d\n", me, batch, m) };
+    if
+    :: m == NONE
+    :: m != NONE ->
+        atomic { names = written[m]; has = names && staged[m]; printf("%d: reads the manifest: %d\n", me, names) };
+        if
+#ifdef NO_PUBLISH_FIRST
+        :: true
+#else
+        :: has ->                                    /* RULE publish_first */
+            atomic { list(m); printf("%d: lists set %d\n", me, m) };
+            may_die();
+            atomic { staged[m] = false; printf("%d: takes set %d off the staged list\n", me, m) }
+        :: !has
+#endif
+        fi;
+#ifdef NO_MANIFEST_LAST
+        atomic { written[m] = false; printf("%d: deletes manifest %d\n", me, m) };
+        may_die();
+#endif
+        /* compare-and-set, again until it is applied or somebody else did it */
+        do
+        :: atomic {
+            manifest == m -> write_record(batch, NONE); printf("%d: says that nothing is left\n", me); break
+           }
+        :: manifest != m -> break
+        od;
+        may_die();
+        atomic { written[m] = false; printf("%d: deletes manifest %d\n", me, m) }
+    fi;
+    m = NONE; names = false; has = false
+}
+
+/* Delete what is staged and was decided against: the record has its number, and nothing is left to publish. */
+inline clear_losers() {
+    atomic { out = (batch == 1 && manifest == NONE); printf("%d: losers are out: %d\n", me, out) };
+#ifdef NO_LOSERS_LATE
+    out = (batch == 1);
+#endif
+    if
+    :: out ->                                        /* RULE losers_late */
+        atomic { delete_set(0); printf("%d: deletes set 0 if it is staged\n", me) };
+        atomic { delete_set(1); printf("%d: deletes set 1 if it is staged\n", me) }
+    :: !out
+    fi;
+    out = false
+}
+
+proctype Driver(byte me) {
+    byte m = NONE;
+    bool names, has, out;
+
+    atomic { staged[me] = true; printf("%d: its tasks have staged\n", me) };
+    may_die();
+publish:
+    if
+    :: batch == 1 -> goto after
+    :: batch == 0
+    fi;
+    if
+    :: atomic { !staged[me] -> printf("%d: its pipes are gone\n", me); goto end }
+    :: staged[me]
+    fi;
+    atomic { written[me] = true; printf("%d: writes its manifest\n", me) };
+    may_die();
+decide:
+    atomic {
+        seen[me] = true;
+        if
+        :: batch == 1 -> seen[me] = false; goto after
+        :: batch == 0
+        fi;
+#ifndef NO_OLD_CHECK
+        if
+        :: old[me] -> seen[me] = false; printf("%d: is too late\n", me); goto end    /* RULE old_check */
+        :: !old[me]
+        fi
+#endif
+    };
+    if
+#ifdef NO_DECIDE_CAS
+    :: atomic { batch == 0 || batch == 1 -> write_record(1, me); printf("%d: decides\n", me) }
+#else
+    :: atomic { seen[me] -> decided(me); printf("%d: decides\n", me) }            /* RULE decide_cas */
+#endif
+    :: atomic { !seen[me] -> printf("%d: is refused\n", me); goto decide }
+    :: atomic {
+        faults > 0 && seen[me] ->
+        faults--; seen[me] = false; printf("%d: the reply is lost\n", me);
+        if
+        :: decided(me)
+        :: !flies[me] -> flies[me] = true
+        fi;
+        if
+        :: goto decide                               /* reads again, and tries again */
+        :: goto discard                              /* gives up: the job is aborted */
+        fi
+       }
+    fi;
+    may_die();
+after:
+    finish();
+    atomic {
+        told[me] = (batch == 1 && !staged[me]);
+        assert(!told[me] || published[me] || lost[me]);
+        printf("%d: is told %d\n", me, told[me])
+    };
+    clear_losers();
+    goto end;
+
+discard:
+#ifndef NO_FENCE_FIRST
+    atomic { write_record(batch, manifest); printf("%d: moves the fence\n", me) };     /* RULE fence_first */
+#endif
+    finish();
+    atomic { out = (batch == 0); printf("%d: was decided: %d\n", me, !out) };
+    if
+    :: out -> atomic { delete_set(me); printf("%d: deletes its set\n", me) }
+    :: !out -> clear_losers()
+    fi;
+end:
+dead:
+    atomic { m = NONE; names = false; has = false; out = false; ends++ }
+}
+
+active proctype Reaper() {
+    byte me = REAPER, m = NONE;
+    bool names, has, out, olds[2];
+
+again:
+    if
+    :: atomic { manifest != NONE -> skip }
+    :: atomic { manifest == NONE && ((staged[0] && (old[0] || batch == 1)) || (staged[1] && (old[1] || batch == 1))) -> skip }
+    fi;
+    finish();
+    clear_losers();
+    atomic { olds[0] = staged[0] && old[0]; olds[1] = staged[1] && old[1] };
+    if
+    :: olds[0] || olds[1] ->
+#ifndef NO_FENCE_OLD
+        atomic { write_record(batch, manifest); out = (manifest != NONE); printf("reaper: moves the fence\n") };    /* RULE fence_old */
+#endif
+        if
+        :: out                                       /* something was decided meanwhile: the next pass */
+        :: !out ->
+            if
+            :: olds[0] -> atomic { delete_set(0); printf("reaper: deletes set 0\n") }
+            :: !olds[0]
+            fi;
+            if
+            :: olds[1] -> atomic { delete_set(1); printf("reaper: deletes set 1\n") }
+            :: !olds[1]
+            fi
+        fi
+    :: !olds[0] && !olds[1]
+    fi;
+dead:
+    atomic { olds[0] = false; olds[1] = false; out = false; m = NONE; names = false; has = false; goto again }
+}
+
+/* Poppers and the reaper of pipes: what is listed is consumed and retired. */
+active proctype Poppers() {
+    do
+    :: atomic { listed[0] -> listed[0] = false; printf("set 0 is consumed\n") }
+    :: atomic { listed[1] -> listed[1] = false; printf("set 1 is consumed\n") }
+    od
+}
+
+active proctype Late() {
+    do
+    :: atomic { flies[0] -> decided(0); printf("late: the decision of 0 lands\n") }
+    :: atomic { flies[1] -> decided(1); printf("late: the decision of 1 lands\n") }
+    :: atomic { flies[0] -> flies[0] = false }
+    :: atomic { flies[1] -> flies[1] = false }
+    :: atomic { !old[0] && staged[0] -> old[0] = true }
+    :: atomic { !old[1] && staged[1] -> old[1] = true }
+    od
+}
+
+/* Nothing more can happen, and failures have stopped: a decided batch is published, nothing else is left. */
+active proctype Stuck() {
+    timeout -> assert(ends == 2 && (batch == 0 || published[0] || published[1])
+                      && manifest == NONE && !staged[0] && !staged[1])    /* stuck, or something stays for ever */
+}
+
+init { atomic { run Driver(0); run Driver(1) } }
