@@ -9,14 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.types import (
+    BinaryType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampType,
+)
 
 from cassq.errors import InvalidOptionError
 from cassq.model.message import NO_HEADERS, Headers
 
 if TYPE_CHECKING:
     from uuid import UUID
-
-    from pyspark.sql.types import StructType
 
     from cassq.model.message import Batch
     from cassq.run_reader import LeasedRun
@@ -26,9 +33,21 @@ if TYPE_CHECKING:
 #: One row for each message. attempt, holder and leased_at tell how it was handed out last; phase, whether its
 #: pipe still takes pushes (open) or not (sealed), null where only a dead letter is left; reason, why it died.
 SCHEMA = (
-    "queue string, pipe string, seq long, message_id string, body binary, headers map<string,string>, "
-    "pushed_at timestamp, state string, attempt int, holder string, leased_at timestamp, phase string, "
-    "pusher string, reason string"
+    StructType()
+    .add("queue", StringType())
+    .add("pipe", StringType())
+    .add("seq", LongType())
+    .add("message_id", StringType())
+    .add("body", BinaryType())
+    .add("headers", MapType(StringType(), StringType()))
+    .add("pushed_at", TimestampType())
+    .add("state", StringType())
+    .add("attempt", IntegerType())
+    .add("holder", StringType())
+    .add("leased_at", TimestampType())
+    .add("phase", StringType())
+    .add("pusher", StringType())
+    .add("reason", StringType())
 )
 
 #: What is made into one Arrow batch at most, unless a single message has more.
@@ -36,14 +55,12 @@ _ROWS_MAX = 10_000
 _BYTES_MAX = 8 * 1024 * 1024
 
 
-def check_read_schema(schema: "StructType") -> None:
+def check_read_schema(schema: StructType) -> None:
     """Check that a schema the user gave has only columns that messages have, of their types.
 
     Raises: InvalidOptionError: it has others.
     """
-    from pyspark.sql.types import StructType  # noqa: PLC0415 - a door's own door
-
-    known = {field.name: field.dataType for field in StructType.fromDDL(SCHEMA).fields}
+    known = {field.name: field.dataType for field in SCHEMA.fields}
     for field in schema.fields:
         if field.name not in known:
             raise InvalidOptionError(f"a message has no column {field.name!r}; it has {', '.join(known)}")
@@ -163,7 +180,7 @@ class RowBuilder:
         self._rows = self._bytes = 0
 
 
-def check_write_schema(schema: "StructType") -> None:
+def check_write_schema(schema: StructType) -> None:
     """Check that a frame can be written: `body`, binary or string, and perhaps `headers`.
 
     Raises: InvalidOptionError: it has other columns, or of other types.

@@ -27,8 +27,8 @@ class CassqDataSource(DataSource):
         """Return the format's name."""
         return "cassq"
 
-    def schema(self) -> str:
-        """Return the columns of a message, as Spark writes a schema."""
+    def schema(self) -> "StructType":
+        """Return the columns of a message."""
         return SCHEMA
 
     def reader(self, schema: "StructType") -> "SnapshotReader":

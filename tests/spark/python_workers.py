@@ -5,22 +5,20 @@ import signal
 import time
 from pathlib import Path
 
-import pyarrow as pa
 
-
-def stop_once_at(marker: str):
-    """Return a function for `mapInArrow` that passes batches on, and stops in the first of the first task.
+def stop_once_at(marker: str, batch: int = 1):
+    """Return a function for `mapInArrow` that passes batches on, and stops once, in a batch of some task.
 
     It makes the file and waits for the end; a task that finds the file goes on.
     """
 
     def passing(batches):
-        for batch in batches:
-            if isinstance(batch, pa.RecordBatch) and not Path(marker).exists():
+        for number, each in enumerate(batches, start=1):
+            if number == batch and not Path(marker).exists():
                 Path(marker).touch()
                 while True:
                     time.sleep(1)
-            yield batch
+            yield each
 
     return passing
 
