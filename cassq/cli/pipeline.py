@@ -1,7 +1,7 @@
 """`cassq pipeline NAME`: the ready-made work on Spark, on the queues of a store.
 
-Owns the session that a command runs in: that of `spark-submit`, or one on this machine. It decides nothing
-else; `cassq.spark.pipeline` does the work, and Spark is not imported before a command needs it.
+Owns the session that a command runs in. It decides nothing else; `cassq.spark.pipeline` does the work, and
+Spark is not imported before a command needs it.
 """
 
 import json
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _QUEUE = click.option("--queue", default="*", show_default=True, help="A queue's name; * for all.")
-_MASTER = click.option(
-    "--master", default="local[*]", show_default=True, help="Where Spark runs, but for spark-submit."
-)
+_MASTER = click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
 
 
 @click.group()
@@ -126,13 +124,15 @@ def audit(  # noqa: PLR0913, PLR0917 - one for each word of the command line
         lines = frames[0]
         for frame in frames[1:]:
             lines = lines.unionByName(frame)
-        findings = [row.asDict() for row in work.audit(lines).orderBy("finding", "message").collect()]
-    for finding in findings:
-        click.echo(
-            json.dumps(finding) if session.is_json else "{finding} {message}: {words}".format(**finding)
-        )
-    say(f"{len(findings)} findings")
-    if findings:
+        count = 0
+        for row in work.audit(lines).orderBy("finding", "message").toLocalIterator():
+            found = row.asDict()
+            click.echo(
+                json.dumps(found) if session.is_json else "{finding} {message}: {words}".format(**found)
+            )
+            count += 1
+    say(f"{count} findings")
+    if count:
         context.exit(NOT_DONE)
 
 
@@ -148,7 +148,7 @@ def profile(session: Session, page: Path, queue: str, stuck: float, master: str)
     with _spark(master) as spark:
         from cassq.spark import pipeline as work  # noqa: PLC0415
 
-        found = work.profile(_read(spark, session.require_url(), queue), stuck_s=stuck)
+        found = work.profile(_read(spark, session.require_url(), queue).persist(), stuck_s=stuck)
         what = "all queues" if queue == "*" else f"queue {queue}"
         page.write_text(work.render(found, f"Profile of {what}"), "utf-8")
     say(f"wrote {page}")
@@ -157,6 +157,7 @@ def profile(session: Session, page: Path, queue: str, stuck: float, master: str)
 @contextmanager
 def _spark(master: str) -> "Iterator[SparkSession]":
     try:
+        from pyspark.errors import PySparkException  # noqa: PLC0415
         from pyspark.sql import SparkSession  # noqa: PLC0415
 
         from cassq.spark import register  # noqa: PLC0415
@@ -165,19 +166,22 @@ def _spark(master: str) -> "Iterator[SparkSession]":
             f"pipelines need PySpark: pip install 'cassq[spark]', and Java 17 ({error})"
         ) from error
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName("cassq pipeline")
-    if "SPARK_ENV_LOADED" not in os.environ:  # set by spark-submit, which names the master itself
-        builder = builder.master(master).config("spark.ui.enabled", "false")
+    builder = SparkSession.builder.appName("cassq pipeline").master(master)
+    builder = builder.config("spark.ui.enabled", "false").config("spark.log.level", "ERROR")
     spark = builder.config("spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower()).getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
     try:
         register(spark)
         yield spark
+    except PySparkException as error:
+        raise cassq.CassqError(f"Spark failed: {error}") from error
     finally:
         spark.stop()
 
 
 def _read(spark: "SparkSession", url: str, queue: str) -> "DataFrame":
+    if queue != "*":
+        with cassq.connect(url) as store:
+            store.find_queue(queue)  # Spark would say it in the words of its worker
     return spark.read.format("cassq").option("url", url).option("queue", queue).load()
 
 

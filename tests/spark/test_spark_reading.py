@@ -1,12 +1,11 @@
 """The batch read, on a real Spark session and real stores."""
 
 from collections import Counter
+from datetime import UTC
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
-
-import cassq
 
 
 def numbered(count):
@@ -36,7 +35,7 @@ def test_headers_and_times_come_along(queue, read):
     message = queue.peek(1)[0]
     (row,) = read().collect()
     assert row.headers == {"type": "new", "n": "1"}
-    assert row.pushed_at == message.pushed_at.replace(tzinfo=None)
+    assert row.pushed_at.astimezone(UTC) == message.pushed_at
 
 
 def test_states_are_told_apart(queue, read):
@@ -196,7 +195,18 @@ class TestWrongOptions:
             frame.load().collect()
 
 
-def test_spark_finds_the_format_by_itself(spark, queue, read, url, name):
-    import pyspark_cassq  # noqa: PLC0415 - what Spark looks for
+def test_spark_finds_the_format_by_itself(spark, queue, url, name):
+    """In a session in which nobody registered it."""
+    queue.push(b"x")
+    fresh = spark.newSession()
+    assert fresh.read.format("cassq").option("url", url).option("queue", name).load().count() == 1
 
-    assert pyspark_cassq.DefaultSource is cassq.spark.CassqDataSource
+
+def test_a_load_goes_on_to_read_the_pipes_that_it_planned_with(queue, read):
+    """As the page says: load again for a new snapshot."""
+    queue.push_many(numbered(5))
+    frame = read()
+    assert frame.count() == 5
+    queue.push_many(numbered(200))
+    assert 5 <= frame.count() < 205
+    assert read().count() == 205

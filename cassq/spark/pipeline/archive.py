@@ -7,8 +7,9 @@ counts from the moment when its number is created in `_runs`:
     index/run=000007-TOKEN/…                                     message_id -> date, queue
     _runs/000007                                                 {"token": TOKEN, …}: the run counts
 
-What must not break: nothing that does not count is read, and of two runs with one number one counts. So a run
-that is killed is as if it had never been, and what it had is archived by the next.
+What must not break: nothing that does not count is read, and of two runs with one number one counts, which
+rests on the way in which Spark's checkpoints are written. So a run that is killed is as if it had never been,
+and what it had is archived by the next.
 """
 
 import json
@@ -17,9 +18,11 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from pyspark.sql import functions as f
+from pyspark.sql.types import DateType, StringType, StructType
 
 from cassq.errors import ConflictError
 from cassq.spark.pipeline.files import Files
+from cassq.spark.rows import SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _RUNS = "_runs"
-_INDEX = "message_id string, date date, queue string"
+_INDEX = StructType().add("message_id", StringType()).add("date", DateType()).add("queue", StringType())
+_ARCHIVED = StructType([*SCHEMA.fields]).add("date", DateType())
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +69,10 @@ def archive(messages: "DataFrame", folder: str) -> ArchiveRun:
     """
     spark = messages.sparkSession
     files = Files(spark, folder)
+    # One listing: a run that comes to count after it has this number, and this one then does not.
     runs = _runs(files)
-    number = max((run.number for run in runs), default=_last_number(files)) + 1
-    _delete_leftovers(files, runs, number)
-    run = ArchiveRun(max(number, _last_number(files) + 1), uuid4().hex[:8], 0)
+    run = ArchiveRun(max((run.number for run in runs), default=0) + 1, uuid4().hex[:8], 0)
+    _delete_leftovers(files, runs, run.number)
     new = (
         messages.where(_has_ended())
         .join(_read_index(spark, files, runs).select("message_id"), "message_id", "left_anti")
@@ -79,11 +83,11 @@ def archive(messages: "DataFrame", folder: str) -> ArchiveRun:
     # From what was written: the queue may have gone on, and the index must be of the same messages.
     count = 0
     if any(name.startswith("date=") for name in files.names(f"messages/{run.name}")):
-        written = spark.read.parquet(place).select("message_id", "date", "queue")
+        written = spark.read.schema(_ARCHIVED).parquet(place).select("message_id", "date", "queue")
         written.orderBy("message_id").write.parquet(f"{files.folder}/index/{run.name}")
-        count = spark.read.parquet(f"{files.folder}/index/{run.name}").count()
+        count = spark.read.schema(_INDEX).parquet(f"{files.folder}/index/{run.name}").count()
     run = ArchiveRun(run.number, run.token, count)
-    if not files.create(f"{_RUNS}/{run.number:06}", json.dumps(asdict(run))):
+    if not files.create(_RUNS, f"{run.number:06}", json.dumps(asdict(run))):
         _delete(files, run.name)
         raise ConflictError(f"{folder}: another run archived at the same time; run again")
     return run
@@ -98,11 +102,10 @@ def read_archive(spark: "SparkSession", folder: str) -> "DataFrame":
     places = [f"{files.folder}/messages/{run.name}" for run in _runs(files) if run.messages]
     if not places:
         raise FileNotFoundError(f"{folder} holds no archive of messages")
-    frames = [spark.read.option("basePath", place).parquet(place) for place in places]
-    found = frames[0]
-    for frame in frames[1:]:
-        found = found.unionByName(frame)
-    return found.withColumn("queue", f.col("queue").cast("string"))
+    # With a schema, or a queue that is called 007 would be taken for a number.
+    schema = StructType([*_ARCHIVED.fields]).add("run", StringType())
+    base = f"{files.folder}/messages"
+    return spark.read.schema(schema).option("basePath", base).parquet(*places).drop("run")
 
 
 def find_archived(spark: "SparkSession", folder: str, message_ids: "Iterable[str]") -> "DataFrame":
@@ -141,16 +144,8 @@ def _has_ended() -> "Column":
 
 
 def _runs(files: Files) -> list[ArchiveRun]:
-    found = []
-    for name in files.names(_RUNS):
-        text = files.read(f"{_RUNS}/{name}") if name.isdecimal() else ""
-        if text:  # without text it was cut short when it was about to count: it does not
-            found.append(ArchiveRun(**json.loads(text)))
-    return found
-
-
-def _last_number(files: Files) -> int:
-    return max((int(name) for name in files.names(_RUNS) if name.isdecimal()), default=0)
+    names = [name for name in files.names(_RUNS) if name.isdecimal()]
+    return [ArchiveRun(**json.loads(files.read(f"{_RUNS}/{name}"))) for name in names]
 
 
 def _read_index(spark: "SparkSession", files: Files, runs: "Iterable[ArchiveRun]") -> "DataFrame":

@@ -27,6 +27,9 @@ LINES = (
 #: What an audit returns: the finding (lost, duplicated, unexpected or damaged), the message, and why.
 FINDINGS = "finding string, message string, words string"
 
+#: So many lines are judged at once.
+_PORTION = 50_000
+
 _COLUMNS = ("at", "who", "kind", "message", "attempt", "until", "digest", "place")
 
 
@@ -47,8 +50,7 @@ def audit(lines: "DataFrame") -> "DataFrame":
     ]
 
     def judged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        own = [_line(row) for batch in batches for row in batch.to_pylist()]
-        if own:
+        for own in _portions(_line(row) for batch in batches for row in batch.to_pylist()):
             found = list(_findings(common, own))
             yield pa.RecordBatch.from_pylist(
                 [dict(zip(("finding", "message", "words"), each, strict=True)) for each in found],
@@ -59,7 +61,7 @@ def audit(lines: "DataFrame") -> "DataFrame":
         lines.where("message != ''")
         .select(*_COLUMNS)
         .repartition("message")
-        .sortWithinPartitions("who", "at", "place")
+        .sortWithinPartitions("message", "who", "at", "place")
         .mapInArrow(judged, FINDINGS)
     )
 
@@ -128,6 +130,18 @@ def _lines(frame: "DataFrame", kind: Kind) -> "DataFrame":
         digest.cast("string").alias("digest"),
         f.lit(step).cast("long").alias("place"),
     )
+
+
+def _portions(lines: Iterator[Line]) -> Iterator[list[Line]]:
+    """Cut lines that are sorted by message where one message ends: what is judged at once stays small."""
+    own: list[Line] = []
+    for line in lines:
+        if len(own) >= _PORTION and line.message != own[-1].message:
+            yield own
+            own = []
+        own.append(line)
+    if own:
+        yield own
 
 
 def _findings(common: list[Line], own: list[Line]) -> Iterator[tuple[str, str, str]]:

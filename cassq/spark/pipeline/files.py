@@ -1,9 +1,9 @@
-"""The file system that Spark writes to, for what is not data: which runs of a job are whole.
+"""The file system that Spark writes to, for what is not data: which runs of a job count.
 
-Works wherever Spark's paths do: local, HDFS, an object store.
+Works wherever Spark's checkpoints do, and in the same way: a file appears whole, and at most one of several
+that are created under a name.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -13,11 +13,10 @@ class Files:
     """The files below one folder."""
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
-        jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - Spark's own way to Hadoop's file systems
-        self._path = jvm.org.apache.hadoop.fs.Path
-        self._exists = jvm.org.apache.hadoop.fs.FileAlreadyExistsException
-        root = self._path(folder)
-        self._system = root.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())  # noqa: SLF001
+        self._jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - Spark's own way to Hadoop's file systems
+        self._conf = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
+        self._path = self._jvm.org.apache.hadoop.fs.Path
+        self._system = self._path(folder).getFileSystem(self._conf)
         self.folder = folder.rstrip("/")
 
     def names(self, folder: str) -> list[str]:
@@ -27,28 +26,28 @@ class Files:
             return []
         return sorted(found.getPath().getName() for found in self._system.listStatus(path))
 
-    def create(self, name: str, text: str) -> bool:
-        """Write a small file that is not there yet; False when it is."""
-        path = self._at(name)
-        if self._system.exists(path):
-            return False
+    def create(self, folder: str, name: str, text: str) -> bool:
+        """Make a small file appear, whole; False when there is one of the name."""
+        if not self._system.exists(self._at(folder)):
+            self._system.mkdirs(self._at(folder))
+        checkpoints = self._jvm.org.apache.spark.sql.execution.streaming.checkpointing
+        manager = getattr(checkpoints, "CheckpointFileManager$")
+        files = getattr(manager, "MODULE$").create(self._at(folder), self._conf)
         try:
-            stream = self._system.create(path, False)
+            stream = files.createAtomic(self._at(f"{folder}/{name}"), False)
+            stream.write(bytearray(text.encode()))
+            stream.close()
         except Exception as error:
-            if "already exists" in str(error):
+            if "AlreadyExists" in str(error):
                 return False
             raise
-        try:
-            stream.write(bytearray(text.encode()))
-        finally:
-            stream.close()
         return True
 
     def read(self, name: str) -> str:
         """Return a small file."""
         stream = self._system.open(self._at(name))
         try:
-            return bytes(self._bytes(stream)).decode()
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
         finally:
             stream.close()
 
@@ -58,7 +57,3 @@ class Files:
 
     def _at(self, name: str) -> Any:  # noqa: ANN401 - Hadoop's
         return self._path(f"{self.folder}/{name}")
-
-    def _bytes(self, stream: Any) -> Iterator[int]:  # noqa: ANN401 - Hadoop's
-        while (byte := stream.read()) >= 0:
-            yield byte

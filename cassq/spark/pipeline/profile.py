@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Window
 from pyspark.sql import functions as f
 
 if TYPE_CHECKING:
@@ -10,6 +11,8 @@ if TYPE_CHECKING:
 
 #: A message that is leased for longer than this is told as stuck.
 STUCK_S = 300.0
+
+_NEEDED = ("queue", "pipe", "pusher", "phase", "state", "holder", "leased_at", "pushed_at", "headers")
 
 #: So many header values are told of each queue, those of most messages.
 _HEADERS_TOLD = 20
@@ -36,14 +39,14 @@ def profile(messages: "DataFrame", *, stuck_s: float = STUCK_S) -> Profile:
     """Profile queues.
 
     Args:
-        messages: what `spark.read.format("cassq")` gives.
+        messages: what `spark.read.format("cassq")` gives. It is read once for each of the frames: keep it
+            with `persist()` if the four shall be of one moment.
         stuck_s: for how many seconds a message may be leased before it is told as stuck.
     """
-    from pyspark.sql import Window  # noqa: PLC0415 - not needed where only figures are wanted
-
-    queued = messages.where("phase is not null")
+    size = f.octet_length("body").alias("size")
+    queued = messages.where("phase is not null").select(*_NEEDED, size)
     living = f.count_if(~f.col("state").isin("committed", "dead")).alias("living")
-    body_bytes = f.sum(f.octet_length("body")).alias("body_bytes")
+    body_bytes = f.sum("size").alias("body_bytes")
     messages_count = f.count("*").alias("messages")
     in_queue = Window.partitionBy("queue")
     pushers = queued.groupBy("queue", "pusher").agg(messages_count, living, body_bytes)

@@ -131,5 +131,5 @@ def _svg(axes: "Axes") -> str:
 
 
 def _shorten(value: object) -> str:
-    text = str(value)
+    text = str(value).replace("$", r"\$")  # which would begin a formula
     return text if len(text) <= 40 else f"{text[:39]}…"
