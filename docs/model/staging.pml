@@ -1,7 +1,7 @@
 /* Staged pipes: of one batch of a writer one set of pipes is published, and what was decided is never deleted.
  *
- * Two drivers write batch 1 of the same writer, each with a set of pipes of its own (0 and 1): Spark started the
- * query again, and the old driver lives on. A set is staged, listed, or gone: consumed and retired, which is
+ * Two drivers of the same writer, each with a set of pipes of its own (0 and 1). Both write batch 1: Spark started
+ * the query again, and the old driver lives on. With -DNEXT the second one writes batch 2. A set is staged, listed, or gone: consumed and retired, which is
  * modelled, or deleted. The record has the number of the writer's last batch, and the manifest of what is
  * published. It is changed by compare-and-set on its op; a write whose reply is lost was applied, or is in
  * flight and lands later, or never. Anybody may die at any point; a reaper comes by for ever.
@@ -16,6 +16,12 @@
 #endif
 #ifndef CRASHES
 #define CRASHES 2
+#endif
+
+#ifdef NEXT
+#define number(d) ((d) + 1)
+#else
+#define number(d) 1
 #endif
 
 #define REAPER 2
@@ -44,13 +50,16 @@ inline write_record(b, m) {
 }
 
 inline decided(d) {
-    assert(batch == 0);              /* one batch is decided twice */
-    write_record(1, d)
+    assert(batch < number(d));       /* one batch is decided twice */
+    assert(manifest == NONE);        /* what was decided before is lost */
+    write_record(number(d), d)
 }
 
 inline list(s) {
     assert(!lost[s]);                /* what was decided is gone */
+#ifndef NEXT
     assert(!published[1 - (s)]);     /* both sets of one batch are published */
+#endif
     if
     :: !published[s] -> listed[s] = true; published[s] = true
     :: else                          /* again: what was consumed does not come back */
@@ -58,13 +67,10 @@ inline list(s) {
 }
 
 inline delete_set(s) {
+    assert(!listed[s]);              /* a published pipe is deleted */
+    staged[s] = false;
     if
-    :: staged[s] ->
-        staged[s] = false;
-        if
-        :: !published[s] -> lost[s] = true
-        :: else
-        fi
+    :: !published[s] -> lost[s] = true
     :: else
     fi
 }
@@ -94,10 +100,6 @@ inline finish() {
         :: !has
 #endif
         fi;
-#ifdef NO_MANIFEST_LAST
-        atomic { written[m] = false; printf("%d: deletes manifest %d\n", me, m) };
-        may_die();
-#endif
         /* compare-and-set, again until it is applied or somebody else did it */
         do
         :: atomic {
@@ -111,16 +113,26 @@ inline finish() {
     m = NONE; names = false; has = false
 }
 
-/* Delete what is staged and was decided against: the record has its number, and nothing is left to publish. */
+/* Delete what is staged of a batch that was decided, and all of it published. */
 inline clear_losers() {
-    atomic { out = (batch == 1 && manifest == NONE); printf("%d: losers are out: %d\n", me, out) };
+    atomic { out = (batch >= number(me) && manifest == NONE); printf("%d: losers are out: %d\n", me, out) };
 #ifdef NO_LOSERS_LATE
-    out = (batch == 1);
+    out = (batch >= number(me));
 #endif
     if
     :: out ->                                        /* RULE losers_late */
-        atomic { delete_set(0); printf("%d: deletes set 0 if it is staged\n", me) };
-        atomic { delete_set(1); printf("%d: deletes set 1 if it is staged\n", me) }
+        atomic {
+            if
+            :: number(0) == number(me) && staged[0] -> delete_set(0); printf("%d: deletes set 0 if it is staged\n", me)
+            :: else
+            fi
+        };
+        atomic {
+            if
+            :: number(1) == number(me) && staged[1] -> delete_set(1); printf("%d: deletes set 1 if it is staged\n", me)
+            :: else
+            fi
+        }
     :: !out
     fi;
     out = false
@@ -132,10 +144,10 @@ proctype Driver(byte me) {
 
     atomic { staged[me] = true; printf("%d: its tasks have staged\n", me) };
     may_die();
-publish:
+    finish();
     if
-    :: batch == 1 -> goto after
-    :: batch == 0
+    :: batch >= number(me) -> goto after
+    :: batch < number(me)
     fi;
     if
     :: atomic { !staged[me] -> printf("%d: its pipes are gone\n", me); goto end }
@@ -147,9 +159,15 @@ decide:
     atomic {
         seen[me] = true;
         if
-        :: batch == 1 -> seen[me] = false; goto after
-        :: batch == 0
+        :: batch >= number(me) -> seen[me] = false; goto after
+        :: batch < number(me)
         fi;
+#ifndef NO_UNFINISHED
+        if
+        :: manifest != NONE -> seen[me] = false; goto unfinished    /* RULE unfinished */
+        :: manifest == NONE
+        fi;
+#endif
 #ifndef NO_OLD_CHECK
         if
         :: old[me] -> seen[me] = false; printf("%d: is too late\n", me); goto end    /* RULE old_check */
@@ -159,7 +177,7 @@ decide:
     };
     if
 #ifdef NO_DECIDE_CAS
-    :: atomic { batch == 0 || batch == 1 -> write_record(1, me); printf("%d: decides\n", me) }
+    :: atomic { true -> write_record(number(me), me); printf("%d: decides\n", me) }
 #else
     :: atomic { seen[me] -> decided(me); printf("%d: decides\n", me) }            /* RULE decide_cas */
 #endif
@@ -178,10 +196,14 @@ decide:
        }
     fi;
     may_die();
+    goto after;
+unfinished:
+    finish();
+    goto decide;
 after:
     finish();
     atomic {
-        told[me] = (batch == 1 && !staged[me]);
+        told[me] = (batch >= number(me) && !staged[me]);
         assert(!told[me] || published[me] || lost[me]);
         printf("%d: is told %d\n", me, told[me])
     };
@@ -193,9 +215,13 @@ discard:
     atomic { write_record(batch, manifest); printf("%d: moves the fence\n", me) };     /* RULE fence_first */
 #endif
     finish();
-    atomic { out = (batch == 0); printf("%d: was decided: %d\n", me, !out) };
+    atomic { out = (batch < number(me)); printf("%d: was decided: %d\n", me, !out) };
     if
-    :: out -> atomic { delete_set(me); printf("%d: deletes its set\n", me) }
+    :: out ->
+        if
+        :: atomic { staged[me] -> delete_set(me); printf("%d: deletes its set\n", me) }
+        :: !staged[me]
+        fi
     :: !out -> clear_losers()
     fi;
 end:
@@ -205,15 +231,14 @@ dead:
 
 active proctype Reaper() {
     byte me = REAPER, m = NONE;
-    bool names, has, out, olds[2];
+    bool names, has, out = false, olds[2];
 
 again:
     if
     :: atomic { manifest != NONE -> skip }
-    :: atomic { manifest == NONE && ((staged[0] && (old[0] || batch == 1)) || (staged[1] && (old[1] || batch == 1))) -> skip }
+    :: atomic { manifest == NONE && ((staged[0] && old[0]) || (staged[1] && old[1])) -> skip }
     fi;
     finish();
-    clear_losers();
     atomic { olds[0] = staged[0] && old[0]; olds[1] = staged[1] && old[1] };
     if
     :: olds[0] || olds[1] ->
@@ -223,6 +248,9 @@ again:
         if
         :: out                                       /* something was decided meanwhile: the next pass */
         :: !out ->
+#ifndef NO_LOOK_AGAIN
+            atomic { olds[0] = olds[0] && staged[0]; olds[1] = olds[1] && staged[1] };    /* RULE look_again */
+#endif
             if
             :: olds[0] -> atomic { delete_set(0); printf("reaper: deletes set 0\n") }
             :: !olds[0]
@@ -259,7 +287,7 @@ active proctype Late() {
 
 /* Nothing more can happen, and failures have stopped: a decided batch is published, nothing else is left. */
 active proctype Stuck() {
-    timeout -> assert(ends == 2 && (batch == 0 || published[0] || published[1])
+    timeout -> assert(ends == 2 && (batch != 1 || published[0] || published[1]) && (batch != 2 || published[1])
                       && manifest == NONE && !staged[0] && !staged[1])    /* stuck, or something stays for ever */
 }
 

@@ -6,6 +6,7 @@ not break: every `NO_...` of the model is a rule here, and every function named 
 
 from dataclasses import dataclass
 
+from _check_model.staging_rules import STAGING_RULES
 from _check_model.window_rules import WINDOW_RULES
 
 
@@ -215,4 +216,5 @@ RULES = (
         ("count_first", "a pipe's counts are in before it retires", "cassq.reaper.Reaper._retire"),
     ),
     *_rules("window", *WINDOW_RULES),
+    *_rules("staging", *STAGING_RULES),
 )

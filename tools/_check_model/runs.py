@@ -55,8 +55,13 @@ WINDOW_OLD = _window("a window in an old pipe", FAULTS=1, AGES=2)
 WINDOW_KEPT = _window("a window, kept messages, a dead popper", WINDOWS=2, KEEPS=1, CRASHES=1)
 WINDOW_ALONE = _window("a window whose popper nobody follows", FAULTS=2, WINDOWS=2, POPPERS=0, CRASHES=1)
 
+STAGING = Run("staging", "two drivers of one batch", ("FAULTS=1", "CRASHES=1"))
+STAGING_NEXT = Run("staging", "two drivers, two batches", ("FAULTS=1", "CRASHES=1", "NEXT"))
+
 #: The longest first: two run side by side.
 VERIFICATIONS = (
+    STAGING_NEXT,
+    STAGING,
     LEASE,
     LEASE_SPLIT,
     LEASE_DEAD,
@@ -122,6 +127,7 @@ def ablation(rule: Rule) -> Run:
         "push": _PUSH_BOUNDS.get(rule.name, _PUSH_SMALL),
         "lease": _LEASE_BOUNDS.get(rule.name, _lease("")),
         "totals": TOTALS,
+        "staging": STAGING_NEXT if rule.name == "unfinished" else STAGING,
         "window": _WINDOW_BOUNDS.get(rule.name, _window("", FAULTS=1)),
     }[rule.file]
     return Run(rule.file, rule.text, whole.bounds, without=rule.name)

@@ -1,0 +1,43 @@
+"""The rules of staged pipes.
+
+Owns their names and words, and the code that carries each; where a rule stands in staging.pml, the comment
+`RULE name` there says. What must not break: every `NO_...` of staging.pml is a rule here.
+"""
+
+_S = "cassq.staging.Staging"
+
+#: Name, words and functions of each.
+STAGING_RULES = (
+    (
+        "decide_cas",
+        "a batch is decided by compare-and-set, and only above the writer's number",
+        f"{_S}._decide cassq.live_record.LiveRecord.change",
+    ),
+    (
+        "unfinished",
+        "a batch is decided only when the one before is published",
+        f"{_S}._decide",
+    ),
+    (
+        "old_check",
+        "nothing is decided long after the pipes were looked at",
+        f"{_S}._decide {_S}._check_there",
+    ),
+    ("publish_first", "pipes are published before the record says that nothing is left", f"{_S}._finish"),
+    (
+        "losers_late",
+        "attempts that do not count are deleted only once the batch is published",
+        f"{_S}.publish",
+    ),
+    (
+        "fence_first",
+        "whoever discards moves the record's op first, so that no decision lands behind it",
+        f"{_S}.discard",
+    ),
+    (
+        "fence_old",
+        "so does whoever deletes what is old",
+        f"{_S}.tidy",
+    ),
+    ("look_again", "and looks once more at what is staged still", f"{_S}.tidy"),
+)
