@@ -17,7 +17,7 @@ What must not break: of one batch of a writer one set of pipes is published, who
 decided is never deleted.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
@@ -40,6 +40,9 @@ from cassq.storage.port import BatchQuery, Listing, Storage
 #: staged and undecided for twice as long belongs to a write that failed.
 PUBLISH_WITHIN_S = 24 * 3600.0
 KEPT_S = 2 * PUBLISH_WITHIN_S
+
+#: A writer of one batch that failed is remembered for so long; what its tasks leave behind goes at once.
+FORGET_S = 3 * 3600.0
 
 #: Between the look whether all pipes are there and the decision at most so much time may pass.
 DECIDE_WITHIN_S = 3600.0
@@ -143,10 +146,15 @@ class Staging:
         """Delete pipes of a batch that failed; where it was decided all the same, publish it instead."""
         # A decision whose outcome was unknown may still land, until another change of the record was applied.
         record = self._finish(self._record.change(lambda seen: seen), writer)
-        if not _is_decided(record, writer, batch):
-            gone = set(pipes)
-            self._remove(entry for entry in self._staged(record) if entry.pipe in gone)
-        self._forget(writer)
+        if _is_decided(record, writer, batch):
+            return
+        if writer.startswith(ONCE):
+            # Decided: nothing. So what tasks that still run leave behind can be told from what may yet count.
+            record = self._decide(writer, batch, ())
+            self._remove(entry for entry in self._staged(record) if _is_of(entry, {writer}))
+            return
+        gone = set(pipes)
+        self._remove(entry for entry in self._staged(record) if entry.pipe in gone)
 
     def tidy(self) -> Tidied:
         """Publish what was decided and not finished; delete what can never be published any more."""
@@ -161,14 +169,15 @@ class Staging:
                 except CassqError as error:
                     failed.append(f"writer {writer!r}: {error}")
         listing = self._storage.list_pipes(self._queue, is_staged=True)
+        ended = {name for name, each in record.writers.items() if name.startswith(ONCE) and not each.manifest}
+        removed = self._remove(entry for entry in listing.entries if _is_of(entry, ended))
         self._forget_old(record, listing.now_ms)
         old = {entry.pipe for entry in listing.entries if _age_s(listing, entry) > KEPT_S}
-        removed = 0
         if old:
             record = self._record.change(lambda seen: seen)  # nobody decides on what it read before this
             if not any(written.manifest for written in record.writers.values()):
                 # Once more: what was published meanwhile is not staged any more.
-                removed = self._remove(entry for entry in self._staged(record) if entry.pipe in old)
+                removed += self._remove(entry for entry in self._staged(record) if entry.pipe in old)
         return Tidied(published, removed, tuple(failed))
 
     def _decide(self, writer: str, batch: int, pipes: Sequence[UUID]) -> QueueRecord:
@@ -257,11 +266,11 @@ class Staging:
                 self._record.change(lambda seen: _without(seen, {writer}))
 
     def _forget_old(self, record: QueueRecord, now_ms: int) -> None:
-        """Take writers of one batch out whose driver died before it did; their names tell when that was."""
+        """Take writers of one batch out that failed, or whose driver died; their names tell when that was."""
         old = {
             writer
             for writer, written in record.writers.items()
-            if not written.manifest and _born_ms(writer) < now_ms - 1000 * KEPT_S
+            if not written.manifest and _born_ms(writer) < now_ms - 1000 * FORGET_S
         }
         if old:
             self._record.change(lambda seen: _without(seen, old))
@@ -287,6 +296,10 @@ def _is_decided(record: QueueRecord, writer: str, batch: int) -> bool:
 
 def _is_finished(record: QueueRecord, writer: str, batch: int) -> bool:
     return _is_decided(record, writer, batch) and record.writers[writer].manifest is None
+
+
+def _is_of(entry: PipeEntry, writers: Collection[str]) -> bool:
+    return entry.pusher.partition("/")[0] in writers
 
 
 def _finished(record: QueueRecord, writer: str, written: Written) -> QueueRecord:

@@ -162,10 +162,18 @@ def test_a_writer_of_one_batch_whose_driver_died_is_forgotten_when_it_is_old(sto
     queue.staging._decide(writer, 0, fill(queue, [b"x"], writer, 0))
     assert store.reap().published == 1
     assert writer in queue.record.read().writers
-    monkeypatch.setattr("cassq.staging.KEPT_S", -10.0)
-    store.reap()
+    monkeypatch.setattr("cassq.staging.FORGET_S", -10.0)
+    queue.reap()
     assert queue.record.read().writers == {}
     assert drain(queue) == [b"x"]
+
+
+def test_what_a_task_of_a_failed_write_leaves_later_goes_with_the_next_pass(queue):
+    writer = f"{ONCE}{new_pipe_id()}"
+    queue.staging.discard(writer, 0, fill(queue, [b"failed"], writer, 0))
+    fill(queue, [b"late"], writer, 0, task="1.0")
+    assert queue.reap().removed == 1
+    assert staged(queue) == ()
 
 
 def test_discarding_leaves_other_attempts_alone(queue):
@@ -226,7 +234,7 @@ def test_what_was_staged_too_long_ago_is_not_published(queue, monkeypatch):
 def test_the_reaper_deletes_what_was_staged_and_never_decided(store, queue, monkeypatch):
     fill(queue, numbered(3))
     monkeypatch.setattr("cassq.staging.KEPT_S", -1.0)
-    assert store.reap().removed == 1
+    assert queue.reap().removed == 1
     assert staged(queue) == ()
 
 

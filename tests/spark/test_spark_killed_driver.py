@@ -39,6 +39,7 @@ def kill_at(driver, batches):
             break
     os.killpg(driver.pid, signal.SIGKILL)
     driver.wait()
+    driver.stdout.close()
 
 
 @pytest.mark.slow
