@@ -277,8 +277,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "list the pipe before its head is there",
         _STORAGE,
-        "[[(cql.INSERT_HEAD, (entry.pipe, *rows.head_values(head)))], [(cql.INSERT_ENTRY, listed)]]",
-        "[[(cql.INSERT_ENTRY, listed)], [(cql.INSERT_HEAD, (entry.pipe, *rows.head_values(head)))]]",
+        "[[born], [listed]]",
+        "[[listed], [born]]",
     ),
     _one(
         "seal behind a batch that is still on its way",
@@ -344,8 +344,8 @@ MUTANTS: tuple[Mutant, ...] = (
         _STORAGE,
         "                [(cql.DELETE_WAITING, (pipe,))],\n"
         "                [(cql.DELETE_PENDING, (pipe,))],\n"
-        "                [(cql.DELETE_ENTRY, (queue, cql.SHARD, pipe))],\n",
-        "                [(cql.DELETE_ENTRY, (queue, cql.SHARD, pipe))],\n"
+        "                [(cql.DELETE_ENTRY, (queue, _shard(is_staged=is_staged), pipe))],\n",
+        "                [(cql.DELETE_ENTRY, (queue, _shard(is_staged=is_staged), pipe))],\n"
         "                [(cql.DELETE_WAITING, (pipe,))],\n"
         "                [(cql.DELETE_PENDING, (pipe,))],\n",
     ),

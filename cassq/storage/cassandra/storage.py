@@ -65,12 +65,9 @@ class CassandraStorage:
 
     def create_pipe(self, queue: str, entry: PipeEntry, head: Head, *, is_staged: bool = False) -> None:
         """See `Storage.create_pipe`."""
-        self._session.execute_in_turn(
-            [
-                [(cql.INSERT_HEAD, (entry.pipe, *rows.head_values(head)))],
-                [(cql.INSERT_ENTRY, (queue, _shard(is_staged=is_staged), *rows.entry_values(entry)))],
-            ]
-        )
+        born = (cql.INSERT_HEAD, (entry.pipe, *rows.head_values(head)))
+        listed = (cql.INSERT_ENTRY, (queue, _shard(is_staged=is_staged), *rows.entry_values(entry)))
+        self._session.execute_in_turn([[born], [listed]])
 
     def list_pipes(self, queue: str, since: UUID | None = None, *, is_staged: bool = False) -> Listing:
         """See `Storage.list_pipes`."""
