@@ -153,7 +153,7 @@ class LedgerReader:
             whole = file.read().rpartition(b"\n")[0]
         if whole:
             self._offset += len(whole) + 1
-            new = [decode(text) for text in whole.split(b"\n")]
+            new = [_decode(text) for text in whole.split(b"\n")]
             self._counts.update(line.kind for line in new)
             self.lines += new
 
@@ -176,7 +176,7 @@ def read_ledger(path: Path) -> Iterator[Line]:
     with path.open("rb") as file:
         for text in file:
             if text.endswith(b"\n"):
-                yield decode(text)
+                yield _decode(text)
 
 
 def _encode(line: Line) -> str:
@@ -184,11 +184,7 @@ def _encode(line: Line) -> str:
     return json.dumps([*fields, line.digest, line.words]) + "\n"
 
 
-def decode(text: bytes) -> Line:
-    """Read one line back.
-
-    Raises: CorruptError: it is not one that a `LedgerWriter` wrote.
-    """
+def _decode(text: bytes) -> Line:
     try:
         at, who, kind, message, attempt, until, pipe, seq, digest, words = json.loads(text)
         # The same few texts come over and over: a million lines shall not hold a copy each.

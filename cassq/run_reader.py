@@ -204,10 +204,10 @@ class RunReader:
         found: list[LeasedRun] = []
         if not self._is_worth_a_look() or not self._check_takes():
             return found
-        self._check_seated()
         is_woken, self._is_woken = self._is_woken, False
         self._looked_at = self._clock.now()
         try:
+            self._check_seated()
             self._take(wanted, found, is_woken=is_woken)
             if found:
                 self._looked_at = float("-inf")  # there may be more at once

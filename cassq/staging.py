@@ -28,7 +28,7 @@ from cassq.coordination.port import Coordinator
 from cassq.errors import CassqError, OutcomeUnknownError, PipeLostError, UnavailableError
 from cassq.limits import MIB
 from cassq.live_record import LiveRecord
-from cassq.model.ids import check_name, time_key
+from cassq.model.ids import check_name, just_before, time_key
 from cassq.model.message import NO_HEADERS
 from cassq.model.pipe import PipeEntry
 from cassq.model.queue_record import QueueRecord, Written
@@ -209,7 +209,7 @@ class Staging:
                 self._finish(self._record.read(), writer)
 
     def _check_there(self, pipes: Sequence[UUID]) -> None:
-        listing = self._storage.list_pipes(self._queue, min(pipes, key=time_key), is_staged=True)
+        listing = self._storage.list_pipes(self._queue, _since(pipes), is_staged=True)
         staged = {entry.pipe: entry for entry in listing.entries}
         for pipe in pipes:
             if pipe not in staged:
@@ -249,7 +249,7 @@ class Staging:
             return record
         named = self._read_manifest(written.manifest)
         if named:
-            listing = self._storage.list_pipes(self._queue, min(named, key=time_key), is_staged=True)
+            listing = self._storage.list_pipes(self._queue, _since(named), is_staged=True)
             self._storage.publish_pipes(
                 self._queue, [entry for entry in listing.entries if entry.pipe in named]
             )
@@ -287,6 +287,11 @@ class Staging:
             self._storage.delete_pipe(self._queue, entry.pipe, is_staged=True)
             removed += 1
         return removed
+
+
+def _since(pipes: Iterable[UUID]) -> UUID:
+    """Return where to read the list from, so that all of these are among what is read."""
+    return just_before(min(pipes, key=time_key))
 
 
 def _is_decided(record: QueueRecord, writer: str, batch: int) -> bool:

@@ -1,14 +1,12 @@
 """A real Spark session on this machine, for the stores that its processes can share."""
 
 import os
-import secrets
 import sys
 from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
 
-import cassq
 import cassq.spark
 
 
@@ -42,19 +40,6 @@ def url(request, tmp_path) -> str:
     keyspace = request.getfixturevalue("cassandra_session").keyspace
     cassandra = request.getfixturevalue("cassandra_address")
     return f"cassandra://{cassandra}/{keyspace}?zookeeper={request.getfixturevalue('zookeeper_address')}"
-
-
-@pytest.fixture
-def store(url) -> Iterator[cassq.Store]:
-    """An open store."""
-    with cassq.connect(url) as opened:
-        yield opened
-
-
-@pytest.fixture
-def name() -> str:
-    """A queue name that no other test uses."""
-    return f"q-{secrets.token_hex(6)}"
 
 
 @pytest.fixture

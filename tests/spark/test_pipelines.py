@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from pyspark.sql import functions as f
@@ -247,9 +248,16 @@ class TestAudit:
         with pytest.raises(InvalidOptionError, match="'id'"):
             lines_of_pushes(spark.range(3))
 
+    def test_a_line_that_a_kill_cut_short_is_left_out(self, spark, ledgers):
+        path, lost, _ = ledgers
+        with Path(path, "popper.jsonl").open("a") as file:
+            file.write('[5.0, "popper", "deliv')
+        found = audit(lines_of_ledgers(spark, path)).collect()
+        assert {row.message for row in found if row.finding == "lost"} == lost
+
     def test_a_line_that_is_none_is_named(self, spark, tmp_path):
         (tmp_path / "ledger").write_text("rubbish\n")
-        with pytest.raises(Exception, match="is not a line of a ledger"):
+        with pytest.raises(Exception, match="not a line of a ledger: rubbish"):
             audit(lines_of_ledgers(spark, str(tmp_path / "ledger"))).collect()
 
 
@@ -283,7 +291,6 @@ class TestCommands:
     def run(self, url, *words):
         import subprocess  # noqa: PLC0415
         import sys  # noqa: PLC0415
-        from pathlib import Path  # noqa: PLC0415
 
         command = [str(Path(sys.executable).with_name("cassq")), "--url", url, "--json", "pipeline", *words]
         return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)

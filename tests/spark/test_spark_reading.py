@@ -1,5 +1,7 @@
 """The batch read, on a real Spark session and real stores."""
 
+import subprocess
+import sys
 from collections import Counter
 from datetime import UTC
 
@@ -195,11 +197,22 @@ class TestWrongOptions:
             frame.load().collect()
 
 
-def test_spark_finds_the_format_by_itself(spark, queue, url, name):
-    """In a session in which nobody registered it."""
+_UNREGISTERED = """
+import sys
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+frame = spark.read.format("cassq").option("url", sys.argv[1]).option("queue", sys.argv[2]).load()
+print("rows", frame.count())
+"""
+
+
+def test_spark_finds_the_format_by_itself(queue, url, name):
+    """In a program that never imports cassq: by the name of the module `pyspark_cassq`."""
     queue.push(b"x")
-    fresh = spark.newSession()
-    assert fresh.read.format("cassq").option("url", url).option("queue", name).load().count() == 1
+    command = [sys.executable, "-c", _UNREGISTERED, url, name]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    assert "rows 1" in ended.stdout, ended.stderr
 
 
 def test_a_load_goes_on_to_read_the_pipes_that_it_planned_with(queue, read):

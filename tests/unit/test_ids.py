@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cassq.errors import InvalidNameError, InvalidOptionError
-from cassq.model.ids import MessageId, check_name, from_time_key, new_pipe_id, time_key
+from cassq.model.ids import MessageId, check_name, from_time_key, just_before, new_pipe_id, time_key
 from cassq.model.message import MessageIds
 
 
@@ -19,6 +19,15 @@ def test_a_message_id_reads_back_what_it_says():
 def test_a_text_that_is_no_message_id_is_named(text):
     with pytest.raises(InvalidOptionError, match="is not a message id"):
         MessageId.parse(text)
+
+
+def test_an_id_just_before_another_sorts_before_all_of_its_moment():
+    pipe = new_pipe_id()
+    before = just_before(pipe)
+
+    assert before.version == 1
+    assert before.time == pipe.time - 1
+    assert time_key(before) < time_key(pipe)[:8]
 
 
 def test_pipe_ids_are_unique_and_sort_by_time():

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from _bench import cost, flat, latency, slow_consumers, throughput, width
+from _bench import cost, flat, latency, slow_consumers, spark, throughput, width
 from _bench.guard import BASELINE, better, falls, keep, ratios_of, read_baseline, worse
 from _bench.options import EXIT_FAILED, run
 from _bench.servers import CassandraServer
@@ -29,6 +29,7 @@ ITERATIONS: dict[str, tuple[_Command, tuple[str, ...]]] = {
     "width": (width.main, ()),
     "slow-consumers": (slow_consumers.main, ()),
     "cost": (cost.main, ()),
+    "spark": (spark.main, ()),
 }
 _GUARDED = {"cassandra": ("--messages", "40000"), "sqlite": ("--messages", "40000")}
 _ROUNDS = ("--rounds", "3", "--body", "256")

@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 
 from cassq.checker import judge
 from cassq.errors import InvalidOptionError
-from cassq.ledger import Kind, Line, decode
+from cassq.ledger import Kind, Line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +29,10 @@ FINDINGS = "finding string, message string, words string"
 
 #: So many lines are judged at once.
 _PORTION = 50_000
+
+#: What a line of a ledger holds, in order, see `cassq.ledger`.
+_FIELDS = ("at", "who", "kind", "message", "attempt", "until", "pipe", "seq", "digest", "words")
+_SHOWN = 80
 
 _COLUMNS = ("at", "who", "kind", "message", "attempt", "until", "digest", "place")
 
@@ -69,21 +73,22 @@ def audit(lines: "DataFrame") -> "DataFrame":
 def lines_of_ledgers(spark: "SparkSession", path: str) -> "DataFrame":
     """Read ledgers that `cassq.ledger.LedgerWriter` wrote, as the demo and the chaos runs keep them.
 
+    A line that a kill cut short is left out; one that is no line of a ledger fails the frame when it is read.
+
     Args:
         path: a file, a folder or a pattern, wherever Spark can read.
     """
-
-    def parsed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            rows = []
-            for text, place in zip(batch["value"].to_pylist(), batch["place"].to_pylist(), strict=True):
-                line = decode(text.encode())
-                rows.append({name: getattr(line, name) for name in _COLUMNS[:-1]} | {"place": place})
-            yield pa.RecordBatch.from_pylist(rows, schema=_arrow_lines())
-
-    # Of lines of one moment the number keeps the order: it rises with the place in the file.
+    # A line is a JSON list of texts and numbers: read by Spark itself, as texts, it costs little.
     texts = spark.read.text(path).withColumn("place", f.monotonically_increasing_id())
-    return texts.mapInArrow(parsed, LINES)
+    is_torn = f.startswith("value", f.lit("[")) & ~f.endswith("value", f.lit("]"))
+    parsed = texts.where(~is_torn).withColumn("parts", f.from_json("value", "array<string>"))
+    is_line = (f.size("parts") == len(_FIELDS)) & f.col("parts")[2].isin([kind.value for kind in Kind])
+    words = f.concat(f.lit("not a line of a ledger: "), f.substring("value", 1, _SHOWN))
+    checked = parsed.withColumn("parts", f.when(is_line, f.col("parts")).otherwise(f.raise_error(words)))
+    types = dict(zip(_COLUMNS, ("double", *["string"] * 3, "int", "double", "string"), strict=False))
+    columns = [f.col("parts")[_FIELDS.index(name)].cast(kind).alias(name) for name, kind in types.items()]
+    # Of lines of one moment the number keeps the order: it rises with the place in the file.
+    return checked.select(*columns, "place")
 
 
 def lines_of_pushes(pushes: "DataFrame") -> "DataFrame":
@@ -162,20 +167,6 @@ def _findings(common: list[Line], own: list[Line]) -> Iterator[tuple[str, str, s
 def _line(row: dict[str, object]) -> Line:
     fields = {name: row[name] for name in _COLUMNS if name not in ("place", "kind")}
     return Line(kind=Kind(row["kind"]), **fields)  # type: ignore[arg-type]  # as LINES says
-
-
-def _arrow_lines() -> pa.Schema:
-    types = (
-        pa.float64(),
-        pa.string(),
-        pa.string(),
-        pa.string(),
-        pa.int32(),
-        pa.float64(),
-        pa.string(),
-        pa.int64(),
-    )
-    return pa.schema(list(zip(_COLUMNS, types, strict=True)))
 
 
 def count_findings(findings: "DataFrame") -> Counter[str]:
