@@ -175,7 +175,7 @@ class TestArchive:
         for _ in range(2):
             restore(dead, url, other.name, writer="restore", batch=1)
         assert Counter(message.body for message in other.peek(100)) == bodies(dead)
-        assert other.stats().waiting == 5
+        assert other.stats().waiting == dead.count() >= 5
 
     def test_an_archive_of_nothing_says_so(self, spark, queue, read, tmp_path):
         assert archive(read(), str(tmp_path / "archive")).messages == 0
