@@ -1,6 +1,7 @@
 """The command line over the embedded store: every command, its output, its exit code, its signals."""
 
 import base64
+import dataclasses
 import fcntl
 import json
 import os
@@ -393,7 +394,7 @@ class TestReap:
 
         report = orders.json("reap")
 
-        assert set(report) == {"examined", "sealed", "returned", "retired", "busy", "failed"}
+        assert set(report) == {each.name for each in dataclasses.fields(cassq.ReapReport)}
         assert report["failed"] == []
         assert stats(orders)["pipes"] == 0
         assert orders.ok("reap").startswith("examined 0 pipes")
