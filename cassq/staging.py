@@ -65,7 +65,7 @@ class Tidied:
     """What `Staging.tidy` did.
 
     Attributes:
-        published: pipes of decided writes that were published for somebody who died.
+        published: decided writes whose pipes were published for somebody who died.
         removed: staged pipes of failed writes that were deleted.
         failed: what could not be published, in words.
     """

@@ -59,6 +59,12 @@ def cassandra_session(cassandra_hosts) -> Iterator[CassandraSession]:
     session.close()
 
 
+@pytest.fixture
+def cluster_url(cassandra_address, cassandra_session, zookeeper_address) -> str:
+    """The URL of the keyspace of this run."""
+    return f"cassandra://{cassandra_address}/{cassandra_session.keyspace}?zookeeper={zookeeper_address}"
+
+
 @pytest.fixture(params=["memory", "file", pytest.param("cassandra", marks=pytest.mark.service)])
 def url(request, tmp_path) -> str:
     """The URL of an empty store, of each kind in turn."""
@@ -66,9 +72,7 @@ def url(request, tmp_path) -> str:
         return "memory:"
     if request.param == "file":
         return f"sqlite:///{tmp_path}/store.db"
-    keyspace = request.getfixturevalue("cassandra_session").keyspace
-    cassandra = request.getfixturevalue("cassandra_address")
-    return f"cassandra://{cassandra}/{keyspace}?zookeeper={request.getfixturevalue('zookeeper_address')}"
+    return request.getfixturevalue("cluster_url")
 
 
 @pytest.fixture

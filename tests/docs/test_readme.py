@@ -40,11 +40,6 @@ def parameters(language: str, mark: str) -> list[object]:
     ]
 
 
-@pytest.fixture
-def cluster_url(cassandra_address, cassandra_session, zookeeper_address) -> str:
-    return f"cassandra://{cassandra_address}/{cassandra_session.keyspace}?zookeeper={zookeeper_address}"
-
-
 @pytest.mark.parametrize("example", parameters("python", ""))
 def test_an_embedded_example_runs(example: Example, tmp_path) -> None:
     assert not _URL.search(example.code), f"{example} needs a cluster: put <!-- test: service --> before it"

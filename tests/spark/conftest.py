@@ -37,9 +37,7 @@ def url(request, tmp_path) -> str:
     """The URL of a store that several processes can open."""
     if request.param == "file":
         return f"sqlite:///{tmp_path}/store.db"
-    keyspace = request.getfixturevalue("cassandra_session").keyspace
-    cassandra = request.getfixturevalue("cassandra_address")
-    return f"cassandra://{cassandra}/{keyspace}?zookeeper={request.getfixturevalue('zookeeper_address')}"
+    return request.getfixturevalue("cluster_url")
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ Owns how ledgers are spread: all that was noted of a message comes together in o
 within pipes is not judged here: it needs a pipe's messages together.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -167,8 +166,3 @@ def _findings(common: list[Line], own: list[Line]) -> Iterator[tuple[str, str, s
 def _line(row: dict[str, object]) -> Line:
     fields = {name: row[name] for name in _COLUMNS if name not in ("place", "kind")}
     return Line(kind=Kind(row["kind"]), **fields)  # type: ignore[arg-type]  # as LINES says
-
-
-def count_findings(findings: "DataFrame") -> Counter[str]:
-    """Return how many findings there are of each kind."""
-    return Counter({row.finding: row["count"] for row in findings.groupBy("finding").count().collect()})
