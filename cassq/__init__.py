@@ -38,6 +38,7 @@ from cassq.errors import (
 from cassq.inspection import MessageStatus
 from cassq.model.ids import MessageId
 from cassq.model.message import Message, MessageIds
+from cassq.model.rollup import Rollup
 from cassq.model.settings import QueueSettings
 from cassq.popper import Popper
 from cassq.queue import Queue
@@ -72,6 +73,7 @@ __all__ = [
     "QueueSettings",
     "QueueStats",
     "ReapReport",
+    "Rollup",
     "SchemaMismatchError",
     "StorageUnavailableError",
     "Store",

@@ -9,14 +9,14 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Literal
 from uuid import UUID
 
 from cassq.clock import Clock
 from cassq.coordination.port import Coordinator
 from cassq.dead_letters import DeadLetters
-from cassq.errors import ClosedError, CoordinationUnavailableError
+from cassq.errors import ClosedError, CoordinationUnavailableError, InvalidOptionError
 from cassq.feeder import Feeder
 from cassq.housekeeping import Housekeeping
 from cassq.inspection import Inspection, MessageStatus
@@ -25,6 +25,7 @@ from cassq.model.arguments import check_count
 from cassq.model.ids import MessageId, check_name, to_message_id
 from cassq.model.message import Headers, Message, MessageIds
 from cassq.model.queue_record import QueueRecord, QueueState
+from cassq.model.rollup import Rollup
 from cassq.pipe_list import PipeList
 from cassq.popper import Popper
 from cassq.process import Birthplace, process_name
@@ -254,6 +255,17 @@ class Queue:
         with contextlib.suppress(CoordinationUnavailableError):
             owners.update(self._services.coordinator.holders(self.name))
         return self._statistics.pipe_stats(self.record.read, owners)
+
+    def rollups(self, day: date | None = None) -> list[Rollup]:
+        """Return what `cassq pipeline rollup --keep` counted on a day, oldest first; kept for thirty days.
+
+        Args:
+            day: in UTC; None for today.
+        """
+        self._check_usable()
+        if day is not None and (isinstance(day, datetime) or not isinstance(day, date)):
+            raise InvalidOptionError(f"day is {day!r}: give a datetime.date, in UTC")
+        return list(self._services.storage.read_rollups(self.name, day or datetime.now(UTC).date()))
 
     def peek(self, count: int = 10) -> list[Message]:
         """Return the next `count` messages that could be delivered now; nothing is taken."""

@@ -17,7 +17,7 @@ import click
 
 import cassq
 from cassq.cli.exit_codes import NOT_DONE
-from cassq.cli.output import print_json, say
+from cassq.cli.output import count_of, print_json, say
 from cassq.cli.session import Session, common_options, pass_session
 
 if TYPE_CHECKING:
@@ -33,19 +33,28 @@ def pipeline() -> None:
 
 
 @pipeline.command()
-@click.argument("out")
+@click.argument("out", required=False)
+@click.option("--keep", is_flag=True, help="Keep them in the store, for `cassq queue rollups`, thirty days.")
 @_QUEUE
 @_MASTER
 @common_options
 @pass_session
-def rollup(session: Session, out: str, queue: str, master: str) -> None:
-    """Append figures per queue, minute, pusher and holder to the Parquet files in OUT."""
+def rollup(session: Session, out: str | None, queue: str, master: str, *, keep: bool) -> None:
+    """Append figures per queue, minute, pusher and holder to the Parquet files in OUT, or --keep them."""
+    if out is None and not keep:
+        raise cassq.InvalidOptionError(
+            "nowhere to write to: name a folder for Parquet files, or --keep, or both"
+        )
     with _spark(master) as spark:
-        from cassq.spark.pipeline import rollup as roll_up  # noqa: PLC0415 - Spark is imported late
+        from cassq.spark import pipeline as work  # noqa: PLC0415 - Spark is imported late
 
-        figures = roll_up(_read(spark, session.require_url(), queue))
-        figures.write.mode("append").partitionBy("queue").parquet(out)
-        say(f"rolled up into {out}")
+        # Read once, or files and store would tell of two moments.
+        figures = work.rollup(_read(spark, session.require_url(), queue)).persist()
+        if out is not None:
+            figures.write.mode("append").partitionBy("queue").parquet(out)
+            say(f"rolled up into {out}")
+        if keep:
+            say(f"kept {count_of(work.keep_rollup(figures, session.require_url()), 'row')} in the store")
 
 
 @pipeline.command()

@@ -6,7 +6,7 @@ Owns nothing but words; what a setting may be is in `cassq.QueueSettings`, and i
 import dataclasses
 import threading
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import click
@@ -95,6 +95,23 @@ def stats(session: Session, name: str, watch: timedelta | None) -> None:
                 if not session.is_json:
                     click.echo()
                 show(queue.stats())
+
+
+@queues.command()
+@click.argument("name")
+@click.option(
+    "--day", type=click.DateTime(["%Y-%m-%d"]), metavar="YYYY-MM-DD", help="In UTC; today, if not named."
+)
+@common_options
+@pass_session
+def rollups(session: Session, name: str, day: datetime | None) -> None:
+    """Tell what `cassq pipeline rollup --keep` counted on a day: a row a minute, pusher and holder."""
+    with session.queue(name) as queue:
+        found = [each.to_json() for each in queue.rollups(day.date() if day else None)]
+    if session.is_json:
+        print_json(found)
+    else:
+        print_table(found)
 
 
 @queues.command()

@@ -125,12 +125,7 @@ class _Words:
         return text == "true"
 
     def target(self, *, may_be_all: bool) -> Target:
-        url = self.take("url", os.environ.get("CASSQ_URL"))
-        check_text(url)
-        if url == "memory:":
-            raise InvalidOptionError(
-                "Spark's processes share no memory: use a store that they can reach, sqlite:/// or cassandra://"
-            )
+        url = check_url(self.take("url", os.environ.get("CASSQ_URL")))
         queue = self.take("queue")
         if not (may_be_all and queue == ALL_QUEUES):
             try:
@@ -144,6 +139,19 @@ class _Words:
             name = min(self._left)
             known = ", ".join(sorted(self._known))
             raise InvalidOptionError(f"{self._what} has no option {shorten(name)}; the options are {known}")
+
+
+def check_url(url: str) -> str:
+    """Return the URL of a store that Spark's processes can reach.
+
+    Raises: InvalidOptionError: it is not one.
+    """
+    check_text(url)
+    if url == "memory:":
+        raise InvalidOptionError(
+            "Spark's processes share no memory: use a store that they can reach, sqlite:/// or cassandra://"
+        )
+    return url
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:

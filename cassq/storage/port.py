@@ -1,6 +1,6 @@
 """The contract between the protocol and a database.
 
-Everything cassq asks of a database is one of these thirteen methods; `tests/contract` holds every adapter to
+Everything cassq asks of a database is one of these fifteen methods; `tests/contract` holds every adapter to
 every sentence below. An adapter decides nothing: it neither retries a write nor judges a state.
 
 Three rules hold for all of them:
@@ -18,6 +18,7 @@ Whoever made an adapter opens and closes it; that is not part of the port.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Protocol
 from uuid import UUID
 
@@ -26,6 +27,7 @@ from cassq.model.ids import MessageId
 from cassq.model.message import Batch, Headers
 from cassq.model.pipe import Head, Mark, PipeEntry, PipeState
 from cassq.model.queue_record import QueueRecord
+from cassq.model.rollup import Rollup
 from cassq.model.transaction import Answer, Transaction
 
 
@@ -202,4 +204,17 @@ class Storage(Protocol):
             back must not bring it a second time.
         Idempotent: yes. After a time-out: call it again.
         """
+        ...
+
+    def write_rollups(self, queue: str, rollups: Sequence[Rollup]) -> None:
+        """Keep figures for thirty days, each under its moment, minute, pusher and holder.
+
+        Guarantees: when it returns, every later `read_rollups` of their days sees them. Of two under one key
+        the later one stands. The queue need not exist any more.
+        Idempotent: yes. After a time-out: call it again.
+        """
+        ...
+
+    def read_rollups(self, queue: str, day: date) -> Sequence[Rollup]:
+        """Return what was rolled up on a day (in UTC), ordered by moment, minute, pusher and holder."""
         ...

@@ -6,6 +6,7 @@ pipe was deleted is refused here by looking at the head, there by the far-future
 """
 
 from collections.abc import Sequence
+from datetime import date
 from uuid import UUID
 
 from cassq.clock import Clock, SystemClock
@@ -13,6 +14,7 @@ from cassq.model.ids import MessageId, time_key
 from cassq.model.message import Batch
 from cassq.model.pipe import Head, Mark, PipeEntry, PipeState
 from cassq.model.queue_record import QueueRecord, QueueState
+from cassq.model.rollup import KEPT, NAMES, Rollup, day_of
 from cassq.model.soundness import check_state
 from cassq.model.transaction import Answer, Seal, Transaction
 from cassq.storage import sqlite_rows as rows
@@ -35,6 +37,7 @@ _SHARD = 0
 _STAGED_SHARD = -1
 _DELETE_ENTRY = "DELETE FROM pipes WHERE queue = ? AND shard = ? AND pipe = ?"
 _LETTER = "pipe, seq, body, headers, pushed_at_ms, attempts, reason, died_at_ms"
+_ROLLUP = ", ".join(NAMES)
 
 
 class _RefusedError(Exception):
@@ -233,6 +236,28 @@ class SqliteStorage:
                 " WHERE queue = ? AND shard = 0 AND pipe = ? AND seq = ?",
                 [(now_ms, queue, time_key(each.pipe), each.seq) for each in removed],
             )
+
+    def write_rollups(self, queue: str, rollups: Sequence[Rollup]) -> None:
+        """See `Storage.write_rollups`; nothing else deletes what is older than thirty days."""
+        values = ",".join("?" * (2 + len(NAMES)))
+        with self._file.writing() as db:
+            db.executemany(
+                f"INSERT OR REPLACE INTO statistics (queue, shard, {_ROLLUP}) VALUES ({values})",  # noqa: S608
+                [(queue, _SHARD, *rows.rollup_row(rollup)) for rollup in rollups],
+            )
+            forgotten = self._file.now_ms() - round(KEPT.total_seconds() * 1000)
+            db.execute("DELETE FROM statistics WHERE queue = ? AND rolled_up_at_ms < ?", (queue, forgotten))
+
+    def read_rollups(self, queue: str, day: date) -> Sequence[Rollup]:
+        """See `Storage.read_rollups`."""
+        with self._file.reading() as db:
+            found = db.execute(
+                f"SELECT {_ROLLUP} FROM statistics WHERE queue = ? AND shard = ?"  # noqa: S608
+                " AND rolled_up_at_ms >= ? AND rolled_up_at_ms < ?"
+                " ORDER BY rolled_up_at_ms, minute_ms, pusher, holder",
+                (queue, _SHARD, *day_of(day)),
+            ).fetchall()
+        return [rows.to_rollup(row) for row in found]
 
 
 def _shard(*, is_staged: bool) -> int:

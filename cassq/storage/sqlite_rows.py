@@ -19,6 +19,7 @@ from cassq.model.ids import MessageId, from_time_key, time_key
 from cassq.model.message import Batch
 from cassq.model.pipe import TRANSITIONS, End, Head, Mark, Phase, PipeEntry, Run, RunState, Tally
 from cassq.model.queue_record import QueueRecord, QueueState, Sample, Written
+from cassq.model.rollup import NAMES, Rollup
 from cassq.model.settings import QueueSettings
 from cassq.storage.port import DeadLetter
 
@@ -222,6 +223,18 @@ def to_letter(row: Row) -> DeadLetter:
             reason=_text(reason),
             died_at_ms=_time(died_at_ms),
         )
+
+
+def rollup_row(rollup: Rollup) -> Row:
+    """Return the columns of `statistics` after the queue and shard."""
+    return tuple(getattr(rollup, name) for name in NAMES)
+
+
+def to_rollup(row: Row) -> Rollup:
+    """Read them back."""
+    with decoding("statistics"):
+        rolled_up_at_ms, minute_ms, *rest = row
+        return Rollup(_time(rolled_up_at_ms), _time(minute_ms), *rest)
 
 
 def _number(value: object, low: int = 0, high: int = SEQ_MAX) -> int:

@@ -7,12 +7,14 @@ type. What must not break: a way to spoil a column never makes a value that cass
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from importlib import resources
 from uuid import UUID
 
 import cassq
+from cassq.model.message import to_datetime
+from cassq.model.rollup import Rollup
 from cassq.storage.cassandra.cql_file import read_shapes
 from cassq.storage.port import DeadLetter
 
@@ -49,18 +51,30 @@ class Scene:
     """One queue with a pipe to spoil and a sound one.
 
     Attributes:
+        rolled_up_at_ms: when its one rollup was.
         spoilt: the older pipe: message 1 is committed, 2 came back, 3 is in somebody's hands, 4 waits.
         messages: what was pushed, by id.
         sound: the ids of the younger pipe's two messages.
     """
 
     queue: str
+    rolled_up_at_ms: int
     spoilt: UUID
     messages: Mapping[cassq.MessageId, bytes]
     sound: frozenset[cassq.MessageId]
 
 
 HEADERS = {"colour": "blue"}
+
+
+#: The rest of the key of a rollup that says no more than when it was.
+ROLLED_UP_OF = "minute = 0 AND pusher = 'p' AND holder = 'h'"
+
+
+def make_rollup(rolled_up_at_ms: int, minute_ms: int = 0, **figures: object) -> Rollup:
+    """Return figures that could be true; those that are named as they are given."""
+    known = {each.name: 3 for each in fields(Rollup)} | {"pusher": "p", "holder": "h"}
+    return Rollup(**known | {"rolled_up_at_ms": rolled_up_at_ms, "minute_ms": minute_ms} | figures)
 
 
 def make_scene(store: cassq.Store, name: str) -> Scene:
@@ -79,7 +93,9 @@ def make_scene(store: cassq.Store, name: str) -> Scene:
     assert len({each.pipe for each in ids}) == 2
     letter = DeadLetter(ids[0], b"dead", HEADERS, 1000, 5, "it was given up")
     store.storage.change_dead(name, added=[letter])
-    return Scene(name, ids[0].pipe, dict(zip(ids, bodies, strict=True)), frozenset(ids[4:]))
+    now_ms = store.storage.list_pipes(name).now_ms
+    store.storage.write_rollups(name, [make_rollup(now_ms)])
+    return Scene(name, now_ms, ids[0].pipe, dict(zip(ids, bodies, strict=True)), frozenset(ids[4:]))
 
 
 # -- who hears of it -----------------------------------------------------------------------------------
@@ -105,6 +121,7 @@ def hear(store: cassq.Store, scene: Scene, patience_s: float = 4.0) -> set[str]:
         return heard
     queue = store.queue(scene.queue)
     note("dead", lambda: list(queue.dead))
+    note("rollups", lambda: queue.rollups(to_datetime(scene.rolled_up_at_ms).date()))
     note("stats", queue.stats)
     note("pipes", queue.pipes)
     note("peek", lambda: queue.peek(100))
@@ -158,6 +175,7 @@ HEARERS = {
     "runs": _PIPE,
     "marks": _PIPE,
     "dead": {"dead"},
+    "statistics": {"rollups"},
 }
 
 
@@ -270,11 +288,16 @@ def cassandra_update(keyspace: str, scene: Scene, way: Way) -> tuple[str, tuple[
     """Return the statement that spoils the scene in one way, and its values."""
     table, column, _, value = way
     table, _, row = table.partition(" ")
+    rolled_up_at = to_datetime(scene.rolled_up_at_ms)
     keys = {
         "queues": ("queue = %s AND shard = 0", (scene.queue,)),
         "pipes": ("queue = %s AND shard = 0 AND pipe = %s", (scene.queue, scene.spoilt)),
         "waiting": ("pipe = %s AND first = 1", (scene.spoilt,)),
         "dead": ("queue = %s AND shard = 0 AND pipe = %s AND seq = 1", (scene.queue, scene.spoilt)),
+        "statistics": (
+            f"queue = %s AND shard = 0 AND day = %s AND rolled_up_at = %s AND {ROLLED_UP_OF}",
+            (scene.queue, rolled_up_at.date(), rolled_up_at),
+        ),
     }
     for name, seq, kind in PENDING:
         if name == row:

@@ -89,7 +89,8 @@ def test_a_sound_file_raises_nothing(copy):
 def test_whoever_reads_a_spoilt_row_of_a_file_hears_of_it(copy, way):
     path, scene = copy
     table, column, _, value = way
-    key = {"queues": "name = :queue", "dead": "queue = :queue"}.get(table, "pipe = :pipe")
+    keys = {"queues": "name = :queue", "dead": "queue = :queue", "statistics": "queue = :queue"}
+    key = keys.get(table, "pipe = :pipe")
     with contextlib.closing(sqlite3.connect(path)) as db, db:
         values = {"pipe": time_key(scene.spoilt), "queue": scene.queue, "value": value}
         assert db.execute(f"UPDATE {table} SET {column} = :value WHERE {key}", values).rowcount > 0

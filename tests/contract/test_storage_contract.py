@@ -10,13 +10,15 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
+from spoilt import make_rollup
 
 from cassq.errors import ClosedError, DecodeError, OutcomeUnknownError, StorageUnavailableError
 from cassq.limits import SEQ_MAX
 from cassq.model.ids import MessageId, new_pipe_id, new_token
-from cassq.model.message import Batch
+from cassq.model.message import Batch, to_datetime
 from cassq.model.pipe import End, Head, Mark, Phase, PipeEntry, Run, RunState, Tally
 from cassq.model.queue_record import QueueRecord, QueueState, Sample, Written
+from cassq.model.rollup import NAMES
 from cassq.model.settings import QueueSettings
 from cassq.model.transaction import (
     Advance,
@@ -29,6 +31,7 @@ from cassq.model.transaction import (
     Transaction,
 )
 from cassq.storage.port import BatchQuery, DeadLetter
+from cassq.storage.sqlite import SqliteStorage
 
 EARLY_MS = 1_600_000_000_000
 
@@ -1024,6 +1027,73 @@ class TestDeadLetters:
         assert list(storage.read_dead(queue)) == []
 
 
+class TestRollups:
+    DAY = timedelta(days=1) // timedelta(milliseconds=1)
+
+    @pytest.fixture
+    def noon_ms(self, storage, queue):
+        """Noon of the database's day."""
+        return storage.list_pipes(queue).now_ms // self.DAY * self.DAY + self.DAY // 2
+
+    def read(self, storage, queue, ms):
+        return list(storage.read_rollups(queue, to_datetime(ms).date()))
+
+    def test_they_read_back_in_the_order_of_their_keys(self, storage, queue, noon_ms):
+        wanted = [
+            make_rollup(noon_ms + at, minute_ms, pusher=pusher, holder=holder)
+            for at in (0, 7)
+            for minute_ms in (60_000, 120_000)
+            for pusher in ("", "p")
+            for holder in ("", "h")
+        ]
+
+        storage.write_rollups(queue, wanted[::-1])
+
+        assert self.read(storage, queue, noon_ms) == wanted
+
+    def test_every_figure_keeps_its_place(self, storage, queue, noon_ms):
+        figures = {name: 100 + place for place, name in enumerate(NAMES[4:])}
+
+        storage.write_rollups(queue, [make_rollup(noon_ms, **figures)])
+
+        assert self.read(storage, queue, noon_ms) == [make_rollup(noon_ms, **figures)]
+
+    def test_a_day_has_what_was_rolled_up_from_midnight_to_midnight(self, storage, queue, noon_ms):
+        midnight_ms = noon_ms + self.DAY // 2
+        moments = [noon_ms - self.DAY // 2 - 1, noon_ms - self.DAY // 2, midnight_ms - 1, midnight_ms]
+
+        storage.write_rollups(queue, [make_rollup(moment) for moment in moments])
+
+        found = [each.rolled_up_at_ms for each in self.read(storage, queue, noon_ms)]
+        assert found == moments[1:3]
+
+    def test_of_two_under_one_key_the_later_one_stands(self, storage, queue, noon_ms):
+        ended = {"waiting": 0, "pending": 0, "returned": 0, "committed": 9}
+        ages = dict.fromkeys(("oldest_age_ms", "age_p50_ms", "age_p90_ms", "age_p99_ms"))
+        storage.write_rollups(queue, [make_rollup(noon_ms)])
+
+        for _ in range(2):
+            storage.write_rollups(queue, [make_rollup(noon_ms, **ended, **ages)])
+
+        assert self.read(storage, queue, noon_ms) == [make_rollup(noon_ms, **ended, **ages)]
+
+    def test_a_queue_without_any_has_none(self, storage, queue, noon_ms):
+        storage.write_rollups(queue, [])
+
+        assert self.read(storage, queue, noon_ms) == []
+
+    def test_a_file_forgets_what_is_older_than_thirty_days(self, tmp_path, queue):
+        storage = SqliteStorage(str(tmp_path / "store.db"))
+        now_ms = storage.list_pipes(queue).now_ms
+        old, late = make_rollup(now_ms - 31 * self.DAY), make_rollup(now_ms - 29 * self.DAY)
+
+        storage.write_rollups(queue, [old, late])
+
+        assert self.read(storage, queue, old.rolled_up_at_ms) == []
+        assert self.read(storage, queue, late.rolled_up_at_ms) == [late]
+        storage.close()
+
+
 class TestRowsThatAreNotOurs:
     @pytest.mark.parametrize("what", ["phase", "run", "mark"])
     def test_a_pipe_with_one_raises(self, storage, adapter, pipe, what):
@@ -1083,6 +1153,9 @@ CALLS = {
     "mark": lambda storage: storage.mark(new_pipe_id(), [Mark(1, 1, End.DEAD)]),
     "read_dead": lambda storage: storage.read_dead("q"),
     "change_dead": lambda storage: storage.change_dead("q", [letter(new_pipe_id(), 1)]),
+    "publish_pipes": lambda storage: storage.publish_pipes("q", [PipeEntry(new_pipe_id(), "p")]),
+    "write_rollups": lambda storage: storage.write_rollups("q", [make_rollup(EARLY_MS)]),
+    "read_rollups": lambda storage: storage.read_rollups("q", to_datetime(EARLY_MS).date()),
 }
 
 

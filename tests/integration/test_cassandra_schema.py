@@ -185,7 +185,8 @@ class TestApply:
 
 class TestCheck:
     def test_knows_every_table_of_the_file(self):
-        assert sorted(read_shapes()) == ["dead", "pending", "pipes", "queues", "schema_version", "waiting"]
+        tables = ["dead", "pending", "pipes", "queues", "schema_version", "statistics", "waiting"]
+        assert sorted(read_shapes()) == tables
 
     def test_names_every_planted_difference(self, session):
         schema = CassandraSchema(session)
@@ -198,6 +199,7 @@ class TestCheck:
             "ALTER TABLE {ks}.waiting WITH gc_grace_seconds = 3600",
             "ALTER TABLE {ks}.pending WITH read_repair = 'NONE'",
             "ALTER TABLE {ks}.pipes WITH default_time_to_live = 60",
+            "ALTER TABLE {ks}.statistics WITH default_time_to_live = 0",
             "ALTER TABLE {ks}.queues WITH compaction = {{'class': 'LeveledCompactionStrategy'}}",
         ):
             session.define(change.format(ks=session.keyspace))
@@ -207,6 +209,7 @@ class TestCheck:
             "column pipes.colour (text) is not one of cassq's",
             f"compaction of table queues is {leveled}, and should be UnifiedCompactionStrategy",
             "default_time_to_live of table pipes is 60, and should be 0",
+            "default_time_to_live of table statistics is 0, and should be 2592000",
             "gc_grace_seconds of table waiting is 3600, and should be 86400",
             "read_repair of table pending is NONE, and should be BLOCKING",
             "table dead is missing",

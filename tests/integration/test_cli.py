@@ -101,6 +101,23 @@ class TestQueue:
         assert header.split()[:3] == ["pipe", "phase", "pushed"]
         assert row.split()[:3] == [pipe["pipe"], "PF", "1"]
 
+    def test_rollups_of_a_day_are_told(self, orders):
+        with cassq.connect(orders.env["CASSQ_URL"]) as store:
+            now_ms = store.storage.list_pipes("orders").now_ms
+            figures = {each.name: 3 for each in dataclasses.fields(cassq.Rollup)} | {
+                "pusher": "p",
+                "holder": "",
+            }
+            kept = cassq.Rollup(**figures | {"rolled_up_at_ms": now_ms})
+            store.storage.write_rollups("orders", [kept])
+
+        assert orders.json("queue", "rollups", "orders", "--day", str(kept.day)) == [kept.to_json()]
+        header, row = orders.ok("queue", "rollups", "orders", "--day", str(kept.day)).splitlines()
+        assert header.split()[:4] == ["rolled_up_at", "minute", "pusher", "holder"]
+        assert row.startswith(kept.rolled_up_at.isoformat())
+        assert orders.json("queue", "rollups", "orders", "--day", "1999-12-31") == []
+        assert orders.run("queue", "rollups", "orders", "--day", "today").returncode == 64
+
     def test_is_paused_and_resumed(self, orders):
         orders.ok("push", "orders", stdin=b"one")
 

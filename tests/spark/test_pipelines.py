@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +17,7 @@ from cassq.spark.pipeline import (
     archive,
     audit,
     find_archived,
+    keep_rollup,
     lines_of_ledgers,
     lines_of_pushes,
     lines_of_snapshot,
@@ -84,6 +87,53 @@ class TestRollup:
         assert any(row.pending and row.holder for row in rows)
         assert {row.shard for row in rows} == {0}
         assert all(row.minute.second == 0 and row.pusher for row in rows)
+
+
+class TestKeptRollup:
+    def test_the_store_has_the_same_figures(self, spark, ended, read, url):
+        figures = rollup(read()).persist()
+        rows = figures.collect()
+        (moment,) = {row.rolled_up_at for row in rows}
+
+        assert keep_rollup(figures, url) == keep_rollup(figures, url) == len(rows)
+
+        kept = ended.rollups(moment.astimezone(UTC).date())
+        assert len(kept) == len(rows)
+        found = {(each.minute, each.pusher, each.holder): each for each in kept}
+        for row in rows:
+            one = found[row.minute.astimezone(UTC), row.pusher or "", row.holder or ""]
+            for name in (
+                "waiting",
+                "pending",
+                "returned",
+                "committed",
+                "dead",
+                "body_bytes",
+                "body_p99_bytes",
+            ):
+                assert getattr(one, name) == row[name], name
+            age_ms = None if row.oldest_age_s is None else round(row.oldest_age_s * 1000)
+            assert one.oldest_age_ms == age_ms
+        assert sum(each.dead for each in kept) == ended.stats().dead == 5
+
+    def test_two_rollups_stand_side_by_side(self, queue, read, url):
+        queue.push(b"one")
+        days = {datetime.now(UTC).date()}
+        for _ in range(2):
+            assert keep_rollup(rollup(read()), url) == 1
+        days.add(datetime.now(UTC).date())
+        kept = [each for day in sorted(days) for each in queue.rollups(day)]
+        assert len({each.rolled_up_at for each in kept}) == len(kept) == 2
+
+    def test_a_queue_without_messages_has_no_row(self, queue, read, url):
+        assert keep_rollup(rollup(read()), url) == 0
+        assert queue.rollups() == []
+
+    def test_a_frame_without_the_figures_is_refused(self, queue, read, url):
+        with pytest.raises(InvalidOptionError, match="'age_p50_s' is missing"):
+            keep_rollup(rollup(read()).drop("age_p50_s"), url)
+        with pytest.raises(InvalidOptionError, match="share no memory"):
+            keep_rollup(rollup(read()), "memory:")
 
 
 class TestArchive:
@@ -288,12 +338,27 @@ class TestProfile:
 class TestCommands:
     """`cassq pipeline`, as a program of its own."""
 
-    def run(self, url, *words):
-        import subprocess  # noqa: PLC0415
-        import sys  # noqa: PLC0415
+    def run(self, url, *words, command="pipeline"):
+        line = [str(Path(sys.executable).with_name("cassq")), "--url", url, "--json", command, *words]
+        return subprocess.run(line, capture_output=True, text=True, timeout=180, check=False)
 
-        command = [str(Path(sys.executable).with_name("cassq")), "--url", url, "--json", "pipeline", *words]
-        return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    def test_a_queue_is_rolled_up_into_files_and_into_the_store(self, spark, ended, url, name, tmp_path):
+        out = str(tmp_path / "figures")
+        done = self.run(url, "rollup", out, "--keep", "--queue", name, "--master", "local[1]")
+        assert done.returncode == 0, done.stderr
+        rows = spark.read.parquet(out).collect()
+        (moment,) = {row.rolled_up_at for row in rows}
+        day = moment.astimezone(UTC).date().isoformat()
+        kept = json.loads(self.run(url, "rollups", name, "--day", day, command="queue").stdout)
+        assert len(kept) == len(rows)
+        assert {datetime.fromisoformat(each["minute"]) for each in kept} == {
+            row.minute.astimezone(UTC) for row in rows
+        }
+
+    def test_a_rollup_without_a_place_is_refused(self, url):
+        refused = self.run(url, "rollup", "--master", "local[1]")
+        assert refused.returncode == InvalidOptionError.exit_code
+        assert "--keep" in refused.stderr
 
     def test_a_queue_is_archived_audited_and_profiled(self, ended, url, name, tmp_path):
         archived = self.run(

@@ -8,7 +8,7 @@ from cassq.spark.pipeline.archive import ArchiveRun, archive, find_archived, rea
 from cassq.spark.pipeline.audit import audit, lines_of_ledgers, lines_of_pushes, lines_of_snapshot
 from cassq.spark.pipeline.profile import Profile, profile
 from cassq.spark.pipeline.report import render
-from cassq.spark.pipeline.rollup import rollup
+from cassq.spark.pipeline.rollup import keep_rollup, rollup
 
 __all__ = [
     "ArchiveRun",
@@ -16,6 +16,7 @@ __all__ = [
     "archive",
     "audit",
     "find_archived",
+    "keep_rollup",
     "lines_of_ledgers",
     "lines_of_pushes",
     "lines_of_snapshot",

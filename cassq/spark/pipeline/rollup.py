@@ -1,8 +1,16 @@
 """The rollup: a snapshot of queues as figures, a row for each minute in which messages were pushed."""
 
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql import functions as f
+
+from cassq.errors import InvalidOptionError
+from cassq.model.rollup import NAMES, Rollup
+from cassq.spark.options import check_url
+from cassq.spark.sessions import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -54,6 +62,54 @@ def rollup(messages: "DataFrame") -> "DataFrame":
     ]
     kept = [column for column in found.columns if column not in ("ages", "bodies")]
     return found.select(*kept, *figures, now.alias("rolled_up_at"))
+
+
+def keep_rollup(figures: "DataFrame", url: str) -> int:
+    """Keep figures in the statistics table of the store, where `Queue.rollups` finds them for thirty days.
+
+    Args:
+        figures: what `rollup` returns, or a part of its rows.
+        url: of the store, as for `cassq.connect`.
+
+    Returns: how many rows. A task that is repeated writes the same rows again.
+
+    Raises: InvalidOptionError: the URL is wrong, or a column is missing; nothing was written.
+    """
+    check_url(url)
+    stored = {"queue": ("queue", f.col("queue"))} | {name: _to_stored(name) for name in NAMES}
+    missing = sorted({source for source, _ in stored.values()} - set(figures.columns))
+    if missing:
+        raise InvalidOptionError(f"column {missing[0]!r} is missing: give what rollup() returns")
+    rows = figures.select(*(column.alias(name) for name, (_, column) in stored.items()))
+    found = rows.mapInArrow(_writer(url), "rows long").agg(f.sum("rows")).first()
+    return int(found[0] or 0) if found else 0
+
+
+def _to_stored(name: str) -> "tuple[str, Column]":
+    """Return the column that a figure comes from, and how it is stored."""
+    if name in ("pusher", "holder"):
+        return name, f.coalesce(name, f.lit(""))
+    moment = name.removesuffix("_ms")
+    if moment in ("rolled_up_at", "minute"):
+        return moment, f.unix_millis(moment)
+    if moment != name:
+        return f"{moment}_s", f.round(f.col(f"{moment}_s") * 1000).cast("long")
+    return name, f.col(name).cast("long")
+
+
+def _writer(url: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        storage = open_store(url).storage
+        for batch in batches:
+            by_queue: dict[str, list[Rollup]] = defaultdict(list)
+            row: dict[str, Any]
+            for row in batch.to_pylist():
+                by_queue[row.pop("queue")].append(Rollup(**row))
+            for queue, rollups in by_queue.items():
+                storage.write_rollups(queue, rollups)
+            yield pa.RecordBatch.from_pydict({"rows": [batch.num_rows]})
+
+    return write
 
 
 def _count(state: str, name: str) -> "Column":

@@ -128,7 +128,7 @@ def _columns(body: str, options: str) -> dict[str, ColumnShape]:
 def _options(text: str) -> dict[str, str]:
     """Return the options that promises rest on, in the words of `system_schema.tables`."""
     options = {"read_repair": "BLOCKING", "default_time_to_live": "0"}
-    for name in ("gc_grace_seconds", "read_repair"):
+    for name in ("gc_grace_seconds", "read_repair", "default_time_to_live"):
         if match := re.search(rf"\b{name} = '?(\w+)'?", text):
             options[name] = match[1]
     if match := re.search(r"compaction = \{'class': '(\w+)'", text):

@@ -17,6 +17,7 @@ from cassq.model.ids import MessageId
 from cassq.model.message import Batch
 from cassq.model.pipe import TRANSITIONS, End, Head, Mark, Phase, PipeEntry, Run, RunState, Tally
 from cassq.model.queue_record import QueueRecord, QueueState, Sample, Written
+from cassq.model.rollup import NAMES, Rollup
 from cassq.model.settings import QueueSettings
 from cassq.storage.cassandra.statements import HEAD_KIND, HEAD_SEQ, MARK_KIND, RUN_KIND, SET_MARK_KIND
 from cassq.storage.port import DeadLetter
@@ -232,6 +233,19 @@ def to_letter(row: Row) -> DeadLetter:
             reason=_text(reason),
             died_at_ms=to_ms(died_at),
         )
+
+
+def rollup_values(rollup: Rollup) -> Values:
+    """Return the columns of `statistics` after queue and shard."""
+    # Nulls are written, not left out: they may replace the ages of an earlier row of the same key.
+    return rollup.day, *(getattr(rollup, name) for name in NAMES)
+
+
+def to_rollup(row: Row) -> Rollup:
+    """Read a row of `statistics`, without queue, shard and day."""
+    with _decoding("a rollup", row):
+        rolled_up_at, minute, *rest = row
+        return Rollup(to_ms(rolled_up_at), to_ms(minute), *rest)
 
 
 def _number(value: object) -> int:

@@ -19,7 +19,7 @@ from cassq.storage.cassandra.session import CassandraSession
 from cassq.storage.cassandra.statements import Call
 
 #: The version of the schema that this code reads and writes.
-VERSION = 3
+VERSION = 4
 
 
 class CassandraSchema:

@@ -33,6 +33,14 @@ RUN_KIND = 1
 MARK_KIND = 2
 SET_MARK_KIND = 3
 
+#: What is kept of a rollup, in the order of `Rollup`.
+ROLLUP_COLUMNS = (
+    *("rolled_up_at", "minute", "pusher", "holder"),
+    *("waiting", "pending", "returned", "committed", "dead"),
+    *("body_bytes", "body_p50_bytes", "body_p90_bytes", "body_p99_bytes"),
+    *("oldest_age_ms", "age_p50_ms", "age_p90_ms", "age_p99_ms"),
+)
+
 #: Today's only shard of a queue, and the list of its pipes that are not published yet.
 SHARD = 0
 STAGED_SHARD = -1
@@ -225,6 +233,19 @@ _READ_DEAD = f"SELECT {_LETTER}, died_at FROM {{ks}}.dead WHERE queue = ? AND sh
 READ_DEAD = Statement(Call.READ, f"{_READ_DEAD} LIMIT ?", page_rows=_PAGE_OF_BODIES)
 READ_DEAD_AFTER = Statement(
     Call.READ, f"{_READ_DEAD} AND (pipe, seq) > (?, ?) LIMIT ?", page_rows=_PAGE_OF_BODIES
+)
+
+# Rollups. They are figures, not messages: written with the coordinator's time, so that a later one stands,
+# and gone by the table's own time-to-live.
+
+_ROLLUP = ", ".join(ROLLUP_COLUMNS)
+INSERT_ROLLUP = Statement(
+    Call.WRITE,
+    f"INSERT INTO {{ks}}.statistics (queue, shard, day, {_ROLLUP}) "
+    f"VALUES (?, ?, ?, {', '.join('?' * len(ROLLUP_COLUMNS))})",
+)
+READ_ROLLUPS = Statement(
+    Call.READ, f"SELECT {_ROLLUP} FROM {{ks}}.statistics WHERE queue = ? AND shard = ? AND day = ?"
 )
 
 # The schema

@@ -8,12 +8,14 @@ together.
 """
 
 from collections.abc import Sequence
+from datetime import date
 from uuid import UUID
 
 from cassq.model.ids import MessageId
 from cassq.model.message import Batch
 from cassq.model.pipe import Head, Mark, PipeEntry, PipeState
 from cassq.model.queue_record import QueueRecord, QueueState
+from cassq.model.rollup import Rollup
 from cassq.model.soundness import check_state
 from cassq.model.transaction import Answer, Transaction
 from cassq.storage.cassandra import rows
@@ -189,6 +191,16 @@ class CassandraStorage:
         ]
         work.extend((cql.DELETE_DEAD, (queue, cql.SHARD, *gone)) for gone in removed)
         self._session.execute_each(work)
+
+    def write_rollups(self, queue: str, rollups: Sequence[Rollup]) -> None:
+        """See `Storage.write_rollups`."""
+        self._session.execute_each(
+            (cql.INSERT_ROLLUP, (queue, cql.SHARD, *rows.rollup_values(rollup))) for rollup in rollups
+        )
+
+    def read_rollups(self, queue: str, day: date) -> Sequence[Rollup]:
+        """See `Storage.read_rollups`."""
+        return list(map(rows.to_rollup, self._session.execute(cql.READ_ROLLUPS, (queue, cql.SHARD, day))))
 
 
 def _shard(*, is_staged: bool) -> int:
