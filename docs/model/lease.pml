@@ -32,6 +32,9 @@
 #ifndef PURGES
 #define PURGES 0
 #endif
+#ifndef WRITTEN
+#define WRITTEN 0                    /* leases are written down: a holder that comes again begins them anew */
+#endif
 
 #define NONE 0
 mtype = { take, take_again, give_back, retire };     /* what an owner's transaction does */
@@ -124,10 +127,12 @@ inline new_op(by) {                  /* whoever knows an older op can only be re
 }
 
 inline forget_run(p, i) {            /* what is in flight on the condition that run i stands as it was */
+#ifndef NO_HOLD_SEEN                  /* RULE hold_seen */
     if
     :: fx_i[p] == i -> fx_i[p] = 0; fx_l[p] = 0; fx_flies[p] = false
     :: else
     fi;
+#endif
 #ifndef NO_LEASE_SEEN
     if
     :: (fly[p] == take_again || fly[p] == give_back) && fly_i[p] == i ->
@@ -570,7 +575,32 @@ inline aim(p, f_, l_) {              /* what a rollback of f_..l_ is conditional
     fr_i[p] = i; fr_f[p] = f_; fr_l[p] = l_
 }
 
+#if WRITTEN
+#define may_extend(i) (h_last[at(p, i)] && !fx_i[p])
+#else
 #define may_extend(i) (h_live[at(p, i)] && h_last[at(p, i)] && !fx_i[p])
+#endif
+#ifdef NO_HOLD_SEEN
+#define is_as_written(i) (h_last[at(p, i)])
+#else
+#define is_as_written(i) (h_id[at(p, i)])
+#endif
+
+/* A lease that had ended for its holder begins anew: what is left of the run is in its consumers' hands again. */
+inline hold(p, i) {
+    m = 1;
+    do
+    :: m <= N && !h_live[at(p, i)] && (i) <= m && m <= h_last[at(p, i)] && has(h_left[p], set(m, m)) ->
+        printf("    popper %d: message %d is its again\n", p, m);
+        assert(!is_in_hands_of(0, m) && !is_in_hands_of(1, m));    /* P2: two living leases on one message */
+        assert(!has(committed, set(m, m)));    /* P2: delivered again after a commit that returned */
+        assert(!has(purged, set(m, m)));    /* P2: delivered after a purge that returned */
+        m++
+    :: m <= N && !(!h_live[at(p, i)] && (i) <= m && m <= h_last[at(p, i)] && has(h_left[p], set(m, m))) -> m++
+    :: else -> break
+    od;
+    m = 0
+}
 
 /* Split row i: f..l goes back, what is around it stays leased under the same lease. */
 inline split(p, i, f, l, end_, is_held) {
@@ -701,7 +731,7 @@ roll_back:
 extend:
     atomic {                                         /* reads the run as it stands: its end, its leased_at */
         if
-        :: !gone && h_id[at(p, i)] -> fx_i[p] = i; fx_l[p] = r_last[i]; x_i[p] = i
+        :: !gone && is_as_written(i) -> fx_i[p] = i; fx_l[p] = r_last[i]; x_i[p] = i
         :: else -> drop_row(p, i); i = 0; goto next
         fi
     };
@@ -709,6 +739,7 @@ extend:
         if
         :: fx_i[p] == i ->
             x = fx_l[p]; leased_anew(i); r_last[i] = x; r_state[i] = LEASED;
+            d_step { hold(p, i) };
             h_live[at(p, i)] = (h_last[at(p, i)] != 0);
             printf("holder %d: extends the lease of run %d..%d\n", p, i, x)
         :: fx_i[p] == i && faults > 0 ->
@@ -721,7 +752,14 @@ extend:
         :: fx_i[p] != i
         fi;
         x_i[p] = 0;
+#if WRITTEN
+        if
+        :: !h_id[at(p, i)] -> drop_row(p, i)
+        :: else                                      /* unknown: it may try again */
+        fi;
+#else
         drop_dead_row(p, i);
+#endif
         i = 0; x = 0;
         goto next
     };
@@ -735,7 +773,10 @@ commit:
         :: is_in_time ->
             d_step {
                 printf("holder %d: the commit of %d..%d returns\n", p, f, l);
-                committed = committed | set(f, l); note_mark(p, f, l); tidy()
+                committed = committed | set(f, l); note_mark(p, f, l); tidy();
+#if WRITTEN
+                h_left[p] = h_left[p] & ~set(f, l)       /* it is written down, too, what is done */
+#endif
             }
         :: else -> printf("holder %d: marked %d..%d too late, so nobody knows\n", p, f, l)
         fi
@@ -779,7 +820,7 @@ inline end_for_holder(p, i) {
     printf("time: the lease of run %d ends for holder %d\n", i, p);
     c_late[p] = (c_f[p] && row_of(p, c_f[p]) == i -> true : c_late[p]);
     h_live[at(p, i)] = false;
-#ifndef NO_BELIEVE_LIVE
+#if !WRITTEN && !defined(NO_BELIEVE_LIVE)
     if
     :: h_last[at(p, i)] && x_i[p] != i -> drop_row(p, i)
     :: else

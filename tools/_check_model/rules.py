@@ -159,6 +159,11 @@ RULES = (
             "cassq.model.taking.plan_again cassq.model.transaction.RunChange",
         ),
         (
+            "hold_seen",
+            "a lease that was written down begins anew only if its run stands as it was read",
+            "cassq.run_reader.RunReader.hold cassq.run_reader.RunReader._begin_anew",
+        ),
+        (
             "fresh_return",
             "a returned run has a lease id of its own and leased_at 0",
             "cassq.model.taking.returned cassq.held_run.HeldRun._row",

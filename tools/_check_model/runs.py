@@ -48,6 +48,7 @@ LEASE_SPLIT = _lease("runs of three, split", N=3, EXPIRIES=1, ROLLBACKS=1)
 LEASE_FLOOR = _lease("one popper, four messages", N=4, POPPERS=1, EXPIRIES=1, ROLLBACKS=1)
 LEASE_DEAD = _lease("dead letters", N=2, TRIES_MAX=1, FAULTS=1, EXPIRIES=1)
 LEASE_PURGE = _lease("purge", N=2, PURGES=1, EXPIRIES=1, ROLLBACKS=1)
+LEASE_WRITTEN = _lease("leases that are written down", N=2, WRITTEN=1, FAULTS=1, EXPIRIES=1, EXTENSIONS=1)
 TOTALS = Run("totals", "totals, three reapers", ("FAULTS=2", "CRASHES=1"))
 WINDOW = _window("two windows", FAULTS=1, WINDOWS=2)
 WINDOW_LOST = _window("a window, two lost replies", FAULTS=2)
@@ -65,6 +66,7 @@ VERIFICATIONS = (
     LEASE,
     LEASE_SPLIT,
     LEASE_DEAD,
+    LEASE_WRITTEN,
     PUSH,
     TOTALS,
     WINDOW_OLD,
@@ -97,6 +99,7 @@ _LEASE_BOUNDS = {
     "lease_seen": _lease("", EXPIRIES=1, EXTENSIONS=1),
     "fresh_return": _lease("", FAULTS=1, ROLLBACKS=1, EXTENSIONS=1),
     "purge_fence": _lease("", PURGES=1),
+    "hold_seen": _lease("", WRITTEN=1, EXPIRIES=1, EXTENSIONS=1),
     "letter_first": LEASE_DEAD,
     "mark_longer": LEASE_DEAD,
     "floor_at_run": _lease("", N=3, EXPIRIES=1),
