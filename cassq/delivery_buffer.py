@@ -79,7 +79,7 @@ class DeliveryBuffer:
             self._demand += count
             self._waiting += 1
             try:
-                given = self._wait(count, deadline, look)
+                given = self._wait(count, deadline, look, is_hurried=is_hurried)
             finally:
                 self._demand -= count
                 self._waiting -= 1
@@ -90,14 +90,16 @@ class DeliveryBuffer:
                 self._changed.notify_all()
         return given
 
-    def _wait(self, count: int, deadline: float, look: int) -> list[Delivery]:
+    def _wait(self, count: int, deadline: float, look: int, *, is_hurried: bool) -> list[Delivery]:
         while not (given := self._live(count)):
             if self._is_closing:
                 raise ClosedError("the popper is closed: make a new one with queue.popper()")
             if isinstance(self._trouble, UsageError):
                 raise self._trouble  # waiting will not help
             now = self._clock.now()
-            if now >= deadline and (self._rounds_done >= look or now >= deadline + LOOK_TIMEOUT_S):
+            # Who has had time is content, too, with a popper that has come to listen meanwhile.
+            is_looked = self._rounds_done >= look or (self._is_listening and not is_hurried)
+            if now >= deadline and (is_looked or now >= deadline + LOOK_TIMEOUT_S):
                 if self._trouble:
                     raise self._trouble
                 return []

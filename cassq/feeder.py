@@ -23,7 +23,7 @@ from cassq.model.settings import QueueSettings
 from cassq.model.taking import Taken
 from cassq.owned_pipe import Loot, OwnedPipe
 from cassq.pipe_list import PipeList
-from cassq.pipe_memory import BUSY_S, PipeMemory
+from cassq.pipe_memory import BUSY_S, Hearsay, PipeMemory
 from cassq.pipe_opener import AHEAD_MAX, PipeOpener, Refusal
 from cassq.process import Birthplace
 from cassq.storage.port import Storage
@@ -65,6 +65,7 @@ class Feeder:
         lessee: the name in the runs that are taken; the popper's, unless somebody else is to find them again.
         is_outline: take without reading bodies and headers.
         publications: tells how often staged pipes were published.
+        hearsay: shared with the other feeders of this process.
         over: hears of pipes that may retire.
         check_current: raises `QueueNotFoundError` when the queue was deleted since, or is a later one of the
             name: whose pipes are not judged by these settings.
@@ -84,6 +85,7 @@ class Feeder:
         lessee: str | None = None,
         is_outline: bool = False,
         publications: Callable[[], int] = lambda: 0,
+        hearsay: Hearsay | None = None,
     ) -> None:
         self._publications = publications
         self._storage = storage
@@ -111,7 +113,7 @@ class Feeder:
         self._opener = PipeOpener(storage, coordinator, queue, holder, own, threads)
         self._pipes = PipeList(storage, queue, settings, clock)
         self._claimed: dict[UUID, Claimed] = {}
-        self._memory = PipeMemory(clock)
+        self._memory = PipeMemory(clock, hearsay or Hearsay(clock))
         self._is_flowing = False
         self._until: Mapping[UUID, int] | None = None
 
@@ -143,11 +145,7 @@ class Feeder:
             CoordinationUnavailableError: takes are not allowed now.
             StorageUnavailableError: the database cannot be read.
         """
-        if not self._coordinator.may_take():
-            self.let_go()  # also of what the session may still hold when it is back
-            raise CoordinationUnavailableError(
-                f"{self._coordinator} is out of reach, so no pipe may be claimed: pops wait for it"
-            )
+        self.check_may_take()
         if is_retry or is_woken:
             self._memory.retry(is_woken=is_woken)
         self._is_flowing = is_flowing and not self._coordinator.hungry(self._queue, besides=self._holder)
@@ -167,6 +165,14 @@ class Feeder:
             if not haul:
                 raise
         return haul
+
+    def check_may_take(self) -> None:
+        """Raise `CoordinationUnavailableError` while takes are not allowed."""
+        if not self._coordinator.may_take():
+            self.let_go()  # also of what the session may still hold when it is back
+            raise CoordinationUnavailableError(
+                f"{self._coordinator} is out of reach, so no pipe may be claimed: pops wait for it"
+            )
 
     def share(self) -> None:
         """After a take: when others are hungry, let go of what may feed them, and wake them."""
@@ -320,7 +326,10 @@ class Feeder:
             claimed = self._claimed.get(pipe)
             if claimed:
                 claimed.owned.note(note)
-            is_due = isinstance(note, Run) and note.state is RunState.RETURNED and not note.not_before_ms
+            is_returned = isinstance(note, Run) and note.state is RunState.RETURNED
+            if is_returned:
+                self._memory.note_returned(pipe)
+            is_due = isinstance(note, Run) and is_returned and not note.not_before_ms
             if is_due and self._coordinator.hungry(self._queue):
                 self._coordinator.wake(self._queue, 1)
 
@@ -329,6 +338,9 @@ class Feeder:
     def _claim(self, entry: PipeEntry) -> Claimed | None:
         """Claim a pipe and load it; None when it is busy, resting or gone."""
         if self._memory.is_left_alone(entry.pipe):
+            return None
+        if self._memory.is_gone(entry.pipe):
+            self._drop_gone(entry.pipe)
             return None
         if len(self._claimed) >= self._settings.pop_width and not self._make_room():
             return None
@@ -342,8 +354,8 @@ class Feeder:
             return None
         self._memory.note_claimed(entry.pipe)
         if opened is Refusal.GONE:
-            self._pipes.forget(entry.pipe)
-            self._memory.note_exhausted(entry.pipe)
+            self._memory.note_gone(entry.pipe)
+            self._drop_gone(entry.pipe)
             self._over(entry.pipe)
             return None
         if self._until is not None:
@@ -351,6 +363,10 @@ class Feeder:
         claimed = self._claimed[entry.pipe] = Claimed(opened, opened.read_at)
         self._settle_exhausted(claimed)
         return self._claimed.get(entry.pipe)
+
+    def _drop_gone(self, pipe: UUID) -> None:
+        self._pipes.forget(pipe)
+        self._memory.note_exhausted(pipe)
 
     def _open_ahead(self, entries: Sequence[PipeEntry]) -> None:
         """Begin to open the next pipes, so that they are at hand when this one is through."""
@@ -401,12 +417,14 @@ class Feeder:
         self._memory.note_exhausted(owned.pipe)
         if owned.is_over:
             self._over(owned.pipe)
-            self._let_go(owned.pipe, REST_S)
+            self._let_go(owned.pipe, 0.0)
+            self._memory.note_drained(owned.pipe, REST_S)
             return
         due = owned.next_due()
         if due is None or due > LOOK_SOON_S:
             # Somebody is working on the rest. It comes due when a lease ends, or sooner by a rollback.
-            self._let_go(owned.pipe, min(LOOK_S if due is None else due, LOOK_S))
+            self._let_go(owned.pipe, 0.0)
+            self._memory.note_drained(owned.pipe, min(LOOK_S if due is None else due, LOOK_S))
 
     def _let_go(self, pipe: UUID, rest_s: float) -> None:
         claimed = self._claimed.pop(pipe, None)

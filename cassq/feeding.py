@@ -11,10 +11,11 @@ from collections.abc import Callable
 
 from cassq.clock import Clock
 from cassq.coordination.port import Coordinator
+from cassq.crowd import LOOKS_PER_S, RETRIES_PER_S, Crowd, Turns
 from cassq.delivery import Committer, Delivery
 from cassq.delivery_buffer import DeliveryBuffer, Heard
 from cassq.errors import CassqError, StorageUnavailableError
-from cassq.feeder import Feeder
+from cassq.feeder import REST_S, Feeder
 from cassq.held_run import HeldRun, Return, group_by_run
 from cassq.model.pace import Pace
 from cassq.model.taking import Taken
@@ -47,8 +48,12 @@ class Feeding:
         lease_s: float,
         committer: Committer,
         check_takes: Callable[[], bool],
+        turns: Turns,
+        crowd: Crowd,
         clock: Clock,
     ) -> None:
+        self._turns = turns
+        self._crowd = crowd
         self._buffer = buffer
         self._feeder = feeder
         feeder.on_asked(buffer.wake)
@@ -97,7 +102,8 @@ class Feeding:
             try:
                 self.run_once()
             except CassqError:
-                self._buffer.pause(POLL_S)  # `_feed` has told the consumers
+                # `_feed` has told the consumers.
+                self._buffer.pause(self._crowd.spread(POLL_S, RETRIES_PER_S, self._queue))
             except Exception:
                 # A thread that ended here would keep its claims, and its consumers, for ever.
                 _log.exception("queue %s: an error that nobody expected; the popper goes on", self._queue)
@@ -121,16 +127,9 @@ class Feeding:
         number = self._buffer.begin_round()
         try:
             haul: list[tuple[HeldRun, Taken]] = []
-            if self._check_takes():
-                haul = self._feeder.feed(
-                    wanted,
-                    is_retry=is_retry,
-                    is_woken=is_woken,
-                    is_brief=is_brief,
-                    is_flowing=self._pace.is_fast(self._clock.now()),
-                )
-            else:
-                self._feeder.end_windows()
+            with self._turns.turn(lambda: self._buffer.is_closing) as is_on:
+                if is_on:
+                    haul = self._take(wanted, is_retry=is_retry, is_woken=is_woken, is_brief=is_brief)
         except CassqError as error:
             if self._buffer.end_round(number, error):
                 _log.warning("queue %s: %s", self._queue, error)
@@ -146,6 +145,18 @@ class Feeding:
         if haul:
             self._feeder.share()
         return bool(haul)
+
+    def _take(
+        self, wanted: int, *, is_retry: bool, is_woken: bool, is_brief: bool
+    ) -> list[tuple[HeldRun, Taken]]:
+        self._feeder.check_may_take()  # before anything is read for nothing
+        if not self._check_takes():
+            self._feeder.end_windows()
+            return []
+        is_flowing = self._pace.is_fast(self._clock.now())
+        return self._feeder.feed(
+            wanted, is_retry=is_retry, is_woken=is_woken, is_brief=is_brief, is_flowing=is_flowing
+        )
 
     def _starve(self, wanted: int) -> None:
         """Announce hunger and wait to be woken; look again now and then, for the wake-up that got lost.
@@ -167,8 +178,7 @@ class Feeding:
                 is_spared = False
                 if others:
                     self._feeder.let_go()
-                due = max(self._feeder.next_due(), POLL_MIN_S)
-                heard = self._listen(min(pause, due) * (1 + others / POLL_SHARED))
+                heard = self._listen(self._until_look(pause) * (1 + others / POLL_SHARED))
                 self._feeder.tend()
                 if heard in {Heard.WOKEN, Heard.CLOSING, Heard.ALONE}:
                     return
@@ -178,6 +188,13 @@ class Feeding:
             if self._buffer.is_woken and not self._buffer.is_starving():
                 # Its consumers left just now: somebody else shall have what this wake-up was for.
                 self._coordinator.wake(self._queue, 1, besides=self._name)
+
+    def _until_look(self, pause: float) -> float:
+        """Return in how many seconds to look though nobody woke this popper."""
+        due = self._feeder.next_due()
+        if due < REST_S:
+            return max(min(pause, due), POLL_MIN_S)
+        return self._crowd.spread(pause, LOOKS_PER_S, self._queue)  # nothing is known to come due
 
     def _listen(self, seconds: float) -> Heard:
         """Listen; while others listen too, hold no claims: whoever is woken must find the pipes free."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from cassq.clock import Clock
+from cassq.crowd import PASSES_PER_S, Crowd
 from cassq.errors import QueueNotFoundError
 from cassq.live_record import LiveRecord
 from cassq.loop import Loop
@@ -43,8 +44,12 @@ class Housekeeping:
         statistics: Statistics,
         record: LiveRecord,
         staging: Staging,
+        crowd: Crowd,
         clock: Clock,
     ) -> None:
+        self._queue = queue
+        self._crowd = crowd
+        crowd.enter()
         self._reaper = reaper
         self._statistics = statistics
         self._record = record
@@ -71,6 +76,8 @@ class Housekeeping:
             self._reap_and_sample()
         except QueueNotFoundError:
             self._is_deleted = True
+        left = min(self._whole_at, self._sample_at) - self._clock.now()
+        self._loop.seconds = max(REAP_S, left)
 
     def _reap_and_sample(self) -> None:
         self._record.check_open()
@@ -79,26 +86,30 @@ class Housekeeping:
             report = self._reaper.run_once(REAP_PIPES_MAX)
             is_idle = not (report.sealed or report.returned or report.retired or report.failed)
             self._whole_pause_s = min(2 * self._whole_pause_s, REAP_MAX_S) if is_idle else REAP_S
-            self._whole_at = now + self._whole_pause_s
+            self._whole_at = now + self._spread(self._whole_pause_s)
         else:
             self._reaper.run_once(0)
         if now >= self._tidy_at:
-            self._tidy_at = now + TIDY_S
+            self._tidy_at = now + self._spread(TIDY_S)
             self._staging.tidy()
         if now >= self._sample_at:
             self._sample_pause_s = SAMPLE_S if self._sample() else min(2 * self._sample_pause_s, SAMPLE_MAX_S)
-            self._sample_at = now + self._sample_pause_s
+            self._sample_at = now + self._spread(self._sample_pause_s)
+
+    def _spread(self, seconds: float) -> float:
+        return self._crowd.spread(seconds, PASSES_PER_S, self._queue)
 
     def hint(self, pipe: UUID) -> None:
         """Hear that a pipe may be over, and look at it soon: a drain stays even when pipes go one by one."""
         self._reaper.hint(pipe)
         self._is_hinted = True
-        if self._clock.now() - self._passed_at >= REAP_SOON_S:
-            self._loop.poke()
+        is_soon = self._clock.now() - self._passed_at >= REAP_SOON_S
+        self._loop.poke(0.0 if is_soon else REAP_S)
 
     def close(self) -> None:
         """End after the pass under way."""
         self._loop.close()
+        self._crowd.leave()
 
     def _sample(self) -> bool:
         """Remember how far the queue is; False when nothing has moved.

@@ -19,23 +19,28 @@ class Loop:
 
     Args:
         name: the thread's name.
+
+    Attributes:
+        seconds: between two turns; may be changed at any time and counts from the next turn on.
     """
 
     def __init__(self, name: str, run_once: Callable[[], object], seconds: float, clock: Clock) -> None:
         self._run_once = run_once
-        self._seconds = seconds
+        self.seconds = seconds
         self._clock = clock
         self._changed = threading.Condition()
-        self._is_poked = False
+        self._due_at = clock.now() + seconds
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def poke(self) -> None:
-        """Let the next turn come now."""
+    def poke(self, seconds: float = 0.0) -> None:
+        """Let the next turn come in so many seconds at the latest."""
+        due_at = self._clock.now() + seconds
         with self._changed:
-            self._is_poked = True
-            self._changed.notify_all()
+            if due_at < self._due_at:
+                self._due_at = due_at
+                self._changed.notify_all()
 
     def close(self) -> None:
         """End after the turn under way."""
@@ -47,14 +52,16 @@ class Loop:
     def _run(self) -> None:
         while True:
             with self._changed:
-                if not self._is_poked and not self._is_closed:
-                    self._clock.wait(self._changed, self._seconds)
+                while not self._is_closed and (left := self._due_at - self._clock.now()) > 0:
+                    self._clock.wait(self._changed, left)
                 if self._is_closed:
                     return
-                self._is_poked = False
+                self._due_at = float("inf")
             try:
                 self._run_once()
             except CassqError as error:
                 _log.warning("%s: %s", self._thread.name, error)
             except Exception:
                 _log.exception("%s: an error that nobody expected; it goes on", self._thread.name)
+            with self._changed:  # a poke during the turn stands
+                self._due_at = min(self._due_at, self._clock.now() + self.seconds)

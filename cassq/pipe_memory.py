@@ -1,10 +1,11 @@
-"""What a popper remembers of pipes it does not hold.
+"""What a popper remembers of pipes it does not hold, and what the poppers of one process tell each other.
 
 Owns for how long each is left alone and why, so that a look for messages costs nothing for pipes that had
 none a moment ago. Everything here may be forgotten at any time; it only saves work, but for one question:
 whether an older pipe may still hand out messages, which keeps the order of a popper of width 1.
 """
 
+import threading
 from collections.abc import Container
 from uuid import UUID
 
@@ -18,11 +19,80 @@ BUSY_S = 0.25
 PATIENCE_S = 1.0
 
 
-class PipeMemory:
-    """Resting, busy and exhausted pipes of one queue."""
+#: What one popper found drained so lately, the others of its process believe, also when they are woken: a
+#: wake-up does not tell which pipe it is for, and each would look into all of them.
+BELIEVED_S = 0.25
+
+
+#: So many pipes that are gone are remembered: others may have listed them before.
+GONE_MAX = 4096
+
+
+class Hearsay:
+    """What the poppers of one process found: pipes that are drained or gone.
+
+    All of a drained one was handed out, and is in somebody's hands. One that is gone never comes back.
+    Safe to use from many threads.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._lock = threading.Lock()
+        self._drained: dict[UUID, tuple[float, float]] = {}
+        self._gone: dict[UUID, None] = {}  # those that were found gone first come first
+
+    def note_gone(self, pipe: UUID) -> None:
+        """Note that a pipe is gone."""
+        with self._lock:
+            self._gone[pipe] = None
+            if len(self._gone) > GONE_MAX:
+                del self._gone[next(iter(self._gone))]
+
+    def is_gone(self, pipe: UUID) -> bool:
+        """Tell whether a pipe is gone."""
+        return pipe in self._gone
+
+    def note_drained(self, pipe: UUID, seconds: float) -> None:
+        """Note that nothing of a pipe comes due for so long."""
+        now = self._clock.now()
+        with self._lock:
+            self._drained[pipe] = (now, now + seconds)
+
+    def note_returned(self, pipe: UUID) -> None:
+        """Note that something of a pipe came back."""
+        with self._lock:
+            self._drained.pop(pipe, None)
+
+    def is_drained(self, pipe: UUID, since: float) -> bool:
+        """Tell whether a pipe still rests; what was found before `since` counts only if it was lately."""
+        found_at, until = self._drained.get(pipe, (0.0, 0.0))
+        now = self._clock.now()
+        return now < until and (found_at >= since or now - found_at < BELIEVED_S)
+
+    def next_end(self, default: float) -> float:
+        """Return in how many seconds the first rest ends, `default` at most."""
+        now = self._clock.now()
+        with self._lock:
+            ends = [until - now for _, until in self._drained.values() if until > now]
+        return min([*ends, default])
+
+    def keep_only(self, listed: Container[UUID]) -> None:
+        """Forget pipes that are not listed any more."""
+        with self._lock:
+            self._drained = {pipe: found for pipe, found in self._drained.items() if pipe in listed}
+
+
+class PipeMemory:
+    """Resting, busy and exhausted pipes of one queue.
+
+    Args:
+        hearsay: shared with the other poppers of the process.
+    """
+
+    def __init__(self, clock: Clock, hearsay: Hearsay) -> None:
+        self._clock = clock
+        self._hearsay = hearsay
+        self._woken_at = float("-inf")
         self._resting_until: dict[UUID, float] = {}
         self._busy_until: dict[UUID, float] = {}
         self._busy_since: dict[UUID, float] = {}
@@ -32,12 +102,20 @@ class PipeMemory:
     def is_left_alone(self, pipe: UUID) -> bool:
         """Tell whether to leave a pipe alone for now."""
         until = max(self._resting_until.get(pipe, 0.0), self._busy_until.get(pipe, 0.0))
-        return until > self._clock.now()
+        return until > self._clock.now() or self._hearsay.is_drained(pipe, self._woken_at)
 
     def note_rest(self, pipe: UUID, seconds: float) -> None:
         """Note that a pipe has nothing to take for so long."""
         if seconds > 0:
             self._resting_until[pipe] = self._clock.now() + seconds
+
+    def note_drained(self, pipe: UUID, seconds: float) -> None:
+        """Note that all of a pipe was handed out, and that nothing of it comes due for so long."""
+        self._hearsay.note_drained(pipe, seconds)
+
+    def note_returned(self, pipe: UUID) -> None:
+        """Note that something of a pipe came back; callable from any thread."""
+        self._hearsay.note_returned(pipe)
 
     def note_busy(self, pipe: UUID) -> None:
         """Note that somebody else holds a pipe."""
@@ -61,6 +139,14 @@ class PipeMemory:
         """Why a pipe could not be read when this popper last had it; None when all could."""
         return next(iter(self._spoilt.values()), None)
 
+    def note_gone(self, pipe: UUID) -> None:
+        """Note that a pipe is gone: nobody of this process need look again."""
+        self._hearsay.note_gone(pipe)
+
+    def is_gone(self, pipe: UUID) -> bool:
+        """Tell whether somebody of this process found a pipe gone."""
+        return self._hearsay.is_gone(pipe)
+
     def note_exhausted(self, pipe: UUID) -> None:
         """Note that a pipe will never hand out a message for the first time again."""
         self._exhausted.add(pipe)
@@ -77,15 +163,18 @@ class PipeMemory:
         self._busy_until.clear()
         if is_woken:
             self._resting_until.clear()
+            self._woken_at = self._clock.now()
 
     def next_end(self, default: float) -> float:
         """Return in how many seconds the first rest ends, `default` at most."""
         now = self._clock.now()
-        return min([until - now for until in self._resting_until.values() if until > now] + [default])
+        own = [until - now for until in self._resting_until.values() if until > now]
+        return self._hearsay.next_end(min([*own, default]))
 
     def keep_only(self, listed: Container[UUID]) -> None:
         """Forget pipes that are not listed any more."""
         self._exhausted = {pipe for pipe in self._exhausted if pipe in listed}
+        self._hearsay.keep_only(listed)
         for remembered in (self._resting_until, self._busy_until, self._busy_since, self._spoilt):
             for pipe in [pipe for pipe in remembered if pipe not in listed]:
                 del remembered[pipe]

@@ -13,6 +13,7 @@ from typing import Literal, Self
 from cassq.clock import Clock
 from cassq.committer import GroupedCommitter
 from cassq.coordination.port import Coordinator
+from cassq.crowd import Crowd, Turns
 from cassq.delivery import Committer, Delivery, DirectCommitter, finish_all
 from cassq.delivery_buffer import DeliveryBuffer
 from cassq.errors import (
@@ -52,6 +53,8 @@ class Popper:
         lease: timedelta,
         check_takes: Callable[[], bool],
         commit: Literal["each", "grouped"],
+        turns: Turns,
+        crowd: Crowd,
         clock: Clock,
     ) -> None:
         if commit not in {"each", "grouped"}:
@@ -72,6 +75,8 @@ class Popper:
             lease_s=lease.total_seconds(),
             committer=self._committer,
             check_takes=check_takes,
+            turns=turns,
+            crowd=crowd,
             clock=clock,
         )
         self._feeding.start()

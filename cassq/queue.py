@@ -9,12 +9,13 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Literal
 from uuid import UUID
 
 from cassq.clock import Clock
 from cassq.coordination.port import Coordinator
+from cassq.crowd import Crowd, Turns
 from cassq.dead_letters import DeadLetters
 from cassq.errors import ClosedError, CoordinationUnavailableError, InvalidOptionError
 from cassq.feeder import Feeder
@@ -27,6 +28,7 @@ from cassq.model.message import Headers, Message, MessageIds
 from cassq.model.queue_record import QueueRecord, QueueState
 from cassq.model.rollup import Rollup
 from cassq.pipe_list import PipeList
+from cassq.pipe_memory import Hearsay
 from cassq.popper import Popper
 from cassq.process import Birthplace, process_name
 from cassq.pusher import PUSH_TIMEOUT, Pusher
@@ -46,6 +48,7 @@ class Services:
     storage: Storage
     coordinator: Coordinator
     clock: Clock
+    crowd: Crowd
 
 
 class Queue:
@@ -67,6 +70,8 @@ class Queue:
         self.staging = Staging(
             *(services.storage, services.coordinator, self.name, self.settings, self.record, services.clock)
         )
+        self._hearsay = Hearsay(services.clock)
+        self._turns = Turns()
         pipes = PipeList(services.storage, self.name, self.settings, services.clock)
         self._statistics = Statistics(services.storage, self.name, pipes)
         self._inspection = Inspection(services.storage, self.name, self.settings, services.clock)
@@ -159,6 +164,7 @@ class Queue:
                 over=housekeeping.hint,
                 check_current=self.record.read,
                 publications=lambda: self.record.publications,
+                hearsay=self._hearsay,
             )
             popper = Popper(
                 feeder,
@@ -168,6 +174,8 @@ class Queue:
                 lease=self.settings.lease,
                 check_takes=self.record.may_take,
                 commit=commit,
+                turns=self._turns,
+                crowd=services.crowd,
                 clock=services.clock,
             )
             self._poppers = [each for each in self._poppers if not each.is_closed] + [popper]
@@ -256,16 +264,16 @@ class Queue:
             owners.update(self._services.coordinator.holders(self.name))
         return self._statistics.pipe_stats(self.record.read, owners)
 
-    def rollups(self, day: date | None = None) -> list[Rollup]:
+    def rollups(self, day: date) -> list[Rollup]:
         """Return what `cassq pipeline rollup --keep` counted on a day, oldest first; kept for thirty days.
 
         Args:
-            day: in UTC; None for today.
+            day: of the rollups, in UTC.
         """
         self._check_usable()
-        if day is not None and (isinstance(day, datetime) or not isinstance(day, date)):
-            raise InvalidOptionError(f"day is {day!r}: give a datetime.date, in UTC")
-        return list(self._services.storage.read_rollups(self.name, day or datetime.now(UTC).date()))
+        if isinstance(day, datetime) or not isinstance(day, date):
+            raise InvalidOptionError(f"{day=} is not a datetime.date: give the day, in UTC, without a time")
+        return list(self._services.storage.read_rollups(self.name, day))
 
     def peek(self, count: int = 10) -> list[Message]:
         """Return the next `count` messages that could be delivered now; nothing is taken."""
@@ -369,6 +377,7 @@ class Queue:
                 check_current=self.record.read,
                 clock=services.clock,
                 publications=lambda: self.record.publications,
+                gone=self._hearsay.note_gone,
             )
         return self._reaper
 
@@ -378,6 +387,6 @@ class Queue:
         if self._housekeeping is None:
             clock = self._services.clock
             self._housekeeping = Housekeeping(
-                self.name, reaper, self._statistics, self.record, self.staging, clock
+                self.name, reaper, self._statistics, self.record, self.staging, self._services.crowd, clock
             )
         return self._housekeeping

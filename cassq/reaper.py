@@ -79,6 +79,7 @@ class Reaper:
         check_current: raises `QueueNotFoundError` when the queue was deleted since, or is a later one of the
             name: whose pipes are not judged by these settings.
         publications: tells how often staged pipes were published.
+        gone: hears of pipes that were deleted.
     """
 
     def __init__(  # noqa: PLR0913 - collaborators are passed in
@@ -92,7 +93,9 @@ class Reaper:
         check_current: Callable[[], object],
         clock: Clock,
         publications: Callable[[], int] = lambda: 0,
+        gone: Callable[[UUID], None] = lambda _: None,
     ) -> None:
+        self._gone = gone
         self._publications = publications
         self._storage = storage
         self._coordinator = coordinator
@@ -257,4 +260,5 @@ class Reaper:
     def _delete(self, pipe: UUID, report: ReapReport) -> None:
         self._storage.delete_pipe(self._queue, pipe)
         self._pipes.forget(pipe)
+        self._gone(pipe)
         report.retired += 1

@@ -12,6 +12,7 @@ from typing import Self
 
 from cassq.clock import Clock
 from cassq.coordination.port import Coordinator
+from cassq.crowd import Crowd
 from cassq.errors import (
     ClosedError,
     CoordinationUnavailableError,
@@ -57,7 +58,7 @@ class Store:
         self.telemetry = Telemetry()
         self.storage = storage = measured(storage, self.telemetry)
         self.coordinator = coordinator
-        self._services = Services(storage, coordinator, clock)
+        self._services = Services(storage, coordinator, clock, Crowd())
         self._closed = closed
         self._birthplace = Birthplace()
         self._guard = threading.Lock()

@@ -52,9 +52,11 @@ def rollup(session: Session, out: str | None, queue: str, master: str, *, keep: 
         figures = work.rollup(_read(spark, session.require_url(), queue)).persist()
         if out is not None:
             figures.write.mode("append").partitionBy("queue").parquet(out)
-            say(f"rolled up into {out}")
-        if keep:
-            say(f"kept {count_of(work.keep_rollup(figures, session.require_url()), 'row')} in the store")
+        kept = work.keep_rollup(figures, session.require_url()) if keep else 0
+    words = [f"rolled up into {out}"] * (out is not None) + [
+        f"{count_of(kept, 'row')} kept in the store"
+    ] * keep
+    _tell({"out": out, "kept": kept}, ", ".join(words), is_json=session.is_json)
 
 
 @pipeline.command()

@@ -6,7 +6,7 @@ Owns nothing but words; what a setting may be is in `cassq.QueueSettings`, and i
 import dataclasses
 import threading
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
@@ -107,7 +107,7 @@ def stats(session: Session, name: str, watch: timedelta | None) -> None:
 def rollups(session: Session, name: str, day: datetime | None) -> None:
     """Tell what `cassq pipeline rollup --keep` counted on a day: a row a minute, pusher and holder."""
     with session.queue(name) as queue:
-        found = [each.to_json() for each in queue.rollups(day.date() if day else None)]
+        found = [each.to_json() for each in queue.rollups((day or datetime.now(UTC)).date())]
     if session.is_json:
         print_json(found)
     else:

@@ -168,12 +168,13 @@ class HungryLine:
         woken = 0
         while line and woken < count:
             now, line = line[: count - woken], line[count - woken :]
+            # Out of the line at once: others of this process shall not wake the same.
+            self._drop(queue, *now)
             replies = [self._session.client.delete_async(self._path(queue, node)) for node in now]
-            for node, reply in zip(now, replies, strict=True):
+            for reply in replies:
                 with suppress(NoNodeError):
                     self._session.answer(reply)
                     woken += 1
-                self._drop(queue, node)
         return woken
 
     def _delete(self, key: _Key, node: str) -> None:
@@ -310,9 +311,9 @@ class HungryLine:
             return ()
         return tuple(sorted(nodes, key=number_of))
 
-    def _drop(self, queue: str, node: str) -> None:
+    def _drop(self, queue: str, *nodes: str) -> None:
         with self._lock:
-            self._lines[queue] = tuple(each for each in self._lines.get(queue, ()) if each != node)
+            self._lines[queue] = tuple(each for each in self._lines.get(queue, ()) if each not in nodes)
 
     def _candidates(self, line: tuple[str, ...], besides: str) -> list[str]:
         besides = quote(besides, safe="")

@@ -1,7 +1,7 @@
 """The figures of a rollup, as a store keeps them.
 
 One row tells of the messages of a queue that were pushed in one minute by one pusher and that one holder had
-last, or nobody. What must not break: a row that could not have been rolled up is refused where it is read.
+last, or nobody. What must not break: figures that do not go together are refused where they are read.
 """
 
 from dataclasses import dataclass, fields
@@ -100,5 +100,5 @@ NAMES = tuple(each.name for each in fields(Rollup))
 
 def day_of(day: date) -> tuple[int, int]:
     """Return the first millisecond of a day in UTC, and that of the day after it."""
-    begin = datetime(day.year, day.month, day.day, tzinfo=UTC)
-    return round(begin.timestamp() * 1000), round((begin + timedelta(days=1)).timestamp() * 1000)
+    begin_ms = round(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() * 1000)
+    return begin_ms, begin_ms + timedelta(days=1) // timedelta(milliseconds=1)

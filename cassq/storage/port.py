@@ -207,10 +207,11 @@ class Storage(Protocol):
         ...
 
     def write_rollups(self, queue: str, rollups: Sequence[Rollup]) -> None:
-        """Keep figures for thirty days, each under its moment, minute, pusher and holder.
+        """Keep figures for thirty days or so, each under its moment, minute, pusher and holder.
 
-        Guarantees: when it returns, every later `read_rollups` of their days sees them. Of two under one key
-        the later one stands. The queue need not exist any more.
+        Guarantees: when it returns, every later `read_rollups` of their days sees them, until they are thirty
+        days old or were written thirty days ago. Of two under one key the later one stands, by the database's
+        clock. The queue need not exist any more.
         Idempotent: yes. After a time-out: call it again.
         """
         ...

@@ -246,7 +246,7 @@ class SqliteStorage:
                 [(queue, _SHARD, *rows.rollup_row(rollup)) for rollup in rollups],
             )
             forgotten = self._file.now_ms() - round(KEPT.total_seconds() * 1000)
-            db.execute("DELETE FROM statistics WHERE queue = ? AND rolled_up_at_ms < ?", (queue, forgotten))
+            db.execute("DELETE FROM statistics WHERE rolled_up_at_ms < ?", (forgotten,))
 
     def read_rollups(self, queue: str, day: date) -> Sequence[Rollup]:
         """See `Storage.read_rollups`."""

@@ -5,8 +5,9 @@ import secrets
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, timedelta
 from uuid import UUID
 
 import pytest
@@ -1082,16 +1083,26 @@ class TestRollups:
 
         assert self.read(storage, queue, noon_ms) == []
 
-    def test_a_file_forgets_what_is_older_than_thirty_days(self, tmp_path, queue):
-        storage = SqliteStorage(str(tmp_path / "store.db"))
-        now_ms = storage.list_pipes(queue).now_ms
-        old, late = make_rollup(now_ms - 31 * self.DAY), make_rollup(now_ms - 29 * self.DAY)
+    def test_the_last_day_there_is_may_be_asked_for(self, storage, queue):
+        assert list(storage.read_rollups(queue, date.max)) == []
 
-        storage.write_rollups(queue, [old, late])
 
-        assert self.read(storage, queue, old.rolled_up_at_ms) == []
-        assert self.read(storage, queue, late.rolled_up_at_ms) == [late]
-        storage.close()
+def test_a_file_forgets_rollups_that_are_older_than_thirty_days(tmp_path):
+    with closing(SqliteStorage(str(tmp_path / "store.db"))) as storage:
+        now_ms = storage.list_pipes("q").now_ms
+        moments = {age: now_ms - age * TestRollups.DAY for age in (31, 29, 0)}
+        for age, queue in ((31, "gone"), (31, "q"), (29, "q")):
+            storage.write_rollups(queue, [make_rollup(moments[age])])
+
+        storage.write_rollups("q", [make_rollup(moments[0])])
+
+        kept = [
+            (queue, age)
+            for queue in ("gone", "q")
+            for age, at_ms in moments.items()
+            if storage.read_rollups(queue, to_datetime(at_ms).date())
+        ]
+        assert kept == [("q", 29), ("q", 0)]
 
 
 class TestRowsThatAreNotOurs:

@@ -23,8 +23,17 @@ from typing import Any
 from cassq.errors import CassqError, OutcomeUnknownError, StorageUnavailableError
 from cassq.storage.port import Storage
 
-READS = ("read_queues", "list_pipes", "read_batches", "load_pipe", "read_dead")
-WRITES = ("change_queue", "create_pipe", "delete_pipe", "append", "transact", "mark", "change_dead")
+READS = ("read_queues", "list_pipes", "read_batches", "load_pipe", "read_dead", "read_rollups")
+WRITES = (
+    "change_queue",
+    "create_pipe",
+    "delete_pipe",
+    "append",
+    "transact",
+    "mark",
+    "change_dead",
+    "write_rollups",
+)
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 SCHEMA = Path(__file__).parents[2] / "schema" / "cassandra.cql"
 
-_TOKEN = re.compile(r"'[^']*'|-?\d+|[a-z_]+(?:\.[a-z_]+)?|<=|>=|[=<>(),?*]", re.IGNORECASE)
+_TOKEN = re.compile(r"'[^']*'|-?\d+|[a-z_][a-z0-9_]*(?:\.[a-z_][a-z0-9_]*)?|<=|>=|[=<>(),?*]", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,6 +200,8 @@ def _reader(table: Table, column: str) -> Reader:  # noqa: PLR0911 - one for eac
         at = table.clustering.index(column)
         if kind == "timeuuid":
             return lambda _key, ck, _row: UUID(int=ck[at][1])
+        if kind == "timestamp":
+            return lambda _key, ck, _row: _to_time(ck[at])
         return lambda _key, ck, _row: ck[at]
     if kind == "timestamp":
         return lambda _key, _ck, row: _to_time(row.get(column))

@@ -102,18 +102,14 @@ class TestKeptRollup:
         found = {(each.minute, each.pusher, each.holder): each for each in kept}
         for row in rows:
             one = found[row.minute.astimezone(UTC), row.pusher or "", row.holder or ""]
-            for name in (
-                "waiting",
-                "pending",
-                "returned",
-                "committed",
-                "dead",
-                "body_bytes",
-                "body_p99_bytes",
-            ):
+            for name in ("waiting", "pending", "returned", "committed", "dead", "body_bytes"):
                 assert getattr(one, name) == row[name], name
-            age_ms = None if row.oldest_age_s is None else round(row.oldest_age_s * 1000)
-            assert one.oldest_age_ms == age_ms
+            for share in ("p50", "p90", "p99"):
+                assert getattr(one, f"body_{share}_bytes") == row[f"body_{share}_bytes"]
+            for name in ("oldest_age", "age_p50", "age_p90", "age_p99"):
+                seconds, kept_ms = row[f"{name}_s"], getattr(one, f"{name}_ms")
+                assert (seconds is None) == (kept_ms is None)
+                assert seconds is None or abs(1000 * seconds - kept_ms) <= 1
         assert sum(each.dead for each in kept) == ended.stats().dead == 5
 
     def test_two_rollups_stand_side_by_side(self, queue, read, url):
@@ -127,13 +123,22 @@ class TestKeptRollup:
 
     def test_a_queue_without_messages_has_no_row(self, queue, read, url):
         assert keep_rollup(rollup(read()), url) == 0
-        assert queue.rollups() == []
+        assert queue.rollups(datetime.now(UTC).date()) == []
 
     def test_a_frame_without_the_figures_is_refused(self, queue, read, url):
         with pytest.raises(InvalidOptionError, match="'age_p50_s' is missing"):
             keep_rollup(rollup(read()).drop("age_p50_s"), url)
         with pytest.raises(InvalidOptionError, match="share no memory"):
             keep_rollup(rollup(read()), "memory:")
+        with pytest.raises(InvalidOptionError, match="nonsense"):
+            keep_rollup(rollup(read()), "nonsense://")
+
+    def test_what_was_pushed_after_the_plan_is_no_age_old(self, queue, read, url):
+        queue.push(b"one")
+        later = read().withColumn("pushed_at", f.col("pushed_at") + f.expr("interval 1 hour"))
+        figures = rollup(later).persist()
+        assert figures.first().oldest_age_s == 0
+        assert keep_rollup(figures, url) == 1
 
 
 class TestArchive:
@@ -347,6 +352,7 @@ class TestCommands:
         done = self.run(url, "rollup", out, "--keep", "--queue", name, "--master", "local[1]")
         assert done.returncode == 0, done.stderr
         rows = spark.read.parquet(out).collect()
+        assert json.loads(done.stdout) == {"out": out, "kept": len(rows)}
         (moment,) = {row.rolled_up_at for row in rows}
         day = moment.astimezone(UTC).date().isoformat()
         kept = json.loads(self.run(url, "rollups", name, "--day", day, command="queue").stdout)

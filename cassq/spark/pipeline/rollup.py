@@ -34,7 +34,8 @@ def rollup(messages: "DataFrame") -> "DataFrame":
         body_p90_bytes, body_p99_bytes of all; rolled_up_at, when this was.
     """
     now = f.current_timestamp()
-    age = now.cast("double") - f.col("pushed_at").cast("double")
+    # Spark's clock is not the database's, and a message may be pushed after the query was planned.
+    age = f.greatest(now.cast("double") - f.col("pushed_at").cast("double"), f.lit(0.0))
     has_ended = f.col("state").isin("committed", "dead")
     living_age = f.when(~has_ended, age)
     body = f.octet_length("body")
@@ -71,11 +72,14 @@ def keep_rollup(figures: "DataFrame", url: str) -> int:
         figures: what `rollup` returns, or a part of its rows.
         url: of the store, as for `cassq.connect`.
 
-    Returns: how many rows. A task that is repeated writes the same rows again.
+    Returns: how many rows. A task that is repeated writes the same rows again, as far as Spark kept what it
+        had read; where it reads the queue anew, or fails in the end, figures of several moments stand there.
 
-    Raises: InvalidOptionError: the URL is wrong, or a column is missing; nothing was written.
+    Raises:
+        InvalidOptionError: the URL is wrong, or a column is missing; nothing was written.
+        UnavailableError, SchemaMismatchError: the store cannot be used from here; nothing was written.
     """
-    check_url(url)
+    open_store(check_url(url))
     stored = {"queue": ("queue", f.col("queue"))} | {name: _to_stored(name) for name in NAMES}
     missing = sorted({source for source, _ in stored.values()} - set(figures.columns))
     if missing:
