@@ -79,7 +79,7 @@ class DeliveryBuffer:
             self._demand += count
             self._waiting += 1
             try:
-                given = self._wait(count, deadline, look, is_hurried=is_hurried)
+                given = self._wait(count, deadline, look)
             finally:
                 self._demand -= count
                 self._waiting -= 1
@@ -90,19 +90,19 @@ class DeliveryBuffer:
                 self._changed.notify_all()
         return given
 
-    def _wait(self, count: int, deadline: float, look: int, *, is_hurried: bool) -> list[Delivery]:
+    def _wait(self, count: int, deadline: float, look: int) -> list[Delivery]:
         while not (given := self._live(count)):
             if self._is_closing:
                 raise ClosedError("the popper is closed: make a new one with queue.popper()")
             if isinstance(self._trouble, UsageError):
                 raise self._trouble  # waiting will not help
             now = self._clock.now()
-            # Who has had time is content, too, with a popper that has come to listen meanwhile.
-            is_looked = self._rounds_done >= look or (self._is_listening and not is_hurried)
-            if now >= deadline and (is_looked or now >= deadline + LOOK_TIMEOUT_S):
+            if now >= deadline and (self._rounds_done >= look or now >= deadline + LOOK_TIMEOUT_S):
                 if self._trouble:
                     raise self._trouble
                 return []
+            # A popper that came to listen meanwhile, and left the look to others in line, is asked for one.
+            self._is_look_asked = self._is_look_asked or (now >= deadline and self._rounds_begun < look)
             self._changed.notify_all()
             until = deadline if now < deadline else deadline + LOOK_TIMEOUT_S
             self._clock.wait(self._changed, None if until == float("inf") else until - now)

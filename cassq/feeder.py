@@ -225,6 +225,11 @@ class Feeder:
         self.let_go()
         self._opener.close()
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the queue had no pipe when it was last looked at: so nothing of it comes due."""
+        return not self._pipes.entries
+
     def trouble(self) -> CorruptError | None:
         """Return why a pipe of the queue cannot be read, if that is so."""
         return self._memory.trouble
@@ -337,10 +342,10 @@ class Feeder:
 
     def _claim(self, entry: PipeEntry) -> Claimed | None:
         """Claim a pipe and load it; None when it is busy, resting or gone."""
-        if self._memory.is_left_alone(entry.pipe):
-            return None
         if self._memory.is_gone(entry.pipe):
             self._drop_gone(entry.pipe)
+            return None
+        if self._memory.is_left_alone(entry.pipe):
             return None
         if len(self._claimed) >= self._settings.pop_width and not self._make_room():
             return None
@@ -418,13 +423,13 @@ class Feeder:
         if owned.is_over:
             self._over(owned.pipe)
             self._let_go(owned.pipe, 0.0)
-            self._memory.note_drained(owned.pipe, REST_S)
+            self._memory.note_drained(owned.pipe, owned.read_at, REST_S)
             return
         due = owned.next_due()
         if due is None or due > LOOK_SOON_S:
             # Somebody is working on the rest. It comes due when a lease ends, or sooner by a rollback.
             self._let_go(owned.pipe, 0.0)
-            self._memory.note_drained(owned.pipe, min(LOOK_S if due is None else due, LOOK_S))
+            self._memory.note_drained(owned.pipe, owned.read_at, min(LOOK_S if due is None else due, LOOK_S))
 
     def _let_go(self, pipe: UUID, rest_s: float) -> None:
         claimed = self._claimed.pop(pipe, None)

@@ -15,7 +15,7 @@ from cassq.crowd import LOOKS_PER_S, RETRIES_PER_S, Crowd, Turns
 from cassq.delivery import Committer, Delivery
 from cassq.delivery_buffer import DeliveryBuffer, Heard
 from cassq.errors import CassqError, StorageUnavailableError
-from cassq.feeder import REST_S, Feeder
+from cassq.feeder import Feeder
 from cassq.held_run import HeldRun, Return, group_by_run
 from cassq.model.pace import Pace
 from cassq.model.taking import Taken
@@ -65,6 +65,7 @@ class Feeding:
         self._check_takes = check_takes
         self._clock = clock
         self._pace = Pace()
+        self._retry_s = POLL_S
         self._thread = threading.Thread(target=self._run, name=f"cassq-pop-{queue}", daemon=True)
 
     def start(self) -> None:
@@ -77,8 +78,7 @@ class Feeding:
 
     def run_once(self) -> None:
         """Keep up the leases, then feed the consumers once, or wait for a reason to."""
-        self._feeder.tend()
-        self._keep_up()
+        self._tend()
         is_woken = self._buffer.take_woken()
         wanted = self._buffer.wanted()
         if wanted <= 0:
@@ -101,9 +101,12 @@ class Feeding:
         while not self._buffer.is_closing:
             try:
                 self.run_once()
+                self._retry_s = POLL_S
             except CassqError:
-                # `_feed` has told the consumers.
-                self._buffer.pause(self._crowd.spread(POLL_S, RETRIES_PER_S, self._queue))
+                self._buffer.pause(self._retry_s)  # `_feed` has told the consumers
+                # Many that fail together, and go on together, would fail again.
+                most = self._crowd.spread(POLL_S, RETRIES_PER_S, self._queue)
+                self._retry_s = min(2 * self._retry_s, most)
             except Exception:
                 # A thread that ended here would keep its claims, and its consumers, for ever.
                 _log.exception("queue %s: an error that nobody expected; the popper goes on", self._queue)
@@ -124,12 +127,19 @@ class Feeding:
     def _feed(
         self, wanted: int, *, is_retry: bool = False, is_woken: bool = False, is_brief: bool = False
     ) -> bool:
+        with self._turns.turn(self._tend):
+            return self._feed_now(wanted, is_retry=is_retry, is_woken=is_woken, is_brief=is_brief)
+
+    def _tend(self) -> bool:
+        """Look after what is in hand; False when there is nothing to wait for any more."""
+        self._feeder.tend()
+        self._keep_up()
+        return not self._buffer.is_closing
+
+    def _feed_now(self, wanted: int, *, is_retry: bool, is_woken: bool, is_brief: bool) -> bool:
         number = self._buffer.begin_round()
         try:
-            haul: list[tuple[HeldRun, Taken]] = []
-            with self._turns.turn(lambda: self._buffer.is_closing) as is_on:
-                if is_on:
-                    haul = self._take(wanted, is_retry=is_retry, is_woken=is_woken, is_brief=is_brief)
+            haul = self._take(wanted, is_retry=is_retry, is_woken=is_woken, is_brief=is_brief)
         except CassqError as error:
             if self._buffer.end_round(number, error):
                 _log.warning("queue %s: %s", self._queue, error)
@@ -190,11 +200,13 @@ class Feeding:
                 self._coordinator.wake(self._queue, 1, besides=self._name)
 
     def _until_look(self, pause: float) -> float:
-        """Return in how many seconds to look though nobody woke this popper."""
-        due = self._feeder.next_due()
-        if due < REST_S:
-            return max(min(pause, due), POLL_MIN_S)
-        return self._crowd.spread(pause, LOOKS_PER_S, self._queue)  # nothing is known to come due
+        """Return in how many seconds to look though nobody woke this popper.
+
+        Seldom at last where the process has many queues, and this one has no pipe: so nothing comes due.
+        """
+        if pause >= POLL_MAX_S and self._feeder.is_empty:
+            return self._crowd.spread(pause, LOOKS_PER_S, self._queue)
+        return max(min(pause, self._feeder.next_due()), POLL_MIN_S)
 
     def _listen(self, seconds: float) -> Heard:
         """Listen; while others listen too, hold no claims: whoever is woken must find the pipes free."""

@@ -49,7 +49,6 @@ class Housekeeping:
     ) -> None:
         self._queue = queue
         self._crowd = crowd
-        crowd.enter()
         self._reaper = reaper
         self._statistics = statistics
         self._record = record
@@ -65,6 +64,7 @@ class Housekeeping:
         self._is_hinted = False
         self._taken: tuple[Sample, ...] = ()
         self._loop = Loop(f"cassq-reap-{queue}", self.run_once, REAP_S, clock)
+        crowd.enter()
 
     def run_once(self) -> None:
         """Make a short pass when one is due; none any more once the queue was deleted."""
@@ -76,8 +76,9 @@ class Housekeeping:
             self._reap_and_sample()
         except QueueNotFoundError:
             self._is_deleted = True
-        left = min(self._whole_at, self._sample_at) - self._clock.now()
-        self._loop.seconds = max(REAP_S, left)
+        finally:
+            left = min(self._whole_at, self._sample_at) - self._clock.now()
+            self._loop.seconds = max(REAP_S, left)
 
     def _reap_and_sample(self) -> None:
         self._record.check_open()
@@ -86,7 +87,8 @@ class Housekeeping:
             report = self._reaper.run_once(REAP_PIPES_MAX)
             is_idle = not (report.sealed or report.returned or report.retired or report.failed)
             self._whole_pause_s = min(2 * self._whole_pause_s, REAP_MAX_S) if is_idle else REAP_S
-            self._whole_at = now + self._spread(self._whole_pause_s)
+            is_rested = self._whole_pause_s == REAP_MAX_S
+            self._whole_at = now + (self._spread(REAP_MAX_S) if is_rested else self._whole_pause_s)
         else:
             self._reaper.run_once(0)
         if now >= self._tidy_at:
@@ -94,7 +96,8 @@ class Housekeeping:
             self._staging.tidy()
         if now >= self._sample_at:
             self._sample_pause_s = SAMPLE_S if self._sample() else min(2 * self._sample_pause_s, SAMPLE_MAX_S)
-            self._sample_at = now + self._spread(self._sample_pause_s)
+            is_rested = self._sample_pause_s == SAMPLE_MAX_S
+            self._sample_at = now + (self._spread(SAMPLE_MAX_S) if is_rested else self._sample_pause_s)
 
     def _spread(self, seconds: float) -> float:
         return self._crowd.spread(seconds, PASSES_PER_S, self._queue)

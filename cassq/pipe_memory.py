@@ -38,7 +38,8 @@ class Hearsay:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._drained: dict[UUID, tuple[float, float]] = {}
+        self._drained: dict[UUID, tuple[float, float, object]] = {}
+        self._returned_at: dict[UUID, float] = {}
         self._gone: dict[UUID, None] = {}  # those that were found gone first come first
 
     def note_gone(self, pipe: UUID) -> None:
@@ -52,34 +53,43 @@ class Hearsay:
         """Tell whether a pipe is gone."""
         return pipe in self._gone
 
-    def note_drained(self, pipe: UUID, seconds: float) -> None:
-        """Note that nothing of a pipe comes due for so long."""
-        now = self._clock.now()
+    def note_drained(self, pipe: UUID, read_at: float, seconds: float, who: object) -> None:
+        """Note that nothing of a pipe comes due for so long, as `who` read at `read_at`."""
         with self._lock:
-            self._drained[pipe] = (now, now + seconds)
+            if read_at >= self._returned_at.get(pipe, float("-inf")):
+                self._drained[pipe] = (read_at, self._clock.now() + seconds, who)
 
     def note_returned(self, pipe: UUID) -> None:
-        """Note that something of a pipe came back."""
+        """Note that something of a pipe came back, which a read before this does not know."""
         with self._lock:
             self._drained.pop(pipe, None)
+            self._returned_at[pipe] = self._clock.now()
 
-    def is_drained(self, pipe: UUID, since: float) -> bool:
-        """Tell whether a pipe still rests; what was found before `since` counts only if it was lately."""
-        found_at, until = self._drained.get(pipe, (0.0, 0.0))
+    def knows_drained(self, pipe: UUID) -> bool:
+        """Tell whether somebody found a pipe drained: whatever comes back, nothing of it is new any more."""
+        return pipe in self._drained
+
+    def is_drained(self, pipe: UUID, since: float, who: object) -> bool:
+        """Tell whether a pipe still rests.
+
+        What was read before `since`, when `who` was woken, counts only if another read it, and lately.
+        """
+        read_at, until, finder = self._drained.get(pipe, (0.0, 0.0, who))
         now = self._clock.now()
-        return now < until and (found_at >= since or now - found_at < BELIEVED_S)
+        return now < until and (read_at >= since or (finder is not who and now - read_at < BELIEVED_S))
 
     def next_end(self, default: float) -> float:
         """Return in how many seconds the first rest ends, `default` at most."""
         now = self._clock.now()
         with self._lock:
-            ends = [until - now for _, until in self._drained.values() if until > now]
+            ends = [until - now for _, until, _ in self._drained.values() if until > now]
         return min([*ends, default])
 
     def keep_only(self, listed: Container[UUID]) -> None:
         """Forget pipes that are not listed any more."""
         with self._lock:
             self._drained = {pipe: found for pipe, found in self._drained.items() if pipe in listed}
+            self._returned_at = {pipe: at for pipe, at in self._returned_at.items() if pipe in listed}
 
 
 class PipeMemory:
@@ -102,16 +112,18 @@ class PipeMemory:
     def is_left_alone(self, pipe: UUID) -> bool:
         """Tell whether to leave a pipe alone for now."""
         until = max(self._resting_until.get(pipe, 0.0), self._busy_until.get(pipe, 0.0))
-        return until > self._clock.now() or self._hearsay.is_drained(pipe, self._woken_at)
+        if self._hearsay.knows_drained(pipe):
+            self._exhausted.add(pipe)
+        return until > self._clock.now() or self._hearsay.is_drained(pipe, self._woken_at, self)
 
     def note_rest(self, pipe: UUID, seconds: float) -> None:
         """Note that a pipe has nothing to take for so long."""
         if seconds > 0:
             self._resting_until[pipe] = self._clock.now() + seconds
 
-    def note_drained(self, pipe: UUID, seconds: float) -> None:
-        """Note that all of a pipe was handed out, and that nothing of it comes due for so long."""
-        self._hearsay.note_drained(pipe, seconds)
+    def note_drained(self, pipe: UUID, read_at: float, seconds: float) -> None:
+        """Note that by a read all of a pipe was handed out, and that nothing of it comes due for so long."""
+        self._hearsay.note_drained(pipe, read_at, seconds, self)
 
     def note_returned(self, pipe: UUID) -> None:
         """Note that something of a pipe came back; callable from any thread."""

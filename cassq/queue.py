@@ -71,7 +71,7 @@ class Queue:
             *(services.storage, services.coordinator, self.name, self.settings, self.record, services.clock)
         )
         self._hearsay = Hearsay(services.clock)
-        self._turns = Turns()
+        self._turns = Turns(services.clock)
         pipes = PipeList(services.storage, self.name, self.settings, services.clock)
         self._statistics = Statistics(services.storage, self.name, pipes)
         self._inspection = Inspection(services.storage, self.name, self.settings, services.clock)
@@ -214,6 +214,7 @@ class Queue:
             lessee=tag(name),
             is_outline=True,
             publications=lambda: self.record.publications,
+            hearsay=self._hearsay,
         )
         try:
             reader = RunReader(
@@ -247,6 +248,10 @@ class Queue:
         """Let deliveries go on."""
         self._check_usable()
         self.record.change(lambda record: replace(record, state=QueueState.ACTIVE))
+        # Poppers that rest would see it when they look by themselves.
+        coordinator = self._services.coordinator
+        with contextlib.suppress(CoordinationUnavailableError):
+            coordinator.wake(self.name, max(1, coordinator.hungry(self.name)))
 
     def stats(self) -> QueueStats:
         """Return what the queue holds and what went through it; one small read for each live pipe.

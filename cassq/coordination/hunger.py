@@ -171,10 +171,14 @@ class HungryLine:
             # Out of the line at once: others of this process shall not wake the same.
             self._drop(queue, *now)
             replies = [self._session.client.delete_async(self._path(queue, node)) for node in now]
-            for reply in replies:
-                with suppress(NoNodeError):
-                    self._session.answer(reply)
-                    woken += 1
+            try:
+                for reply in replies:
+                    with suppress(NoNodeError):
+                        self._session.answer(reply)
+                        woken += 1
+            except CoordinationUnavailableError:
+                self._session.call_soon(partial(self._look, queue))  # some may stand in line all the same
+                raise
         return woken
 
     def _delete(self, key: _Key, node: str) -> None:

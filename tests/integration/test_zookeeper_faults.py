@@ -8,7 +8,7 @@ from pathlib import Path
 from uuid import uuid1
 
 import pytest
-from kazoo.protocol.connection import _CONNECTION_DROP
+from kazoo.exceptions import ConnectionDropped
 
 from cassq.clock import SystemClock
 from cassq.coordination.zookeeper import ZooKeeperCoordinator
@@ -188,13 +188,17 @@ def test_a_server_that_never_was_there_can_be_closed_at_once(running, seat):
 
 def drop_connection_behind(client, method):
     """Let the next request of a kind reach the server, and the connection break before the reply."""
-    send = getattr(client, method)
+    send, connection = getattr(client, method), client._connection
+    read = connection._read_socket
+
+    def drop(_timeout):
+        connection._read_socket = read
+        raise ConnectionDropped("before the reply was read")
 
     def send_and_drop(*arguments, **options):
         setattr(client, method, send)
-        reply = send(*arguments, **options)
-        client._call(_CONNECTION_DROP, client.handler.async_result())
-        return reply
+        connection._read_socket = drop
+        return send(*arguments, **options)
 
     setattr(client, method, send_and_drop)
 

@@ -2,10 +2,21 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 
-from cassq.crowd import LOOKS_PER_S, PASSES_PER_S, RETRIES_PER_S, TAKERS_MAX, Crowd, Turns
+from cassq.clock import SystemClock
+from cassq.crowd import (
+    LOOKS_PER_S,
+    PASSES_PER_S,
+    RETRIES_PER_S,
+    TAKERS_MAX,
+    TURN_MAX_S,
+    TURN_TICK_S,
+    Crowd,
+    Turns,
+)
 
 
 def crowd_of(queues):
@@ -35,39 +46,57 @@ def test_who_leaves_counts_no_more():
 
 
 def test_as_many_take_at_a_time_as_may_and_no_more():
-    turns, guard = Turns(), threading.Lock()
+    turns, guard = Turns(SystemClock()), threading.Lock()
     full, at_work, most = threading.Barrier(TAKERS_MAX), 0, 0
 
     def take(_):
         nonlocal at_work, most
-        with turns.turn(lambda: False) as is_on:
+        with turns.turn(lambda: True):
             with guard:
                 at_work += 1
                 most = max(most, at_work)
             full.wait(30)  # nobody goes before as many are in as may be
             with guard:
                 at_work -= 1
-            return is_on
 
     with ThreadPoolExecutor(3 * TAKERS_MAX) as pool:
-        assert all(pool.map(take, range(3 * TAKERS_MAX)))
+        list(pool.map(take, range(3 * TAKERS_MAX)))
     assert most == TAKERS_MAX
 
 
-def test_who_is_closed_while_it_waits_has_no_turn():
-    turns, is_closing = Turns(), threading.Event()
-    entered = [turns.turn(lambda: False) for _ in range(TAKERS_MAX)]
-    assert all(each.__enter__() for each in entered)
+class Clock:
+    """Whoever waits has waited."""
 
-    def take():
-        with turns.turn(is_closing.is_set) as is_on:
-            return is_on
+    def __init__(self):
+        self.at = 0.0
 
-    with ThreadPoolExecutor(1) as pool:
-        late = pool.submit(take)
-        is_closing.set()
-        assert late.result(30) is False
-    for each in entered:
-        each.__exit__(None, None, None)
-    is_closing.clear()
-    assert take()
+    def now(self):
+        return self.at
+
+    def wait(self, _condition, seconds):
+        self.at += seconds
+
+
+@pytest.fixture
+def taken():
+    """Turns of which all are taken, by poppers that hang."""
+    clock = Clock()
+    turns = Turns(clock)
+    with ExitStack() as taking:
+        for _ in range(TAKERS_MAX):
+            taking.enter_context(turns.turn(lambda: True))
+        yield turns, clock
+
+
+def test_who_waits_looks_after_what_it_has_and_goes_without_a_turn_in_the_end(taken):
+    turns, clock = taken
+    looked_at = []
+    with turns.turn(lambda: looked_at.append(clock.at) or True):
+        assert TURN_MAX_S <= clock.at < TURN_MAX_S + 2 * TURN_TICK_S
+    assert len(looked_at) >= TURN_MAX_S / TURN_TICK_S - 2
+
+
+def test_who_has_nothing_to_wait_for_does_not(taken):
+    turns, clock = taken
+    with turns.turn(lambda: False):
+        assert clock.at == pytest.approx(TURN_TICK_S)

@@ -35,10 +35,19 @@ def listen(buffer):
     buffer._is_listening = True
 
 
-def test_who_had_time_does_not_wait_for_a_look_of_a_popper_that_came_to_listen(clock, buffer):
-    clock.then = lambda: listen(buffer)
+def test_a_popper_that_came_to_listen_without_a_look_is_asked_for_one_in_the_end(clock, buffer):
+    asked = []
+
+    def happen():
+        listen(buffer)
+        asked.append(buffer._is_look_asked)
+        if asked[-1]:
+            buffer.end_round(buffer.begin_round())
+
+    clock.then = happen
     assert buffer.get(1, clock.at + 3.0) == []
-    assert clock.at == pytest.approx(103.0)
+    assert asked == [False, True]
+    assert buffer._rounds_done == 1
 
 
 def test_who_has_no_time_gets_a_look_that_began_after_it_asked(clock, buffer):

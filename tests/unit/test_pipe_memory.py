@@ -34,7 +34,7 @@ PIPE = uuid1()
 
 def test_what_one_found_drained_the_other_leaves_alone_until_something_is_due(clock, poppers):
     one, other = poppers
-    one.note_drained(PIPE, 3.0)
+    one.note_drained(PIPE, clock.at, 3.0)
     assert one.is_left_alone(PIPE)
     assert other.is_left_alone(PIPE)
     assert other.next_end(5.0) == 3.0
@@ -44,23 +44,41 @@ def test_what_one_found_drained_the_other_leaves_alone_until_something_is_due(cl
     assert other.next_end(5.0) == 5.0
 
 
-def test_who_is_woken_looks_again_unless_somebody_looked_just_now(clock, poppers):
+def test_who_is_woken_looks_again_unless_another_looked_just_now(clock, poppers):
     one, other = poppers
-    one.note_drained(PIPE, 3.0)
-    other.retry(is_woken=True)
+    one.note_drained(PIPE, clock.at, 3.0)
+    clock.at += BELIEVED_S / 2
+    for each in poppers:
+        each.retry(is_woken=True)
+    assert not one.is_left_alone(PIPE), "it was the one who looked"
     assert other.is_left_alone(PIPE)
-    clock.at += BELIEVED_S
-    other.retry(is_woken=True)
+    clock.at += BELIEVED_S / 2
     assert not other.is_left_alone(PIPE)
-    assert one.is_left_alone(PIPE), "it was not woken"
 
 
 def test_what_came_back_may_be_looked_at_by_all(clock, poppers):
     one, other = poppers
-    one.note_drained(PIPE, 3.0)
+    one.note_drained(PIPE, clock.at, 3.0)
     other.note_returned(PIPE)
     assert not one.is_left_alone(PIPE)
     assert not other.is_left_alone(PIPE)
+
+
+def test_a_read_from_before_something_came_back_tells_nothing(clock, poppers):
+    one, other = poppers
+    read_at = clock.at
+    clock.at += 0.1
+    other.note_returned(PIPE)
+    one.note_drained(PIPE, read_at, 3.0)
+    assert not other.is_left_alone(PIPE)
+
+
+def test_a_pipe_that_another_found_drained_holds_back_no_younger_one(clock, poppers):
+    one, other = poppers
+    assert other.may_have_older(PIPE)
+    one.note_drained(PIPE, clock.at, 3.0)
+    assert other.is_left_alone(PIPE)
+    assert not other.may_have_older(PIPE)
 
 
 def test_a_rest_is_ones_own(clock, poppers):
