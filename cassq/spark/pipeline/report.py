@@ -45,13 +45,13 @@ def render(profile: "Profile", title: str) -> str:
     parts = [
         f"<h1>{html.escape(title)}</h1><p>{made_at}</p>",
         "<h2>Pushers: whose messages wait</h2>",
-        _bars(pushers, "pusher", "living", "messages that have not ended") + _table(pushers),
+        _bars(pushers, ("pusher",), "living", "messages that have not ended") + _table(pushers),
         "<h2>Pipes: age against size</h2>",
         _points(pipes) + _table(pipes[:ROWS_SHOWN]),
         "<h2>Holders: leases, the longest first</h2>",
-        _bars(holders, "holder", "oldest_lease_s", "seconds since the oldest lease") + _table(holders),
+        _bars(holders, ("holder",), "oldest_lease_s", "seconds since the oldest lease") + _table(holders),
         "<h2>Headers: which messages wait</h2>",
-        _bars(headers, "value", "living", "messages that have not ended") + _table(headers),
+        _bars(headers, ("name", "value"), "living", "messages that have not ended") + _table(headers),
     ]
     body = "\n".join(parts)
     return (
@@ -84,11 +84,12 @@ def _tell(value: object) -> str:
     return f"{value:,.2f}" if isinstance(value, float) else str(value)
 
 
-def _bars(rows: "Sequence[Row]", label: str, figure: str, words: str) -> str:
+def _bars(rows: "Sequence[Row]", named: "Sequence[str]", figure: str, words: str) -> str:
     if not rows:
         return ""
     axes = _axes(0.6 + 0.3 * len(rows))
-    labels = [f"{place + 1}. {_shorten(row[label])}" for place, row in enumerate(rows)]
+    names = ["=".join(str(row[column]) for column in named) for row in rows]
+    labels = [f"{place + 1}. {_shorten(name)}" for place, name in enumerate(names)]
     axes.barh(labels, [row[figure] or 0 for row in rows], color="#2f6f9f")
     axes.invert_yaxis()
     axes.set_xlabel(words)
