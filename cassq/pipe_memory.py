@@ -112,8 +112,6 @@ class PipeMemory:
     def is_left_alone(self, pipe: UUID) -> bool:
         """Tell whether to leave a pipe alone for now."""
         until = max(self._resting_until.get(pipe, 0.0), self._busy_until.get(pipe, 0.0))
-        if self._hearsay.knows_drained(pipe):
-            self._exhausted.add(pipe)
         return until > self._clock.now() or self._hearsay.is_drained(pipe, self._woken_at, self)
 
     def note_rest(self, pipe: UUID, seconds: float) -> None:
@@ -165,7 +163,7 @@ class PipeMemory:
 
     def may_have_older(self, pipe: UUID) -> bool:
         """Tell whether a pipe may still hand out messages that come before those of its successors."""
-        if pipe in self._exhausted:
+        if pipe in self._exhausted or self._hearsay.knows_drained(pipe):
             return False
         busy_since = self._busy_since.get(pipe)
         return busy_since is None or self._clock.now() - busy_since < PATIENCE_S
