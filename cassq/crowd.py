@@ -22,7 +22,6 @@ RETRIES_PER_S = 100.0
 #: Passes of reapers, samples and looks after bulk writes, a second each, over all queues of a process.
 PASSES_PER_S = 4.0
 
-
 #: So many poppers of one queue take at the same time: while one waits for the database, others work.
 TAKERS_MAX = 4
 

@@ -18,11 +18,9 @@ BUSY_S = 0.25
 #: A pipe that somebody else has held for longer is another popper's: then there is no one order to keep.
 PATIENCE_S = 1.0
 
-
 #: What one popper found drained so lately, the others of its process believe, also when they are woken: a
 #: wake-up does not tell which pipe it is for, and each would look into all of them.
 BELIEVED_S = 0.25
-
 
 #: So many pipes that are gone are remembered: others may have listed them before.
 GONE_MAX = 4096
