@@ -27,7 +27,11 @@ class GroupedCommitter:
         self._birthplace = Birthplace()
         self._direct = DirectCommitter()
         self._changed = threading.Condition()
+        self._writing = threading.Lock()
         self._waiting: list[Delivery] = []
+        self._taken = 0
+        self._written = 0
+        self._is_hurried = False
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="cassq-commit", daemon=True)
         self._thread.start()
@@ -39,30 +43,31 @@ class GroupedCommitter:
             DeliveryExpiredError: the lease of one has ended already; it is delivered again.
         """
         self._birthplace.check("the popper")
-        expired = [each for each in deliveries if not each.run.is_live]
+        ended = {run for run in {each.run for each in deliveries} if not run.is_live}
+        expired = next((each for each in deliveries if each.run in ended), None)
+        live = [each for each in deliveries if each.run not in ended] if ended else deliveries
         with self._changed:
-            is_first = not self._waiting
-            self._waiting.extend(each for each in deliveries if each not in expired)
-            if is_first or self._is_closed:
+            if not self._waiting:
                 self._changed.notify_all()
+            self._taken += len(live)
+            self._waiting.extend(live)
             is_closed = self._is_closed
         if is_closed:
-            self.flush()
+            self._write()
         if expired:
-            raise DeliveryExpiredError(f"the lease of {expired[0]!r} has ended: it is delivered again")
+            raise DeliveryExpiredError(f"the lease of {expired!r} has ended: it is delivered again")
 
     def flush(self) -> None:
-        """Write what waits; what fails is logged and comes again."""
+        """Return once all that was taken over before is written, or failed and was logged."""
         with self._changed:
-            group, self._waiting = self._waiting, []
-        if not group:
-            return
-        try:
-            self._direct.commit(group)
-        except Exception as error:  # the next group must not be lost with this one
-            _log.warning(
-                "a group of %d commits failed in part; those are delivered again: %s", len(group), error
-            )
+            taken = self._taken
+            self._is_hurried = True
+            self._changed.notify_all()
+            while self._written < taken and not self._is_closed:
+                self._clock.wait(self._changed, None)
+            is_closed = self._is_closed
+        if is_closed:
+            self._write()
 
     def close(self) -> None:
         """Write what waits and end."""
@@ -70,7 +75,7 @@ class GroupedCommitter:
             self._is_closed = True
             self._changed.notify_all()
         self._thread.join()
-        self.flush()
+        self._write()
 
     def _run(self) -> None:
         while True:
@@ -79,5 +84,25 @@ class GroupedCommitter:
                     self._clock.wait(self._changed, None)
                 if self._is_closed:
                     return
-                self._clock.wait(self._changed, GROUP_S)
-            self.flush()
+                if not self._is_hurried:
+                    self._clock.wait(self._changed, GROUP_S)
+            self._write()
+
+    def _write(self) -> None:
+        # One writes at a time, so whoever finds nothing left has waited for what is on its way.
+        with self._writing:
+            with self._changed:
+                group, self._waiting = self._waiting, []
+                self._is_hurried = False
+            if not group:
+                return
+            try:
+                self._direct.commit(group)
+            except Exception as error:  # the next group must not be lost with this one
+                _log.warning(
+                    "a group of %d commits failed in part; those are delivered again: %s", len(group), error
+                )
+            finally:
+                with self._changed:
+                    self._written += len(group)
+                    self._changed.notify_all()

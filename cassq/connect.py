@@ -10,9 +10,7 @@ import weakref
 from cassq.clock import SystemClock
 from cassq.coordination.absent import AbsentCoordinator
 from cassq.coordination.local import LocalCoordinator
-from cassq.coordination.zookeeper import ZooKeeperCoordinator
 from cassq.errors import InvalidOptionError
-from cassq.storage.cassandra import open_storage
 from cassq.storage.sqlite import SqliteStorage
 from cassq.store import Store
 from cassq.urls import EXAMPLES, CassandraTarget, check_text, hide, take_apart_cassandra, take_apart_sqlite
@@ -51,6 +49,10 @@ def connect(url: str, **options: str) -> Store:
 
 
 def _open_cassandra(target: CassandraTarget) -> Store:
+    # The two clients take longer to import than all the rest, and an embedded store needs neither.
+    from cassq.coordination.zookeeper import ZooKeeperCoordinator  # noqa: PLC0415
+    from cassq.storage.cassandra import open_storage  # noqa: PLC0415
+
     storage = open_storage(
         target.hosts,
         target.keyspace,

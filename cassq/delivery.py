@@ -4,15 +4,16 @@ Owns the one rule of a delivery: it ends once, by a commit or a rollback, and sa
 end again. How that is written is the held run's business, or the committer's when commits are grouped.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from itertools import repeat
 from types import TracebackType
 from typing import Protocol, Self
 
 from cassq.errors import CassqError, ClosedError, InvalidOptionError
-from cassq.held_run import HeldRun, Return, group_by_run
+from cassq.held_run import HeldRun, Return
 from cassq.model.ids import MessageId
-from cassq.model.message import Headers, to_datetime
+from cassq.model.message import Batch, Headers, to_datetime
 from cassq.model.stretches import Stretches
 
 #: A rollback may rest a message for so long.
@@ -27,8 +28,37 @@ class Committer(Protocol):
         ...
 
 
+class Handful:
+    """Messages of one batch and one run that are not handed out yet, and what they have in common.
+
+    A message becomes an object of its own only when a consumer has it: until then a thousand cost as much as
+    one. The price: a delivery keeps all bodies of its batch in memory for as long as it lives.
+
+    Attributes:
+        next: the first number that is left.
+        last: the last one.
+    """
+
+    __slots__ = ("batch", "committer", "last", "next", "run")
+
+    def __init__(self, run: HeldRun, batch: Batch, committer: Committer) -> None:
+        self.run = run
+        self.batch = batch
+        self.committer = committer
+        self.next = batch.first
+        self.last = batch.last
+
+    def deliveries(self, first: int, last: int) -> "list[Delivery]":
+        """Return messages `first` … `last` for a consumer."""
+        begin = self.batch.first
+        if first == last:  # as mostly in a loop over a popper: a slice and a map cost more than the message
+            return [Delivery(self, first, self.batch.bodies[first - begin])]
+        bodies = self.batch.bodies[first - begin : last - begin + 1]
+        return list(map(Delivery, repeat(self), range(first, last + 1), bodies))
+
+
 class Delivery:
-    """One message, delivered once.
+    """One message, delivered once; made by a popper.
 
     Use it as a context manager: the message is committed when the block ends, and rolled back when the
     block raises. Or call `commit`, `rollback` and `extend`.
@@ -41,24 +71,23 @@ class Delivery:
         pushed_at: when it became durable, by the database's clock (UTC).
     """
 
-    __slots__ = ("_committer", "_ending", "_pushed_at_ms", "body", "headers", "run", "seq")
+    __slots__ = ("_ending", "_handful", "body", "seq")
 
-    def __init__(  # noqa: PLR0913, PLR0917 - made by the thousand, by one caller
-        self,
-        run: HeldRun,
-        seq: int,
-        body: bytes,
-        headers: Headers,
-        pushed_at_ms: int,
-        committer: Committer,
-    ) -> None:
-        self.run = run
+    def __init__(self, handful: "Handful", seq: int, body: bytes) -> None:
+        self._handful = handful
         self.seq = seq
         self.body = body
-        self.headers = headers
-        self._pushed_at_ms = pushed_at_ms
-        self._committer = committer
         self._ending: str | None = None
+
+    @property
+    def headers(self) -> Headers:
+        """The message's headers."""
+        return self._handful.batch.message(self.seq)[1]
+
+    @property
+    def run(self) -> HeldRun:
+        """The run it was taken with, for those who look at leases."""
+        return self._handful.run
 
     @property
     def message_id(self) -> MessageId:
@@ -73,7 +102,7 @@ class Delivery:
     @property
     def pushed_at(self) -> datetime:
         """When the push became durable, by the database's clock."""
-        return to_datetime(self._pushed_at_ms)
+        return to_datetime(self._handful.batch.pushed_at_ms or 0)
 
     def commit(self) -> None:
         """End the message: it will never be delivered again.
@@ -84,7 +113,7 @@ class Delivery:
             OutcomeUnknownError: the lease ended before the commit was acknowledged; it may come again.
         """
         self.finish("committed")
-        self._committer.commit((self,))
+        self._handful.committer.commit((self,))
 
     def rollback(self, delay: timedelta = timedelta(0)) -> bool:
         """Give the message back: it is delivered again, `delay` from now at the earliest.
@@ -163,13 +192,32 @@ def finish_all(deliveries: Sequence[Delivery], ending: str) -> None:
         delivery._ending = ending  # noqa: SLF001
 
 
+def group_by_run(deliveries: Iterable[Delivery]) -> dict[HeldRun, Stretches]:
+    """Group messages by run; neighbours that follow each other cost next to nothing."""
+    groups: dict[HeldRun, Stretches] = {}
+    handful: Handful | None = None
+    first = last = 0
+    for delivery in deliveries:
+        seq = delivery.seq
+        if seq == last + 1 and delivery._handful is handful:  # noqa: SLF001 - our own class, a loop over thousands
+            last = seq
+            continue
+        if handful is not None:
+            groups.setdefault(handful.run, Stretches()).add(first, last)
+        handful = delivery._handful  # noqa: SLF001
+        first = last = seq
+    if handful is not None:
+        groups.setdefault(handful.run, Stretches()).add(first, last)
+    return groups
+
+
 class DirectCommitter:
     """Writes every commit at once, one mark for each stretch of neighbours."""
 
     def commit(self, deliveries: Sequence[Delivery]) -> None:
         """See `Committer.commit`; all runs are tried, then the first error is raised."""
         failed: CassqError | None = None
-        for run, parts in group_by_run((each.run, each.seq) for each in deliveries).items():
+        for run, parts in group_by_run(deliveries).items():
             try:
                 run.commit(parts)
             except CassqError as error:

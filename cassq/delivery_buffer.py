@@ -1,20 +1,24 @@
 """What is between the thread that takes messages and the consumers that pop them.
 
-Owns the one lock of a popper, who waits for what, and what wakes whom. Knows neither pipes nor the database.
-What must not break: a delivery whose lease has ended never leaves the buffer, and a consumer is never told
-"nothing" without a look that began after it asked, unless the popper is listening to be woken.
+Owns the one lock between them, who waits for what, and what wakes whom. Knows neither pipes nor the database.
+Consumers that wait stand in line: who puts messages in hands them to the first in line and wakes nobody else,
+so that a hundred consumers cost no more than one. What must not break: a delivery whose lease has ended never
+leaves the buffer, and a consumer is never told "nothing" without a look that began after it asked, unless the
+feeding thread is listening to be woken.
 """
 
 import threading
 from collections import deque
 from collections.abc import Iterable
 from enum import Enum
+from typing import Protocol
 
 from cassq.clock import Clock
-from cassq.delivery import Delivery
+from cassq.delivery import Delivery, Handful
 from cassq.errors import CassqError, ClosedError, UsageError
 from cassq.held_run import HeldRun
 from cassq.model.appetite import Appetite
+from cassq.model.stretches import Stretches
 
 #: A pop without time still gets one honest look, but waits for it no longer than this.
 LOOK_TIMEOUT_S = 10.0
@@ -37,18 +41,54 @@ class Heard(Enum):
     CLOSING = "closing"
 
 
+#: Some messages of a handful, from the first to the last.
+_Portion = tuple[Handful, int, int]
+
+
+class Asker(Protocol):
+    """Whose consumers pop: a popper, which may be closed while the buffer goes on for others."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed."""
+        ...
+
+
+class _Consumer:
+    """A consumer that waits in a pop.
+
+    Attributes:
+        look: the number of the look that must have ended before it is told that there is nothing.
+        given: what it was handed; then it stands in line no more.
+    """
+
+    __slots__ = ("asker", "changed", "count", "deadline", "given", "look", "thread")
+
+    def __init__(
+        self, changed: threading.Condition, asker: Asker | None, count: int, deadline: float, look: int
+    ) -> None:
+        self.thread = threading.get_ident()
+        self.asker = asker
+        self.changed = changed
+        self.count = count
+        self.deadline = deadline
+        self.look = look
+        self.given: list[_Portion] = []
+
+
 class DeliveryBuffer:
-    """Deliveries in hand, and the consumers that wait for more."""
+    """Messages in hand, and the consumers that wait for more: of the two, one is always empty."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         # The lock itself is several times faster to enter than the condition around it.
         self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
-        self._deliveries: deque[Delivery] = deque()
+        self._changed = threading.Condition(self._lock)  # only the feeding thread waits for it
+        self._handfuls: deque[Handful] = deque()
+        self._in_hand = 0
         self._appetite = Appetite()
         self._demand = 0
-        self._waiting = 0
+        self._line: deque[_Consumer] = deque()
         self._rounds_begun = 0
         self._rounds_done = 0
         self._is_woken = False
@@ -56,86 +96,173 @@ class DeliveryBuffer:
         self._is_listening = False
         self._is_look_asked = False
         self._is_closing = False
+        self._has_surplus = False
         self._trouble: CassqError | None = None
         self._popped_at = clock.now()
         # The feeding thread rests until so few are left; below 0 while it does not rest for that.
         self._refill_at = -1
 
-    def get(self, count: int, deadline: float) -> list[Delivery]:
+    def get(self, count: int, deadline: float, asker: Asker | None = None) -> list[Delivery]:
         """Return up to `count` live deliveries, as soon as there are any; none when `deadline` passes.
 
+        Args:
+            asker: the popper that is asked.
+
         Raises:
-            ClosedError: the popper is closed.
+            ClosedError: the popper, or the buffer, is closed.
             CassqError: nothing came in time, and this is why.
         """
-        consumer = threading.get_ident()
+        thread = threading.get_ident()
         with self._lock:
+            if asker:
+                _check_open(asker)
             now = self._clock.now()
-            self._appetite.note_call(consumer, now)
-            # A popper that listens has looked and would be woken; only who cannot wait asks it to look anew.
-            is_hurried = deadline <= now
-            look = self._rounds_begun + 1 if is_hurried or not self._is_listening else 0
-            self._is_look_asked = self._is_look_asked or is_hurried
-            self._demand += count
-            self._waiting += 1
-            try:
-                given = self._wait(count, deadline, look)
-            finally:
-                self._demand -= count
-                self._waiting -= 1
-                self._popped_at = self._clock.now()
-            self._appetite.note_given(consumer, len(given), self._popped_at)
+            self._appetite.note_call(thread, now)
+            given = self._cut(count)
+            if not given:
+                given = self._wait(asker, count, deadline, now)
+                now = self._clock.now()
+            self._popped_at = now
+            self._appetite.note_given(thread, _count(given), now)
             # Waking the feeding thread for nothing would cost more than the pop.
-            if self._is_listening or len(self._deliveries) <= self._refill_at:
-                self._changed.notify_all()
+            if self._is_listening or self._in_hand <= self._refill_at:
+                self._changed.notify()
+        # Others need not wait until a thousand messages have become objects.
+        deliveries: list[Delivery] = []
+        for handful, first, last in given:
+            deliveries += handful.deliveries(first, last)
+        return deliveries
+
+    def _wait(self, asker: Asker | None, count: int, deadline: float, now: float) -> list[_Portion]:
+        # Who listens has looked and would be woken; only who cannot wait asks for a look anew.
+        is_hurried = deadline <= now
+        look = self._rounds_begun + 1 if is_hurried or not self._is_listening else 0
+        self._is_look_asked = self._is_look_asked or is_hurried
+        consumer = _Consumer(threading.Condition(self._lock), asker, count, deadline, look)
+        self._line.append(consumer)
+        self._demand += count
+        try:
+            while not consumer.given:
+                if not self._wait_once(consumer):
+                    return []
+                if consumer.given:
+                    self._drop_ended(consumer)
+            given, consumer.given = consumer.given, []
+            return given
+        finally:
+            self._popped_at = self._clock.now()
+            if consumer.given:  # an interrupt came between: the next in line shall have them
+                self._put_back(consumer.given)
+            elif consumer in self._line:
+                self._line.remove(consumer)
+                self._demand -= count
+
+    def _wait_once(self, consumer: _Consumer) -> bool:
+        """Wait until the consumer is called; False when its time is up."""
+        if consumer.asker:
+            _check_open(consumer.asker)
+        if self._is_closing:
+            raise _closed()
+        if isinstance(self._trouble, UsageError):
+            raise self._trouble  # waiting will not help
+        now, deadline = self._clock.now(), consumer.deadline
+        if now >= deadline and (self._rounds_done >= consumer.look or now >= deadline + LOOK_TIMEOUT_S):
+            if self._trouble:
+                raise self._trouble
+            return False
+        # A popper that came to listen meanwhile, and left the look to others in line, is asked for one.
+        self._is_look_asked = self._is_look_asked or (now >= deadline and self._rounds_begun < consumer.look)
+        self._changed.notify()
+        until = deadline if now < deadline else deadline + LOOK_TIMEOUT_S
+        self._clock.wait(consumer.changed, None if until == float("inf") else until - now)
+        return True
+
+    def _drop_ended(self, consumer: _Consumer) -> None:
+        """Drop what ended before its consumer looked; who has nothing then stands first in line again."""
+        consumer.given = [portion for portion in consumer.given if portion[0].run.is_live]
+        if not consumer.given:
+            self._line.appendleft(consumer)
+            self._demand += consumer.count
+            self._serve()
+
+    def _cut(self, count: int) -> list[_Portion]:
+        """Take up to `count` messages out of the hand; drop what has no lease any more: it comes again."""
+        given: list[_Portion] = []
+        handfuls = self._handfuls
+        while handfuls and count:
+            handful = handfuls[0]
+            first, last = handful.next, handful.last
+            if handful.run.is_live:
+                if last >= first + count:
+                    last = first + count - 1
+                    handful.next = last + 1
+                count -= last - first + 1
+                given.append((handful, first, last))
+            self._in_hand -= last - first + 1
+            if last == handful.last:
+                handfuls.popleft()
         return given
 
-    def _wait(self, count: int, deadline: float, look: int) -> list[Delivery]:
-        while not (given := self._live(count)):
-            if self._is_closing:
-                raise ClosedError("the popper is closed: make a new one with queue.popper()")
-            if isinstance(self._trouble, UsageError):
-                raise self._trouble  # waiting will not help
-            now = self._clock.now()
-            if now >= deadline and (self._rounds_done >= look or now >= deadline + LOOK_TIMEOUT_S):
-                if self._trouble:
-                    raise self._trouble
-                return []
-            # A popper that came to listen meanwhile, and left the look to others in line, is asked for one.
-            self._is_look_asked = self._is_look_asked or (now >= deadline and self._rounds_begun < look)
-            self._changed.notify_all()
-            until = deadline if now < deadline else deadline + LOOK_TIMEOUT_S
-            self._clock.wait(self._changed, None if until == float("inf") else until - now)
-        return given
-
-    def _live(self, count: int) -> list[Delivery]:
-        given: list[Delivery] = []
-        checked: HeldRun | None = None
-        while self._deliveries and len(given) < count:
-            delivery = self._deliveries.popleft()
-            if delivery.run is not checked:
-                if not delivery.run.is_live:
-                    continue  # it comes again
-                checked = delivery.run
-            given.append(delivery)
-        return given
-
-    def put(self, deliveries: Iterable[Delivery]) -> None:
-        """Add deliveries, and wake who waits for them."""
+    def put(self, handfuls: Iterable[Handful]) -> None:
+        """Add messages, and hand them to who waits for them."""
         with self._lock:
-            self._deliveries.extend(deliveries)
-            self._changed.notify_all()
+            for handful in handfuls:
+                self._handfuls.append(handful)
+                self._in_hand += handful.last - handful.next + 1
+            self._serve()
 
-    def take_back(self) -> list[Delivery]:
-        """Empty the buffer."""
+    def _put_back(self, given: list[_Portion]) -> None:
+        for handful, first, last in reversed(given):
+            part = Handful(handful.run, handful.batch.part(first, last), handful.committer)
+            self._handfuls.appendleft(part)
+            self._in_hand += last - first + 1
+        self._serve()
+
+    def _serve(self) -> None:
+        while self._line and (given := self._cut(self._line[0].count)):
+            consumer = self._line.popleft()
+            self._demand -= consumer.count
+            consumer.given = given
+            # It counts from now on, not only when its turn comes among many threads.
+            self._popped_at = self._clock.now()
+            self._appetite.note_given(consumer.thread, _count(given), self._popped_at)
+            consumer.changed.notify()
+
+    def _call(self, *, is_over: bool) -> None:
+        """Wake those in line that have no time left; all where it is over."""
+        now = self._clock.now()
+        for consumer in self._line:
+            if is_over or consumer.deadline <= now:
+                consumer.changed.notify()
+
+    def leave(self, asker: Asker) -> None:
+        """Let the consumers of one popper end, which is closed already; the others go on.
+
+        What is in hand is to be given back, and nothing to be taken ahead until it is known anew how fast the
+        others are: how much was meant for those who left nobody knows.
+        """
         with self._lock:
-            back, self._deliveries = list(self._deliveries), deque()
-            return back
+            self._appetite = Appetite()
+            self._has_surplus = self._in_hand > 0
+            self._changed.notify()
+            for consumer in self._line:
+                if consumer.asker is asker:
+                    consumer.changed.notify()
+
+    def take_back(self) -> dict[HeldRun, Stretches]:
+        """Empty the buffer; return what was in it, by run."""
+        back: dict[HeldRun, Stretches] = {}
+        with self._lock:
+            for handful in self._handfuls:
+                back.setdefault(handful.run, Stretches()).add(handful.next, handful.last)
+            self._handfuls.clear()
+            self._in_hand = 0
+        return back
 
     def runs(self) -> list[HeldRun]:
         """Return the runs of what is in hand, those that were taken first first."""
         with self._lock:
-            return list(dict.fromkeys(delivery.run for delivery in self._deliveries))
+            return list(dict.fromkeys(handful.run for handful in self._handfuls))
 
     def is_idle(self) -> bool:
         """Tell whether nobody waits, and nobody has popped for a while."""
@@ -143,7 +270,13 @@ class DeliveryBuffer:
             return self._is_idle()
 
     def _is_idle(self) -> bool:
-        return not self._waiting and self._clock.now() - self._popped_at > IDLE_S
+        return not self._line and self._clock.now() - self._popped_at > IDLE_S
+
+    def take_surplus(self) -> bool:
+        """Tell whether what is in hand is more than there are consumers for, since the last call."""
+        with self._lock:
+            had_surplus, self._has_surplus = self._has_surplus, False
+            return had_surplus
 
     def wanted(self) -> int:
         """Return how many messages to take now; 0 when there are enough, or nobody comes for them."""
@@ -154,17 +287,17 @@ class DeliveryBuffer:
         if self._is_idle():
             return 0  # however fast they were: what is taken now would only go back
         ahead = self._ahead()
-        if len(self._deliveries) > ahead // 2 and self._demand <= len(self._deliveries):
+        if self._in_hand > ahead // 2 and self._demand <= self._in_hand:
             return 0
-        return self._demand + ahead - len(self._deliveries)
+        return self._demand + ahead - self._in_hand
 
     def _ahead(self) -> int:
-        return self._appetite.ahead(self._waiting, self._clock.now())
+        return self._appetite.ahead(len(self._line), self._clock.now())
 
     def is_starving(self) -> bool:
         """Tell whether somebody waits and nothing is in hand."""
         with self._lock:
-            return self._waiting > 0 and not self._deliveries
+            return bool(self._line) and not self._in_hand
 
     def begin_round(self) -> int:
         """Note that a look begins; return its number."""
@@ -185,7 +318,7 @@ class DeliveryBuffer:
             is_news = trouble is not None and type(trouble) is not type(self._trouble)
             self._trouble = trouble
             self._rounds_done = max(self._rounds_done, number)
-            self._changed.notify_all()
+            self._call(is_over=isinstance(trouble, UsageError))
             return is_news
 
     def rest_while_full(self, seconds: float) -> None:
@@ -199,7 +332,7 @@ class DeliveryBuffer:
     def rest_while_fed(self, seconds: float) -> None:
         """Wait until somebody waits in vain, or something changes, `seconds` at most."""
         with self._lock:
-            if not self._is_closing and (self._deliveries or not self._waiting):
+            if not self._is_closing and (self._in_hand or not self._line):
                 self._clock.wait(self._changed, seconds)
 
     def pause(self, seconds: float) -> None:
@@ -220,8 +353,8 @@ class DeliveryBuffer:
             try:
                 while (heard := self._heard(deadline)) is None:
                     left = deadline - self._clock.now()
-                    self._clock.wait(self._changed, left if self._waiting else LINGER_S)
-                    if not self._waiting and self._heard(deadline) is None:
+                    self._clock.wait(self._changed, left if self._line else LINGER_S)
+                    if not self._line and self._heard(deadline) is None:
                         return Heard.ALONE
                 return heard
             finally:
@@ -243,20 +376,20 @@ class DeliveryBuffer:
         """Hear that there may be something to take."""
         with self._lock:
             self._is_woken = True
-            self._changed.notify_all()
+            self._changed.notify()
 
     def crowd(self) -> None:
         """Hear that other poppers are hungry too."""
         with self._lock:
             self._is_crowded = True
-            self._changed.notify_all()
+            self._changed.notify()
 
-    def close(self) -> bool:
-        """Let consumers and the feeding thread end; False when it was closed before."""
+    def close(self) -> None:
+        """Let consumers and the feeding thread end. May be called twice."""
         with self._lock:
-            was_open, self._is_closing = not self._is_closing, True
-            self._changed.notify_all()
-            return was_open
+            self._is_closing = True
+            self._changed.notify()
+            self._call(is_over=True)
 
     @property
     def is_woken(self) -> bool:
@@ -267,3 +400,19 @@ class DeliveryBuffer:
     def is_closing(self) -> bool:
         """Whether it was closed."""
         return self._is_closing
+
+
+def _count(given: list[_Portion]) -> int:
+    count = 0
+    for _, first, last in given:
+        count += last - first + 1
+    return count
+
+
+def _check_open(asker: Asker) -> None:
+    if asker.is_closed:
+        raise _closed()
+
+
+def _closed() -> ClosedError:
+    return ClosedError("the popper is closed: make a new one with queue.popper()")

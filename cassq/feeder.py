@@ -1,4 +1,4 @@
-"""Finds messages for one popper: claims pipes, takes from them, lets them go.
+"""Finds messages for one intake or run reader: claims pipes, takes from them, lets them go.
 
 Owns which pipes this popper claims and for how long. Refuses to know consumers: it is told how many
 messages are wanted and returns what it took. What must not break: with a width of 1, nothing is taken from
@@ -61,8 +61,8 @@ class Feeder:
     """Takes runs from the pipes of one queue for one popper.
 
     Args:
-        holder: the popper's name, unique.
-        lessee: the name in the runs that are taken; the popper's, unless somebody else is to find them again.
+        holder: the name that claims are made under, unique.
+        lessee: the name in the runs that are taken; the holder's, unless somebody else is to find them again.
         is_outline: take without reading bodies and headers.
         publications: tells how often staged pipes were published.
         hearsay: shared with the other feeders of this process.

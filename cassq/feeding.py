@@ -1,4 +1,4 @@
-"""The thread that keeps one popper's buffer filled.
+"""The thread that keeps one buffer filled.
 
 Owns when to look for messages, when to announce hunger and listen instead, and the leases of what is in the
 buffer. What must not break: what was not handed out goes back without counting as an attempt.
@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 from cassq.clock import Clock
 from cassq.coordination.port import Coordinator
-from cassq.crowd import LOOKS_PER_S, RETRIES_PER_S, Crowd, Turns
-from cassq.delivery import Committer, Delivery
+from cassq.crowd import LOOKS_PER_S, RETRIES_PER_S, Crowd
+from cassq.delivery import Committer, Handful
 from cassq.delivery_buffer import DeliveryBuffer, Heard
 from cassq.errors import CassqError, StorageUnavailableError
 from cassq.feeder import Feeder
-from cassq.held_run import HeldRun, Return, group_by_run
+from cassq.held_run import HeldRun, Return
 from cassq.model.pace import Pace
 from cassq.model.taking import Taken
 
@@ -30,10 +30,10 @@ POLL_SHARED = 4
 
 
 class Feeding:
-    """Feeds one popper.
+    """Feeds the poppers of one intake.
 
     Args:
-        name: the popper's name.
+        name: what messages are leased under.
         check_takes: returns False while the queue is paused, raises `QueueNotFoundError` once it is deleted.
     """
 
@@ -48,11 +48,9 @@ class Feeding:
         lease_s: float,
         committer: Committer,
         check_takes: Callable[[], bool],
-        turns: Turns,
         crowd: Crowd,
         clock: Clock,
     ) -> None:
-        self._turns = turns
         self._crowd = crowd
         self._buffer = buffer
         self._feeder = feeder
@@ -66,6 +64,7 @@ class Feeding:
         self._clock = clock
         self._pace = Pace()
         self._retry_s = POLL_S
+        self._has_found = False
         self._thread = threading.Thread(target=self._run, name=f"cassq-pop-{queue}", daemon=True)
 
     def start(self) -> None:
@@ -78,7 +77,8 @@ class Feeding:
 
     def run_once(self) -> None:
         """Keep up the leases, then feed the consumers once, or wait for a reason to."""
-        self._tend()
+        self._feeder.tend()
+        self._keep_up()
         is_woken = self._buffer.take_woken()
         wanted = self._buffer.wanted()
         if wanted <= 0:
@@ -86,7 +86,8 @@ class Feeding:
             self._buffer.rest_while_full(min(POLL_S, self._lease_s / 4))
             return
         is_starving = self._buffer.is_starving()
-        if is_starving and not is_woken and self._coordinator.hungry(self._queue, besides=self._name):
+        is_out_of_luck = is_starving and not is_woken and not self._has_found
+        if is_out_of_luck and self._coordinator.hungry(self._queue, besides=self._name):
             # Others wait, so there is nothing; if each looked all the same, the servers would do little else.
             self._starve(wanted)
             return
@@ -127,16 +128,6 @@ class Feeding:
     def _feed(
         self, wanted: int, *, is_retry: bool = False, is_woken: bool = False, is_brief: bool = False
     ) -> bool:
-        with self._turns.turn(self._tend):
-            return self._feed_now(wanted, is_retry=is_retry, is_woken=is_woken, is_brief=is_brief)
-
-    def _tend(self) -> bool:
-        """Look after what is in hand; False when there is nothing to wait for any more."""
-        self._feeder.tend()
-        self._keep_up()
-        return not self._buffer.is_closing
-
-    def _feed_now(self, wanted: int, *, is_retry: bool, is_woken: bool, is_brief: bool) -> bool:
         number = self._buffer.begin_round()
         try:
             haul = self._take(wanted, is_retry=is_retry, is_woken=is_woken, is_brief=is_brief)
@@ -147,10 +138,11 @@ class Feeding:
         except Exception as error:
             self._buffer.end_round(number, StorageUnavailableError(f"an unexpected error: {error!r}"))
             raise
+        self._has_found = bool(haul)
         if haul:
             self._pace.note_found(sum(taken.count for _, taken in haul), self._clock.now())
         for run, taken in haul:
-            self._buffer.put([Delivery(run, *message, self._committer) for message in taken.messages])
+            self._buffer.put(Handful(run, part, self._committer) for part in taken.parts)
         self._buffer.end_round(number, None if haul else self._feeder.trouble())
         if haul:
             self._feeder.share()
@@ -171,14 +163,14 @@ class Feeding:
     def _starve(self, wanted: int) -> None:
         """Announce hunger and wait to be woken; look again now and then, for the wake-up that got lost.
 
-        Who is alone looks once more at once, for what was pushed before anybody could hear of the
+        Who is first in line looks once more at once, for what was pushed before anybody could hear of the
         announcement. Where others stood in line before, that would have woken one of them.
         """
-        self._coordinator.announce_hunger(
+        before = self._coordinator.announce_hunger(
             self._queue, self._name, self._buffer.wake, crowded=self._buffer.crowd
         )
         others = self._coordinator.hungry(self._queue, besides=self._name)
-        is_spared = others > 0
+        is_spared = before > 0
         pause = POLL_MAX_S if is_spared else POLL_S
         try:
             while is_spared or not self._feed(wanted, is_retry=True):
@@ -220,6 +212,8 @@ class Feeding:
             self._give_back()
             self._feeder.let_go()
             return
+        if self._buffer.take_surplus():
+            self._give_back()
         for run in self._buffer.runs():
             if run.is_live and run.left_s < self._lease_s / 2:
                 if run.is_window_out:
@@ -233,5 +227,5 @@ class Feeding:
         back = self._buffer.take_back()
         if back:
             self._feeder.end_windows()
-        for run, parts in group_by_run((each.run, each.seq) for each in back).items():
+        for run, parts in back.items():
             run.give_back(parts, Return(is_counted=False))

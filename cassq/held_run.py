@@ -10,7 +10,7 @@ when the claim on the pipe moves on, so nothing here needs the claim. What must 
 
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from uuid import UUID
@@ -287,20 +287,3 @@ class HeldRun:
     def _database_ms(self) -> int:
         state = self._storage.load_pipe(self.pipe)
         return state.now_ms if state else 0
-
-
-def group_by_run(pairs: Iterable[tuple[HeldRun, int]]) -> dict[HeldRun, Stretches]:
-    """Group (run, number) pairs by run; neighbours that follow each other cost next to nothing."""
-    groups: dict[HeldRun, Stretches] = {}
-    current: HeldRun | None = None
-    first = last = 0
-    for run, seq in pairs:
-        if run is current and seq == last + 1:
-            last = seq
-            continue
-        if current:
-            groups.setdefault(current, Stretches()).add(first, last)
-        current, first, last = run, seq, seq
-    if current:
-        groups.setdefault(current, Stretches()).add(first, last)
-    return groups

@@ -61,17 +61,15 @@ class Housekeeping:
         self._passed_at = 0.0
         self._whole_at = 0.0
         self._whole_pause_s = REAP_S
-        self._is_hinted = False
         self._taken: tuple[Sample, ...] = ()
         self._loop = Loop(f"cassq-reap-{queue}", self.run_once, REAP_S, clock)
         crowd.enter()
 
     def run_once(self) -> None:
         """Make a short pass when one is due; none any more once the queue was deleted."""
-        is_due = self._is_hinted or self._clock.now() >= min(self._whole_at, self._sample_at)
+        is_due = self._reaper.has_hints or self._clock.now() >= min(self._whole_at, self._sample_at)
         if self._is_deleted or not is_due:
             return
-        self._is_hinted = False
         try:
             self._reap_and_sample()
         except QueueNotFoundError:
@@ -89,7 +87,7 @@ class Housekeeping:
             self._whole_pause_s = min(2 * self._whole_pause_s, REAP_MAX_S) if is_idle else REAP_S
             is_rested = self._whole_pause_s == REAP_MAX_S
             self._whole_at = now + (self._spread(REAP_MAX_S) if is_rested else self._whole_pause_s)
-        else:
+        elif self._reaper.has_hints:
             self._reaper.run_once(0)
         if now >= self._tidy_at:
             self._tidy_at = now + self._spread(TIDY_S)
@@ -105,7 +103,6 @@ class Housekeeping:
     def hint(self, pipe: UUID) -> None:
         """Hear that a pipe may be over, and look at it soon: a drain stays even when pipes go one by one."""
         self._reaper.hint(pipe)
-        self._is_hinted = True
         is_soon = self._clock.now() - self._passed_at >= REAP_SOON_S
         self._loop.poke(0.0 if is_soon else REAP_S)
 
@@ -120,7 +117,7 @@ class Housekeeping:
         Of many processes one is enough: whoever sees that a sample was taken since it last looked leaves it
         at that, without reading a pipe.
         """
-        taken = self._record.read().samples[-1:]
+        taken = self._record.samples[-1:]
         if taken != self._taken:
             self._taken = taken
             return True

@@ -11,7 +11,7 @@ from dataclasses import replace
 from cassq.clock import Clock
 from cassq.errors import OutcomeUnknownError, QueueNotFoundError, UnavailableError
 from cassq.model.ids import new_token
-from cassq.model.queue_record import QueueRecord, QueueState
+from cassq.model.queue_record import QueueRecord, QueueState, Sample
 from cassq.storage.port import Storage
 
 #: So long a pause or a deletion may go unnoticed.
@@ -48,6 +48,11 @@ class LiveRecord:
     def publications(self) -> int:
         """How many bulk writes were published, as far as is known; reads nothing."""
         return self._record.publications
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """The samples for the rates, as far as is known; reads nothing."""
+        return self._record.samples
 
     def may_take(self) -> bool:
         """Return False while the queue is paused; raise `QueueNotFoundError` when it was deleted."""
@@ -92,7 +97,8 @@ class LiveRecord:
         if self._clock.now() - self._read_at < REFRESH_S or not self._reading.acquire(blocking=False):
             return
         try:
-            self._read()
+            # Every process of the queue does this, and a settled read is a transaction: many would meet.
+            self._note(self._storage.glance_queue(self._record.name))
         except UnavailableError:
             # What was known goes on to count; whoever needs the database will hear of it there.
             self._read_at = self._clock.now()
@@ -100,7 +106,9 @@ class LiveRecord:
             self._reading.release()
 
     def _read(self) -> QueueRecord:
-        found = next(iter(self._storage.read_queues(self._record.name)), None)
+        return self._note(next(iter(self._storage.read_queues(self._record.name)), None))
+
+    def _note(self, found: QueueRecord | None) -> QueueRecord:
         self._read_at = self._clock.now()
         if found is None or found.incarnation != self._record.incarnation:
             self._record = replace(self._record, state=QueueState.DELETED)

@@ -1,30 +1,21 @@
 """What consumers hold: pop, iterate, commit, close.
 
-Owns the public side of popping and the honest order of closing: stop taking, give back what was not handed
-out, let the claims go, write the commits that wait.
+Owns the public side of popping. Where messages come from, and how commits go out, is the intake's business,
+which this popper may share with others of its process.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Literal, Self
+from typing import Self
 
 from cassq.clock import Clock
-from cassq.committer import GroupedCommitter
-from cassq.coordination.port import Coordinator
-from cassq.crowd import Crowd, Turns
-from cassq.delivery import Committer, Delivery, DirectCommitter, finish_all
-from cassq.delivery_buffer import DeliveryBuffer
-from cassq.errors import (
-    ClosedError,
-    CorruptError,
-    InvalidOptionError,
-    OutcomeUnknownError,
-    UnavailableError,
-)
-from cassq.feeder import Feeder
-from cassq.feeding import POLL_MAX_S, Feeding
+from cassq.delivery import Delivery, finish_all
+from cassq.errors import ClosedError, CorruptError, OutcomeUnknownError, UnavailableError
+from cassq.feeding import POLL_MAX_S
+from cassq.intake import Intake
 from cassq.model.arguments import check_count, to_seconds
 from cassq.process import Birthplace
 
@@ -38,48 +29,20 @@ class Popper:
     at once instead of when the leases end.
 
     Args:
-        name: its name, unique.
-        check_takes: returns False while the queue is paused, raises `QueueNotFoundError` once it is deleted.
-        commit: "each" or "grouped", see `Queue.popper`.
+        intake: has counted this popper as one of its own.
+
+    Attributes:
+        name: what its messages are leased under. Poppers of one process may share it.
     """
 
-    def __init__(  # noqa: PLR0913 - collaborators are passed in
-        self,
-        feeder: Feeder,
-        coordinator: Coordinator,
-        *,
-        queue: str,
-        name: str,
-        lease: timedelta,
-        check_takes: Callable[[], bool],
-        commit: Literal["each", "grouped"],
-        turns: Turns,
-        crowd: Crowd,
-        clock: Clock,
-    ) -> None:
-        if commit not in {"each", "grouped"}:
-            raise InvalidOptionError(f"commit={commit!r} is not a way to commit: use 'each' or 'grouped'")
-        self.name = name
+    def __init__(self, intake: Intake, *, queue: str, clock: Clock) -> None:
+        self.name = intake.name
+        self._intake = intake
         self._queue = queue
         self._clock = clock
         self._birthplace = Birthplace()
-        self._grouped = GroupedCommitter(clock) if commit == "grouped" else None
-        self._committer: Committer = self._grouped or DirectCommitter()
-        self._buffer = DeliveryBuffer(clock)
-        self._feeding = Feeding(
-            self._buffer,
-            feeder,
-            coordinator,
-            queue=queue,
-            name=name,
-            lease_s=lease.total_seconds(),
-            committer=self._committer,
-            check_takes=check_takes,
-            turns=turns,
-            crowd=crowd,
-            clock=clock,
-        )
-        self._feeding.start()
+        self._closing = threading.Lock()
+        self._is_closed = False
 
     def pop(self, timeout: float | timedelta | None = None) -> Delivery | None:
         """Return the next message, or None when none came in time.
@@ -109,7 +72,7 @@ class Popper:
         check_count(count)
         seconds = float("inf") if timeout is None else to_seconds(timeout)
         self._birthplace.check("the popper")
-        return self._buffer.get(count, self._clock.now() + seconds)
+        return self._intake.buffer.get(count, self._clock.now() + seconds, self)
 
     def __iter__(self) -> Iterator[Delivery]:
         """Yield messages for ever, through outages and past damaged pipes; ends when the popper is closed."""
@@ -136,24 +99,29 @@ class Popper:
         """
         self._birthplace.check("the popper")
         finish_all(deliveries, "committed")
-        self._committer.commit(deliveries)
+        self._intake.committer.commit(deliveries)
 
     @property
     def is_closed(self) -> bool:
         """Whether it was closed."""
-        return self._buffer.is_closing
+        return self._is_closed
 
     def close(self) -> None:
-        """Stop taking, give back what was not handed out, let the claims go.
+        """End its pops, give back what was not handed out, write the grouped commits that wait.
 
-        Deliveries in consumers' hands may still be committed while their leases run. May be called twice;
-        does nothing in a forked child.
+        Where it shares with others, what was taken ahead for all of them goes back a moment later, their
+        commits are written too, and the claims stay until the last one closes. While the database is out of
+        reach it waits for commits, until their leases end at most. Deliveries in consumers' hands may still
+        be committed while their leases run. May be called twice; the second call does not wait. Does
+        nothing in a forked child.
         """
-        if not self._birthplace.is_here or not self._buffer.close():
+        if not self._birthplace.is_here:
             return
-        self._feeding.join()
-        if self._grouped:
-            self._grouped.close()
+        with self._closing:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        self._intake.leave(self)
 
     def __enter__(self) -> Self:
         return self

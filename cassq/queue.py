@@ -10,23 +10,24 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
-from typing import Literal
 from uuid import UUID
 
 from cassq.clock import Clock
 from cassq.coordination.port import Coordinator
-from cassq.crowd import Crowd, Turns
+from cassq.crowd import Crowd
 from cassq.dead_letters import DeadLetters
 from cassq.errors import ClosedError, CoordinationUnavailableError, InvalidOptionError
 from cassq.feeder import Feeder
 from cassq.housekeeping import Housekeeping
 from cassq.inspection import Inspection, MessageStatus
+from cassq.intake import CommitMode, Intake, check_commit, join_intake
 from cassq.live_record import LiveRecord
 from cassq.model.arguments import check_count
 from cassq.model.ids import MessageId, check_name, to_message_id
 from cassq.model.message import Headers, Message, MessageIds
 from cassq.model.queue_record import QueueRecord, QueueState
 from cassq.model.rollup import Rollup
+from cassq.model.settings import QueueSettings
 from cassq.pipe_list import PipeList
 from cassq.pipe_memory import Hearsay
 from cassq.popper import Popper
@@ -71,7 +72,6 @@ class Queue:
             *(services.storage, services.coordinator, self.name, self.settings, self.record, services.clock)
         )
         self._hearsay = Hearsay(services.clock)
-        self._turns = Turns(services.clock)
         pipes = PipeList(services.storage, self.name, self.settings, services.clock)
         self._statistics = Statistics(services.storage, self.name, pipes)
         self._inspection = Inspection(services.storage, self.name, self.settings, services.clock)
@@ -79,6 +79,7 @@ class Queue:
         self._making = threading.Lock()
         self._pusher: Pusher | None = None
         self._poppers: list[Popper] = []
+        self._intakes: list[Intake] = []
         self._readers: list[RunReader] = []
         self._reaper: Reaper | None = None
         self._housekeeping: Housekeeping | None = None
@@ -138,8 +139,12 @@ class Queue:
         """
         return self._push().push_many(bodies, progress, timeout)
 
-    def popper(self, *, commit: Literal["each", "grouped"] = "each") -> Popper:
+    def popper(self, *, commit: CommitMode = "each") -> Popper:
         """Return a new popper, which takes messages from this queue until it is closed.
+
+        Of those of a process that are open, four for each `commit` take for themselves. Later ones share what
+        one of these has: its thread, its name, its `pop_width` pipes and what it took ahead. See "Poppers of
+        one process" in docs/operations.md.
 
         Args:
             commit: "each" writes every commit before it returns. "grouped" writes commits together every few
@@ -148,38 +153,53 @@ class Queue:
         Raises: ClosedError, QueueNotFoundError, InvalidOptionError.
         """
         self._check_usable()
+        check_commit(commit)
         self.record.check_open()
-        services = self._services
-        services.coordinator.may_take()  # a store that can never pop says so here
-        holder = f"{process_name()}-{next(_numbers)}-{self.name}"
+        self._services.coordinator.may_take()  # a store that can never pop says so here
         with self._making:
-            housekeeping = self._start_housekeeping()
-            feeder = Feeder(
-                services.storage,
-                services.coordinator,
-                self.name,
-                self.settings,
-                holder=holder,
-                clock=services.clock,
-                over=housekeeping.hint,
-                check_current=self.record.read,
-                publications=lambda: self.record.publications,
-                hearsay=self._hearsay,
-            )
-            popper = Popper(
-                feeder,
-                services.coordinator,
-                queue=self.name,
-                name=holder,
-                lease=self.settings.lease,
-                check_takes=self.record.may_take,
-                commit=commit,
-                turns=self._turns,
-                crowd=services.crowd,
-                clock=services.clock,
-            )
+            self._check_usable()
+            intake = join_intake(self._intakes, commit) or self._make_intake(commit)
+            popper = Popper(intake, queue=self.name, clock=self._services.clock)
             self._poppers = [each for each in self._poppers if not each.is_closed] + [popper]
         return popper
+
+    def _make_intake(self, commit: CommitMode) -> Intake:
+        """Make one more; called with `_making` held."""
+        services = self._services
+        holder = f"{process_name()}-{next(_numbers)}-{self.name}"
+        intake = Intake(
+            self._make_feeder(self.settings, holder),
+            services.coordinator,
+            queue=self.name,
+            name=holder,
+            lease=self.settings.lease,
+            check_takes=self.record.may_take,
+            commit=commit,
+            crowd=services.crowd,
+            clock=services.clock,
+        )
+        self._intakes = [each for each in self._intakes if each.members] + [intake]
+        return intake
+
+    def _make_feeder(
+        self, settings: QueueSettings, holder: str, *, lessee: str | None = None, is_outline: bool = False
+    ) -> Feeder:
+        """Make a feeder, and see that somebody keeps house; called with `_making` held."""
+        services = self._services
+        return Feeder(
+            services.storage,
+            services.coordinator,
+            self.name,
+            settings,
+            holder=holder,
+            clock=services.clock,
+            over=self._start_housekeeping().hint,
+            check_current=self.record.read,
+            lessee=lessee,
+            is_outline=is_outline,
+            publications=lambda: self.record.publications,
+            hearsay=self._hearsay,
+        )
 
     def run_reader(self, name: str, *, lease: timedelta) -> RunReader:
         """Return a reader that leases runs under a stable name, for a consumer that writes down what it has.
@@ -200,22 +220,8 @@ class Queue:
         settings = replace(self.settings, lease=lease)
         holder = f"{process_name()}-{next(_numbers)}-{self.name}"
         with self._making:
-            housekeeping = self._start_housekeeping()
+            feeder = self._make_feeder(settings, holder, lessee=tag(name), is_outline=True)
             self._readers = [each for each in self._readers if not each.is_closed]
-        feeder = Feeder(
-            services.storage,
-            services.coordinator,
-            self.name,
-            settings,
-            holder=holder,
-            clock=services.clock,
-            over=housekeeping.hint,
-            check_current=self.record.read,
-            lessee=tag(name),
-            is_outline=True,
-            publications=lambda: self.record.publications,
-            hearsay=self._hearsay,
-        )
         try:
             reader = RunReader(
                 feeder,
@@ -320,7 +326,7 @@ class Queue:
             return
         with self._making:
             self._is_closed = True
-            poppers, self._poppers = self._poppers, []
+            poppers, self._poppers, self._intakes = self._poppers, [], []
             readers, self._readers = self._readers, []
             pusher, self._pusher = self._pusher, None
             housekeeping, self._housekeeping = self._housekeeping, None

@@ -114,6 +114,11 @@ class Reaper:
         """Hear from a popper that a pipe may be over; callable from any thread."""
         self._hinted.add(pipe)
 
+    @property
+    def has_hints(self) -> bool:
+        """Whether somebody pointed at a pipe since the last pass that could read the list."""
+        return bool(self._hinted)
+
     def run_once(self, pipes_max: int | None = None) -> ReapReport:
         """Make one pass over the queue's pipes.
 

@@ -83,7 +83,7 @@ class PipeStats:
         phase: PA (push active), PF (push finished) or E (empty, being retired).
         pushed, popped, committed: messages so far.
         waiting, pending, delayed: messages now, as in `QueueStats`.
-        owner: the popper that claims it, or None.
+        owner: the name of the popper that claims it, which others of its process may share; or None.
         pusher: who pushes into it.
         age: since it was created, by the database's clock.
     """

@@ -82,7 +82,10 @@ class Store:
         check_name(name)
         QueueSettings.from_options(settings)
         for _ in range(CREATE_ATTEMPTS):
-            record = self._read(name)
+            # A fleet that starts opens its queue at once: only those who find none get into each other's way.
+            record = self.storage.glance_queue(name)
+            if record is None or record.state is QueueState.DELETED:
+                record = self._read(name)
             if record is None or record.state is QueueState.DELETED:
                 record = self._create(name, record, settings)
             if record is not None:
@@ -97,7 +100,7 @@ class Store:
             QueueNotFoundError: there is none of this name.
         """
         self._check_usable()
-        record = self._read(check_name(name))
+        record = self.storage.glance_queue(check_name(name))
         if record is None or record.state is QueueState.DELETED:
             names = ", ".join(each.name for each in self._list()[:5])
             raise QueueNotFoundError(

@@ -9,8 +9,9 @@ import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from ipaddress import IPv6Address
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from cassq.errors import InvalidOptionError
 from cassq.model.ids import check_name, shorten
@@ -40,6 +41,10 @@ _NUMBERS = {"timeout", "zookeeper_session"}
 _ADDRESS = re.compile(
     r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+(?:%\w+)?)\]|(?P<host>[^\s:@\[\]/?#]+))(?::(?P<port>[0-9]{1,5}))?"
 )
+
+# Several hosts, some of them in brackets, are a malformed host to urllib's urlsplit since Python 3.13.2,
+# and to earlier ones that got the same repair.
+_FORM = re.compile(r"cassandra://(?P<authority>[^/?#]*)(?P<path>[^?#]*)(?:\?(?P<query>[^#]*))?")
 
 # What urllib drops from a URL without a word.
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
@@ -75,17 +80,17 @@ def take_apart_cassandra(url: str, options: Mapping[str, str] | None = None) -> 
     Raises:
         InvalidOptionError, InvalidNameError: it is malformed; the message says where.
     """
+    parts = _FORM.fullmatch(url)
+    if not parts or "@" in parts["path"] + (parts["query"] or "") or _UNPRINTABLE.search(url):
+        raise _malformed(url)
+    user, _, hosts = parts["authority"].rpartition("@")
     try:
-        parts = urlsplit(url)
-        user, _, hosts = parts.netloc.rpartition("@")
         username, password = (unquote(part, errors="strict") for part in user.partition(":")[::2])
     except ValueError:
         # Its words would quote what may be a part of a password.
         raise _malformed(url) from None
-    if "@" in parts.path + parts.query or "#" in url or _UNPRINTABLE.search(url):
-        raise _malformed(url)
-    given = _options(url, parts.query, options, _CASSANDRA_OPTIONS)
-    keyspace = parts.path.strip("/")
+    given = _options(url, parts["query"] or "", options, _CASSANDRA_OPTIONS)
+    keyspace = parts["path"].strip("/")
     if not hosts:
         raise InvalidOptionError(f"{hide(url)!r} names no host; the form is {EXAMPLES}")
     if not keyspace:
@@ -171,13 +176,21 @@ def _malformed(url: str) -> InvalidOptionError:
 def _address(text: str, default_port: int) -> tuple[str, int]:
     match = _ADDRESS.fullmatch(text.strip())
     port = int(match["port"] or default_port) if match else 0
-    if match is None or not 0 < port < 65536:
+    if match is None or not 0 < port < 65536 or not _is_ipv6(match["ipv6"] or "::"):
         # In front of an @ there may be a password.
         raise InvalidOptionError(
             f"{shorten(text.rpartition('@')[2])} is not HOST or HOST:PORT (port 1 to 65535; "
             "an IPv6 address in brackets)"
         )
     return match["ipv6"] or match["host"], port
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        IPv6Address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _join(addresses: Iterable[tuple[str, int]]) -> str:

@@ -89,8 +89,9 @@ class WaitingReader:
     def _has_enough(self, cursor: int, wanted: int) -> bool:
         if not self._ahead:
             return False
-        size = sum(batch.size for batch in self._ahead)
-        return self._ahead[-1].last - cursor >= wanted or size >= TAKE_BYTES_MAX
+        if self._ahead[-1].last - cursor >= wanted:
+            return True
+        return sum(batch.size for batch in self._ahead) >= TAKE_BYTES_MAX
 
     def read_run(self, run: Run, last: int) -> Sequence[Batch]:
         """Return the batches that hold messages run.first … last, which were handed out before.

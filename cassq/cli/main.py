@@ -4,35 +4,54 @@ Owns the list of commands and the way out: every error becomes one line on stder
 table in `cassq.cli.exit_codes`. What must not break: no traceback without `--debug`.
 """
 
+import importlib
 import logging
 import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import cast
 
 import click
 
 import cassq
 from cassq.cli import exit_codes
-from cassq.cli.bench import bench
-from cassq.cli.dead import dead
-from cassq.cli.demo import demo
-from cassq.cli.doctor import doctor
 from cassq.cli.output import say
-from cassq.cli.pipeline import pipeline
-from cassq.cli.pop import peek, pop
-from cassq.cli.push import push
-from cassq.cli.queues import queues
-from cassq.cli.reap import reap
-from cassq.cli.schema import schema
 from cassq.cli.session import Session, common_options
 from cassq.cli.signals import Stopped
 
-COMMANDS = (demo, schema, queues, push, pop, peek, dead, reap, doctor, bench, pipeline)
+#: The commands, and where each is: MODULE:NAME.
+COMMANDS = {
+    "demo": "cassq.cli.demo:demo",
+    "schema": "cassq.cli.schema:schema",
+    "queue": "cassq.cli.queues:queues",
+    "push": "cassq.cli.push:push",
+    "pop": "cassq.cli.pop:pop",
+    "peek": "cassq.cli.pop:peek",
+    "dead": "cassq.cli.dead:dead",
+    "reap": "cassq.cli.reap:reap",
+    "doctor": "cassq.cli.doctor:doctor",
+    "bench": "cassq.cli.bench:bench",
+    "pipeline": "cassq.cli.pipeline:pipeline",
+}
+
+
+class _Commands(click.Group):
+    """Imports a command when it is named: what the others need takes longer than most commands."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name].partition(":")
+        return cast(click.Command, getattr(importlib.import_module(module), name))
 
 
 @click.group(
+    cls=_Commands,
     epilog="\b\nExit codes:\n" + exit_codes.describe(),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
@@ -44,10 +63,6 @@ def cassq_command() -> None:
     The store is named by --url or CASSQ_URL, for example sqlite:///orders.db or
     cassandra://HOST,HOST/KEYSPACE?zookeeper=HOST,HOST. Data goes to stdout, words to stderr.
     """
-
-
-for each in COMMANDS:
-    cassq_command.add_command(each)
 
 
 def main() -> None:

@@ -122,6 +122,8 @@ def audit(  # noqa: PLR0913, PLR0917 - one for each word of the command line
 
     Exits 0 where every promise held, 1 where one was broken.
     """
+    if not (ledgers or pushes or consumed):
+        raise cassq.InvalidOptionError("nothing to audit: name ledgers, or --pushes and --consumed")
     with _spark(master) as spark:
         from cassq.spark import pipeline as work  # noqa: PLC0415
 
@@ -130,8 +132,6 @@ def audit(  # noqa: PLR0913, PLR0917 - one for each word of the command line
             frames.append(work.lines_of_pushes(_table(spark, pushes)))
         if consumed:
             frames.append(work.lines_of_snapshot(_table(spark, consumed), digest))
-        if not frames:
-            raise cassq.InvalidOptionError("nothing to audit: name ledgers, or --pushes and --consumed")
         lines = frames[0]
         for frame in frames[1:]:
             lines = lines.unionByName(frame)

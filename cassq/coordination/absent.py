@@ -37,9 +37,15 @@ class AbsentCoordinator:
         return {}
 
     def announce_hunger(
-        self, queue: str, popper: str, wake: Callable[[], None], *, crowded: Callable[[], None] | None = None
-    ) -> None:
-        """Do nothing: nobody hears it."""
+        self,
+        queue: str,  # noqa: ARG002
+        popper: str,  # noqa: ARG002
+        wake: Callable[[], None],  # noqa: ARG002
+        *,
+        crowded: Callable[[], None] | None = None,  # noqa: ARG002
+    ) -> int:
+        """Return 0: nobody hears it."""
+        return 0
 
     def withdraw_hunger(self, queue: str, popper: str) -> None:
         """Do nothing."""

@@ -37,8 +37,9 @@ LOOK_PER_POPPER_S = 0.006
 #: For so long after a pusher asked about a line it stays watched.
 INTEREST_S = 60.0
 
-#: A popper that asked how many are hungry does not ask again for so long.
+#: A popper that asked how many are hungry does not ask again for so long; of a long line, for longer.
 FRESH_S = 0.05
+FRESH_MAX_S = 0.5
 
 
 class HungryLine:
@@ -60,18 +61,21 @@ class HungryLine:
 
     def announce(
         self, queue: str, popper: str, wake: Callable[[], None], crowded: Callable[[], None] | None
-    ) -> None:
-        """Put a popper at the end of the line, or change whom to call where it stands already."""
+    ) -> int:
+        """Put a popper at the end of the line, or change whom to call where it stands already.
+
+        Returns: how many others stand before it. It is asked behind the announcement, so of those who come at
+        the same moment one hears that nobody does.
+        """
         key = (queue, quote(popper, safe=""))
         with self._lock:
             known = self._announced.get(key)
             if known is not None:
                 known.wake, known.crowded = wake, crowded
-                return
+                return self._count_before(key, known)
         epoch = self._session.require()
         with self._lock:
             self._stranded.pop(key, None)
-        self._watch(queue)
         announcement = Announcement(self._create(key), wake, crowded)
         with self._lock:
             if epoch != self._session.epoch:
@@ -81,8 +85,14 @@ class HungryLine:
         if stale is not None:
             self._delete(key, stale.node)
         self._watch_own(key, announcement)
-        # The line may have been told before this announcement was noted.
-        self._tell_crowded(queue)
+        try:
+            self._ask(queue)
+        except CoordinationUnavailableError:
+            return 0
+        finally:
+            if not announcement.is_crowded:
+                self._watch(queue)
+        return self._count_before(key, announcement)
 
     def withdraw(self, queue: str, popper: str) -> None:
         """Take a popper out of the line, without waiting for it to happen."""
@@ -106,20 +116,26 @@ class HungryLine:
         if not besides:
             self._interest_ends[queue] = now + INTEREST_S
             self._watch(queue)
-        elif now - self._asked_at.get(queue, float("-inf")) >= FRESH_S:
-            self._asked_at[queue] = now
+        elif now - self._asked_at.get(queue, float("-inf")) >= self._fresh_s(queue):
             with suppress(CoordinationUnavailableError, ClosedError):
-                self._take_line(queue, list(self._ask_line(queue)))
+                self._ask(queue)
+                if self._is_of_interest(queue):
+                    self._watch(queue)  # alone again: the next one to come is to be told of
         return len(self._candidates(self._lines.get(queue, ()), besides))
 
     def wake(self, queue: str, count: int, besides: str) -> int:
         """Delete the nodes of those who waited longest; return how many of them were still there."""
+        if count <= 0:
+            return 0
         with suppress(CoordinationUnavailableError, ClosedError):
-            woken = self._delete_first(queue, self._candidates(self._lines.get(queue, ()), besides), count)
-            if woken or count <= 0:
+            first = self._candidates(self._lines.get(queue, ()), besides)[:count]
+            woken = self._delete_first(queue, first, count)
+            if first and woken == len(first):
                 return woken
-            # Somebody may have come a moment ago; better one question more than a wake-up lost.
-            return self._delete_first(queue, self._candidates(self._ask_line(queue), besides), count)
+            # Others woke them, and somebody may have come a moment ago; better one question more than a
+            # wake-up lost.
+            line = self._candidates(self._ask_line(queue), besides)
+            return woken + self._delete_first(queue, line, count - woken)
         return 0
 
     def on_lost(self) -> None:
@@ -243,8 +259,7 @@ class HungryLine:
                 self._watches.pop(queue, None)  # whoever pushes or waits next watches again
                 return
         # Every seat hears of every change in the line. Where many wait, one look serves several changes.
-        pause_s = LOOK_PER_POPPER_S * len(self._lines.get(queue, ()))
-        left = self._looked_at.get(queue, 0.0) + pause_s - self._clock.now()
+        left = self._looked_at.get(queue, 0.0) + self._pause_s(queue) - self._clock.now()
         if left <= 0:
             self._look(queue)
             return
@@ -308,6 +323,16 @@ class HungryLine:
             wake = announcement.wake
         self._session.call_soon(wake)
 
+    def _ask(self, queue: str) -> None:
+        self._asked_at[queue] = self._clock.now()
+        self._take_line(queue, list(self._ask_line(queue)))
+
+    def _fresh_s(self, queue: str) -> float:
+        return min(max(FRESH_S, self._pause_s(queue)), FRESH_MAX_S)
+
+    def _pause_s(self, queue: str) -> float:
+        return LOOK_PER_POPPER_S * len(self._lines.get(queue, ()))
+
     def _ask_line(self, queue: str) -> tuple[str, ...]:
         try:
             nodes = self._session.answer(self._session.client.get_children_async(self._path(queue)))
@@ -318,6 +343,13 @@ class HungryLine:
     def _drop(self, queue: str, *nodes: str) -> None:
         with self._lock:
             self._lines[queue] = tuple(each for each in self._lines.get(queue, ()) if each not in nodes)
+
+    def _count_before(self, key: _Key, announcement: Announcement) -> int:
+        queue, popper = key
+        line = self._lines.get(queue, ())
+        return sum(
+            number_of(node) < number_of(announcement.node) and popper_of(node) != popper for node in line
+        )
 
     def _candidates(self, line: tuple[str, ...], besides: str) -> list[str]:
         besides = quote(besides, safe="")

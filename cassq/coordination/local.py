@@ -33,6 +33,7 @@ _WOKEN = b"w"
 _CROWDED = b"c"
 _CLAIMS = f"FROM claims JOIN seats USING (seat) WHERE queue = :queue AND {LIVE}"
 _LINE = f"FROM hungry JOIN seats USING (seat) WHERE queue = :queue AND popper <> :popper AND {LIVE}"
+_STANDING = f"SELECT count(*) {_LINE} AND place < (SELECT place FROM hungry WHERE token = :token)"  # noqa: S608
 _UNCLAIM = "DELETE FROM claims WHERE queue = ? AND pipe = ? AND seat = ?"
 
 
@@ -124,7 +125,7 @@ class LocalCoordinator:
 
     def announce_hunger(
         self, queue: str, popper: str, wake: Callable[[], None], *, crowded: Callable[[], None] | None = None
-    ) -> None:
+    ) -> int:
         """Add a row, or keep the one that stands, and tell the one popper that was alone until now."""
         others: list[Any] = []
         self._session.check_open()
@@ -144,12 +145,14 @@ class LocalCoordinator:
                         " VALUES (:queue, :popper, :seat, :port, :token)",
                         values | {"token": token},
                     )
+                standing = int(db.execute(_STANDING, values | {"token": token}).fetchone()[0])
             self._stranded.pop((queue, popper), None)
             self._announced[queue, popper] = _Announcement(token, wake, crowded)
         if len(others) == 1:
             self._ring(others, _CROWDED)
         if others and crowded is not None:
             _call(crowded)
+        return standing
 
     def withdraw_hunger(self, queue: str, popper: str) -> None:
         """Delete the row; one that cannot be deleted now wakes nobody, and goes with its seat."""

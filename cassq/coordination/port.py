@@ -58,11 +58,14 @@ class Coordinator(Protocol):
 
     def announce_hunger(
         self, queue: str, popper: str, wake: Callable[[], None], *, crowded: Callable[[], None] | None = None
-    ) -> None:
+    ) -> int:
         """Let the others know that `popper` waits for messages.
 
         Announcing again replaces the callbacks and keeps the place in the line. Announce first, then look
         for messages once more, then wait: who pushed before the announcement woke nobody.
+
+        Returns: how many others stood in line before it. Where some did, they have looked, or are about to,
+        and whoever pushed since woke one of them: then the look may be left out.
 
         Args:
             queue: what it waits for.

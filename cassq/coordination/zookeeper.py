@@ -39,6 +39,13 @@ class _Claim:
     epoch: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Doubt:
+    """One reason why a node may be ours though nobody claims it: only who settles this one may forget it."""
+
+    epoch: int
+
+
 class ZooKeeperCoordinator:
     """A seat at ZooKeeper: one session per process, which it connects in the background.
 
@@ -66,7 +73,7 @@ class ZooKeeperCoordinator:
         self._lock = threading.RLock()
         self._claims: dict[str, _Claim] = {}
         self._claiming: set[str] = set()
-        self._doubtful: dict[str, int] = {}
+        self._doubtful: dict[str, _Doubt] = {}
         self._hosts = hosts
         self._session = ZooKeeperSession(hosts, auth, Timeouts(session_timeout, connect_timeout), clock, self)
         self._line = HungryLine(self._session, f"{self._root}/hungry", clock)
@@ -109,11 +116,11 @@ class ZooKeeperCoordinator:
             if self._claims.get(path) != _Claim(holder, epoch):
                 return
             del self._claims[path]
-            self._doubtful[path] = epoch
+            doubt = self._doubtful[path] = _Doubt(epoch)
             if not self._session.is_trusted:
                 return
             reply = self._send_delete(path)
-        self._watch_delete(path, reply)
+        self._watch_delete(path, doubt, reply)
         with suppress(NoNodeError, CoordinationUnavailableError):
             self._session.answer(reply)
 
@@ -140,10 +147,10 @@ class ZooKeeperCoordinator:
 
     def announce_hunger(
         self, queue: str, popper: str, wake: Callable[[], None], *, crowded: Callable[[], None] | None = None
-    ) -> None:
+    ) -> int:
         """Join the line of hungry poppers; the callbacks run on the session's own thread."""
         self._session.check_process()
-        self._line.announce(queue, popper, wake, crowded)
+        return self._line.announce(queue, popper, wake, crowded)
 
     def withdraw_hunger(self, queue: str, popper: str) -> None:
         """Leave the line, without waiting for it."""
@@ -180,18 +187,16 @@ class ZooKeeperCoordinator:
     def _create_claim(self, queue: str, path: str, claim: _Claim) -> bool:
         for is_again in (False, True):
             self._session.ensure(f"{self._root}/claims/{queue}", is_again=is_again)
-            # Both go out together: whoever finds the node there knows in the same round trip whose it is.
             created = self._session.client.create_async(path, claim.holder.encode(), ephemeral=True)
-            found = self._session.client.get_async(path)
             try:
                 self._session.answer(created)
             except NodeExistsError:
-                if not self._is_own(path, claim, found):
+                if not self._is_own(path, claim):
                     return False
             except NoNodeError:
                 continue
-            except CoordinationUnavailableError:
-                self._doubt(path, claim.epoch, created)
+            except BaseException:
+                self._doubt(path, created)
                 raise
             self._note(path, claim)
             return True
@@ -200,31 +205,34 @@ class ZooKeeperCoordinator:
     def _note(self, path: str, claim: _Claim) -> None:
         with self._lock:
             if claim.epoch != self._session.epoch:
+                self._doubtful[path] = _Doubt(self._session.epoch)  # whichever of the two it belongs to
                 raise CoordinationUnavailableError("the ZooKeeper session ended while a pipe was claimed")
             self._doubtful.pop(path, None)
             self._claims[path] = claim
 
-    def _is_own(self, path: str, claim: _Claim, found: Any) -> bool:  # noqa: ANN401 (kazoo has no types)
+    def _is_own(self, path: str, claim: _Claim) -> bool:
+        doubt = self._doubtful.get(path)
+        if doubt is None:
+            return False  # whatever this session created and has not noted is doubtful
         try:
-            holder, stat = self._session.answer(found)
+            holder, stat = self._session.answer(self._session.client.get_async(path))
         except NoNodeError:
             return False  # given up a moment ago: the next round finds it free
         if not self._session.is_mine(stat.ephemeralOwner):
-            with self._lock:
-                self._doubtful.pop(path, None)
+            self._settle(path, doubt)
             return False
         if holder == claim.holder.encode():
             return True
         # Another popper of this process created it and never learned of it.
         with self._lock:
-            self._doubtful[path] = claim.epoch
+            doubt = self._doubtful[path] = _Doubt(claim.epoch)
             reply = self._send_delete(path)
-        self._watch_delete(path, reply)
+        self._watch_delete(path, doubt, reply)
         return False
 
-    def _doubt(self, path: str, epoch: int, created: Any) -> None:  # noqa: ANN401
+    def _doubt(self, path: str, created: Any) -> None:  # noqa: ANN401
         with self._lock:
-            self._doubtful[path] = epoch
+            self._doubtful[path] = _Doubt(self._session.epoch)
         created.rawlink(partial(self._on_late_claim, path))
 
     def _on_late_claim(self, path: str, created: Any) -> None:  # noqa: ANN401
@@ -232,30 +240,35 @@ class ZooKeeperCoordinator:
         if created.exception is None:
             self._delete_doubtful(path)
 
+    def _settle(self, path: str, doubt: _Doubt) -> None:
+        with self._lock:
+            if self._doubtful.get(path) is doubt:
+                del self._doubtful[path]
+
     def _delete_doubtful(self, path: str) -> None:
         with self._lock:
-            if path in self._claiming or path in self._claims:
+            doubt = self._doubtful.get(path)
+            if doubt is None or path in self._claiming or path in self._claims:
                 return
-            if self._doubtful.get(path) != self._session.epoch:
-                self._doubtful.pop(path, None)
+            if doubt.epoch != self._session.epoch:
+                del self._doubtful[path]
                 return
             if not self._session.is_trusted:
                 return
             reply = self._send_delete(path)
-        self._watch_delete(path, reply)
+        self._watch_delete(path, doubt, reply)
 
     def _send_delete(self, path: str) -> Any:  # noqa: ANN401
         # Sent under the lock: a claim that comes after it is created after it.
         return self._session.client.delete_async(path)
 
-    def _watch_delete(self, path: str, reply: Any) -> None:  # noqa: ANN401
+    def _watch_delete(self, path: str, doubt: _Doubt, reply: Any) -> None:  # noqa: ANN401
         # Outside the lock: kazoo calls back at once, holding a lock of its own, when it is closing.
-        reply.rawlink(partial(self._on_deleted, path))
+        reply.rawlink(partial(self._on_deleted, path, doubt))
 
-    def _on_deleted(self, path: str, reply: Any) -> None:  # noqa: ANN401
+    def _on_deleted(self, path: str, doubt: _Doubt, reply: Any) -> None:  # noqa: ANN401
         if reply.exception is None or isinstance(reply.exception, NoNodeError):
-            with self._lock:
-                self._doubtful.pop(path, None)
+            self._settle(path, doubt)
 
     def _claim_path(self, queue: str, pipe: UUID) -> str:
         return f"{self._root}/claims/{queue}/{pipe}"

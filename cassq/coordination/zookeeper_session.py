@@ -187,9 +187,15 @@ class ZooKeeperSession:
             self._parents.add(parent)
 
     def is_mine(self, owner: int) -> bool:
-        """Tell whether an ephemeral node with this owner belongs to the present session."""
+        """Tell whether an ephemeral node with this owner belongs to the present session.
+
+        Raises:
+            CoordinationUnavailableError: there is none at the moment.
+        """
         client_id = self.client.client_id
-        return client_id is not None and bool(client_id[0] == owner)
+        if client_id is None:
+            raise CoordinationUnavailableError(f"no connection to ZooKeeper at {self.hosts}")
+        return bool(client_id[0] == owner)
 
     def call_soon(self, step: Callable[[], None]) -> None:
         """Run `step` on the session's own thread."""

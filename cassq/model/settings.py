@@ -54,7 +54,7 @@ class QueueSettings:
         timedelta(minutes=5),
         "how far the clocks of two database nodes may differ",
     )
-    pop_width: int = _setting(8, 1, 256, "pipes one popper owns side by side")
+    pop_width: int = _setting(8, 1, 256, "pipes one popper claims side by side")
     push_width: int = _setting(1, 1, 64, "pipes one pusher fills side by side")
     max_attempts: int = _setting(5, 1, 1_000_000, "deliveries before a message is a dead letter")
     body_bytes_max: int = _setting(1 * MIB, 1, BODY_BYTES_CEILING, "bytes of one body")

@@ -87,6 +87,15 @@ class Storage(Protocol):
         """
         ...
 
+    def glance_queue(self, name: str) -> QueueRecord | None:
+        """Return the record of a queue without settling what is under way; None where there is none.
+
+        However many look at once, they do not get into each other's way, nor into that of a change.
+
+        Guarantees: every `change_queue` that had returned True before the call is seen.
+        """
+        ...
+
     def change_queue(self, seen: QueueRecord | None, wanted: QueueRecord) -> bool:
         """Write `wanted` if the record still has `seen.op`, or none exists where `seen` is None.
 

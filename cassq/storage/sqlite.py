@@ -72,6 +72,10 @@ class SqliteStorage:
             ).fetchall()
         return [rows.to_record(row) for row in found]
 
+    def glance_queue(self, name: str) -> QueueRecord | None:
+        """See `Storage.glance_queue`; nothing is ever under way here."""
+        return next(iter(self.read_queues(name)), None)
+
     def change_queue(self, seen: QueueRecord | None, wanted: QueueRecord) -> bool:
         """See `Storage.change_queue`."""
         columns = ", ".join(f"{column} = ?" for column in _RECORD.split(", ")[1:])

@@ -35,6 +35,9 @@ import cassq
 from cassq.ledger import Kind
 
 _SHORT_SECONDS = 15.0
+_RATE = 400.0
+# Leaves a small machine the time to start a killed node beside the load.
+_SHORT_RATE = 100.0
 
 
 class Line:
@@ -105,13 +108,13 @@ def _say(text: str) -> None:
 
 def run(faults: Sequence[Fault], options: argparse.Namespace) -> Report:
     """Start a ring, play the faults, and take the ring away."""
-    load = Load(rate=options.rate)
+    load = Load(rate=options.rate or _RATE)
     line = Line(len(faults))
     results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="cassq-chaos-ring-") as folder:
         ring = Ring(options.dir or Path(folder) / "services")
         try:
-            ring.start()
+            ring.start(*(["--low-power"] if options.short else []))
             report = Report(_setup(ring, load), results)
             tqdm.write(report.head(), file=sys.stderr)
             evidence = options.evidence or Path(tempfile.gettempdir())
@@ -153,6 +156,7 @@ def _choose(options: argparse.Namespace) -> list[Fault]:
         raise SystemExit(64)
     if options.short:
         options.seconds_per_fault = _SHORT_SECONDS
+        options.rate = options.rate or _SHORT_RATE
     chosen = [known[name] for name in names]
     if options.mixed:
         # Clocks and full disks need a crew of their own.
@@ -170,7 +174,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--list", action="store_true", help="tell the kinds, and what they need")
     add("--mixed", type=float, metavar="MINUTES", help="mix them for so long, after the others")
     add("--seconds-per-fault", type=float, default=30.0, metavar="N", help="of load besides; 30")
-    add("--rate", type=float, default=400.0, metavar="N", help="messages a second; 400")
+    add("--rate", type=float, metavar="N", help=f"messages a second; {_RATE:g}, {_SHORT_RATE:g} with --short")
     add("--json", type=Path, metavar="FILE", help="write the results there too")
     add("--short", action="store_true", help=f"only {', '.join(SHORT)}; nothing may be skipped")
     add("--report", type=Path, metavar="FILE", help="print the table of such a file, and run nothing")

@@ -11,7 +11,7 @@ from pace import Course, find_dips, measure, rates
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).with_name("chaos.py")
-SHORT_S = 600
+SHORT_S = 1800
 
 
 def run(*arguments, seconds=60):

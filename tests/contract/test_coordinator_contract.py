@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid1
 
 import pytest
@@ -167,6 +168,31 @@ def test_the_popper_that_waited_longest_is_woken_first_and_nobody_else(seats):
         assert woken[name].arrive()
         assert eventually(lambda rest=rest: waker.hungry("orders") == rest)
         assert sum(each.count for each in woken.values()) == 3 - rest
+
+
+@every_adapter
+def test_who_announces_hears_how_many_stood_in_line_before(seats):
+    a, b = seats.take(), seats.take()
+
+    assert a.announce_hunger("orders", "A", Calls()) == 0
+    assert b.announce_hunger("orders", "B", Calls()) == 1
+    assert a.announce_hunger("orders", "A", Calls()) == 0
+    assert b.announce_hunger("bills", "B", Calls()) == 0
+
+
+@every_adapter
+def test_of_poppers_that_announce_at_once_one_hears_that_nobody_stood_before(seats):
+    a, b = seats.take(), seats.take()
+    with ThreadPoolExecutor(4) as pool:
+        for turn in range(20):
+            queue, barrier = f"orders-{turn}", threading.Barrier(4)
+
+            def announce(place, queue=queue, barrier=barrier):
+                barrier.wait()
+                return (a, b)[place % 2].announce_hunger(queue, f"popper-{place}", Calls())
+
+            before = list(pool.map(announce, range(4)))
+            assert before.count(0) == 1
 
 
 @every_adapter

@@ -150,9 +150,11 @@ class TestQueues:
         assert storage.change_queue(None, wanted)
 
         assert list(storage.read_queues(queue)) == [wanted]
+        assert storage.glance_queue(queue) == wanted
 
     def test_a_queue_that_was_never_made_reads_as_nothing(self, storage, queue):
         assert list(storage.read_queues(queue)) == []
+        assert storage.glance_queue(queue) is None
 
     def test_all_queues_read_in_the_order_of_their_names(self, storage, queue):
         names = [f"{queue}-{place}" for place in (2, 0, 1)]
@@ -180,6 +182,7 @@ class TestQueues:
         assert not storage.change_queue(first, replace(first, op=new_token(), totals=Tally(pushed=9)))
 
         assert list(storage.read_queues(queue)) == [second]
+        assert storage.glance_queue(queue) == second
 
     def test_a_change_of_a_queue_that_is_not_there_is_refused(self, storage, queue):
         assert not storage.change_queue(record(queue), record(queue))
@@ -191,6 +194,7 @@ class TestQueues:
         storage.change_queue(None, first)
         storage.change_queue(first, deleted)
         assert list(storage.read_queues(queue)) == [deleted]
+        assert storage.glance_queue(queue) == deleted
 
         anew = record(queue)
         assert storage.change_queue(None, anew)
@@ -1153,6 +1157,7 @@ class TestRowsThatAreNotOurs:
 
 CALLS = {
     "read_queues": lambda storage: storage.read_queues("q"),
+    "glance_queue": lambda storage: storage.glance_queue("q"),
     "change_queue": lambda storage: storage.change_queue(None, record("q")),
     "create_pipe": lambda storage: storage.create_pipe("q", PipeEntry(new_pipe_id(), "p"), Head(new_token())),
     "list_pipes": lambda storage: storage.list_pipes("q"),

@@ -23,7 +23,15 @@ from typing import Any
 from cassq.errors import CassqError, OutcomeUnknownError, StorageUnavailableError
 from cassq.storage.port import Storage
 
-READS = ("read_queues", "list_pipes", "read_batches", "load_pipe", "read_dead", "read_rollups")
+READS = (
+    "read_queues",
+    "glance_queue",
+    "list_pipes",
+    "read_batches",
+    "load_pipe",
+    "read_dead",
+    "read_rollups",
+)
 WRITES = (
     "change_queue",
     "create_pipe",

@@ -46,7 +46,7 @@ class Servers:
             [sys.executable, str(TOOL), command, "--dir", str(self._folder), *options],
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=900,
             check=False,
         )
         if done.returncode != 0:

@@ -174,6 +174,8 @@ def test_each_other_step_is_as_few_requests_as_the_protocol_says(storage, driver
     assert calls_of(lambda: storage.mark(pipe, many)) == [Call.WRITE]
     assert calls_of(lambda: storage.read_batches(pipe, BatchQuery(limit=50))) == [Call.READ]
     assert calls_of(lambda: storage.delete_pipe("counted", pipe)) == [Call.WRITE] * 3
+    assert calls_of(lambda: storage.glance_queue("counted")) == [Call.READ]
+    assert calls_of(lambda: storage.read_queues("counted")) == [Call.SERIAL_READ]
 
 
 @pytest.mark.parametrize("reads", [1, 2, 3])

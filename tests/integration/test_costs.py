@@ -1,6 +1,6 @@
 """What messages cost, counted at the port: the promise that makes a queue on Cassandra sensible."""
 
-READS = ("read_queues", "list_pipes", "read_batches", "load_pipe", "read_dead")
+READS = ("read_queues", "glance_queue", "list_pipes", "read_batches", "load_pipe", "read_dead")
 
 
 def calls(store, method):

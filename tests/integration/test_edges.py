@@ -102,7 +102,7 @@ def test_a_commit_that_fails_by_surprise_does_not_take_the_next_group_with_it(tr
         first, second = popper.pop_many(2, timeout=10)
         tripwire.errors["mark"] = RuntimeError("boom")
         first.commit()
-        popper._grouped.flush()
+        popper._intake.committer.flush()
         tripwire.errors.clear()
         second.commit()
     assert queue.stats().committed >= 1

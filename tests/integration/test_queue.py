@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import cassq
+from cassq.intake import INTAKES_MAX
 
 
 def drain(popper, count, timeout=10.0):
@@ -261,6 +262,67 @@ def test_poppers_share_one_pipe_and_deliver_each_message_once(queue):
         shares = list(pool.map(consume, poppers))
     for popper in poppers:
         popper.close()
+
+    assert sorted(body for share in shares for body in share) == sorted(b"%d" % n for n in range(400))
+
+
+def test_a_crowd_of_poppers_delivers_each_message_once_while_some_of_them_close(queue):
+    poppers = [queue.popper() for _ in range(3 * INTAKES_MAX)]
+    queue.push_many([b"%d" % number for number in range(600)])
+
+    def consume(place):
+        popped, popper = [], poppers[place]
+        with popper:
+            while delivery := popper.pop(timeout=2):
+                popped.append(delivery.body)
+                delivery.commit()
+                if place % 3 and len(popped) > 5:
+                    break  # it closes while those that share with it go on
+        with pytest.raises(cassq.ClosedError, match="popper is closed"):
+            popper.pop(timeout=0)
+        return popped
+
+    with ThreadPoolExecutor(len(poppers)) as pool:
+        shares = list(pool.map(consume, range(len(poppers))))
+
+    assert len({popper.name for popper in poppers}) == INTAKES_MAX
+    assert sorted(body for share in shares for body in share) == sorted(b"%d" % n for n in range(600))
+    assert (queue.stats().committed, queue.stats().pending) == (600, 0)
+
+
+def test_a_popper_that_shares_with_others_writes_its_grouped_commits_before_it_is_closed(queue):
+    poppers = [queue.popper(commit="grouped") for _ in range(INTAKES_MAX + 1)]
+    first, sharing = poppers[0], poppers[-1]
+    assert first.name == sharing.name
+    queue.push_many([b"%d" % number for number in range(100)])
+    for delivery in drain(sharing, 100):
+        delivery.commit()
+    sharing.close()
+    assert queue.stats().committed == 100
+    queue.push(b"for those that stay")
+    assert first.pop(timeout=10).body == b"for those that stay"
+
+
+def test_poppers_join_and_leave_while_others_do(queue):
+    queue.push_many([b"%d" % number for number in range(400)])
+
+    def come_and_go(_):
+        popped = []
+        for _ in range(10):
+            with queue.popper() as popper:
+                deliveries = popper.pop_many(4, timeout=1)
+                popper.commit_many(deliveries)
+            if not deliveries:
+                break
+            popped += [delivery.body for delivery in deliveries]
+        return popped
+
+    with ThreadPoolExecutor(3 * INTAKES_MAX) as pool:
+        shares = list(pool.map(come_and_go, range(3 * INTAKES_MAX)))
+    with queue.popper() as popper:
+        while delivery := popper.pop(timeout=1):
+            delivery.commit()
+            shares.append([delivery.body])
 
     assert sorted(body for share in shares for body in share) == sorted(b"%d" % n for n in range(400))
 

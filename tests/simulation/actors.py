@@ -7,7 +7,9 @@ import random
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any, Protocol
 
 from plan import Habits
@@ -38,6 +40,7 @@ class Stage(Protocol):
     is_healed: bool
     lease_s: float
     habits: Habits
+    consumers: int
 
     def open(self, process: Process) -> tuple[Store, Queue]: ...
 
@@ -97,37 +100,71 @@ def _note_push(stage: Stage, process: Process, bodies: list[str], push: Callable
     stage.note(process.name, kind, bodies)
 
 
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """A consumer in a process, as the ledger names it.
+
+    Attributes:
+        offset_s: of the process.
+    """
+
+    name: str
+    offset_s: float
+
+
+def crew_of(process: Process, consumers: int) -> list[Consumer]:
+    """Return the consumers of a process, which has a popper for each."""
+    names = [process.name] + [f"{process.name}.{number}" for number in range(1, consumers)]
+    return [Consumer(name, process.offset_s) for name in names]
+
+
 def pop_all(stage: Stage, process: Process) -> None:
-    """Pop with a new popper now and then, until the history is over; some leave when the faults do."""
+    """Pop with new poppers now and then, until the history is over; some leave when the faults do."""
     store, queue = stage.open(process)
+    leaves = not stage.is_healed and stage.world.dice.random() < 0.7
+    own, *others = crew_of(process, stage.consumers)
+    for other in others:
+        stage.world.spawn(process, other.name, partial(_consume, stage, other, queue, leaves=leaves))
+    _consume(stage, own, queue, leaves=leaves)
+    store.close()  # the others may be in the middle of a pop
+
+
+def _consume(stage: Stage, consumer: Consumer, queue: Queue, *, leaves: bool) -> None:
+    """Pop with one popper after the other; nothing but the end of the store ends that in the middle."""
+    try:
+        while not stage.is_over and not (leaves and stage.is_healed):
+            _consume_for_a_while(stage, consumer, queue, leaves=leaves)
+    except ClosedError:
+        if not queue.is_closed:
+            raise
+
+
+def _consume_for_a_while(stage: Stage, consumer: Consumer, queue: Queue, *, leaves: bool) -> None:
     dice = stage.world.dice
-    leaves = not stage.is_healed and dice.random() < 0.7
-    while not stage.is_over and not (leaves and stage.is_healed):
-        popper = queue.popper(commit=dice.choice(stage.habits.commits))
-        is_grouped = popper._grouped is not None
-        try:
-            for _ in range(dice.choice((2, 10, 100))):
-                if stage.is_over or (leaves and stage.is_healed):
-                    break
-                _pop_some(stage, process, popper, dice, is_grouped=is_grouped)
-        finally:
-            stage.note(process.name, Kind.CLOSING, [""])
-            popper.close()
-    store.close()
+    commit = dice.choice(stage.habits.commits)
+    popper = queue.popper(commit=commit)
+    try:
+        for _ in range(dice.choice((2, 10, 100))):
+            if stage.is_over or (leaves and stage.is_healed):
+                break
+            _pop_some(stage, consumer, popper, dice, is_grouped=commit == "grouped")
+    finally:
+        stage.note(consumer.name, Kind.CLOSING, [""])
+        popper.close()
 
 
 def _pop_some(
-    stage: Stage, process: Process, popper: Popper, dice: random.Random, *, is_grouped: bool
+    stage: Stage, consumer: Consumer, popper: Popper, dice: random.Random, *, is_grouped: bool
 ) -> None:
     try:
         deliveries = popper.pop_many(dice.choice((1, 1, 2, 9)), timeout=POP_S)
     except (UnavailableError, OutcomeUnknownError):
         stage.world.sleep(0.05)
         return
-    offset = process.offset_s
+    offset = consumer.offset_s
     for each in deliveries:
         stage.note(
-            process.name,
+            consumer.name,
             Kind.DELIVERED,
             [each.body.decode()],
             attempt=each.attempt,
@@ -138,12 +175,12 @@ def _pop_some(
     while deliveries:
         count = dice.choice((1, 1, 3, len(deliveries)))
         part, deliveries = deliveries[:count], deliveries[count:]
-        _end_some(stage, process, popper, part, dice, is_grouped=is_grouped)
+        _end_some(stage, consumer, popper, part, dice, is_grouped=is_grouped)
 
 
 def _end_some(
     stage: Stage,
-    process: Process,
+    consumer: Consumer,
     popper: Popper,
     part: list[Delivery],
     dice: random.Random,
@@ -154,7 +191,7 @@ def _end_some(
     if stage.is_healed:
         roll = float("inf")  # a queue gets empty only where its consumers do their work
     if (roll := roll - habits.roll_back) < 0:
-        _roll_back(stage, process, part, timedelta(seconds=dice.choice((0, 0, 0.1))))
+        _roll_back(stage, consumer, part, timedelta(seconds=dice.choice((0, 0, 0.1))))
         return
     if (roll := roll - habits.forget) < 0:
         return  # the lease ends
@@ -165,24 +202,24 @@ def _end_some(
         with suppress(CassqError):
             part[0].extend()
         stage.world.sleep(dice.choice((0.0, 0.5, 0.9, 0.97)) * stage.lease_s)
-    _commit(stage, process, popper, part, is_grouped=is_grouped)
+    _commit(stage, consumer, popper, part, is_grouped=is_grouped)
 
 
-def _note_each(stage: Stage, process: Process, kind: Kind, deliveries: list[Delivery]) -> None:
+def _note_each(stage: Stage, consumer: Consumer, kind: Kind, deliveries: list[Delivery]) -> None:
     for each in deliveries:
-        stage.note(process.name, kind, [each.body.decode()], attempt=each.attempt)
+        stage.note(consumer.name, kind, [each.body.decode()], attempt=each.attempt)
 
 
-def _roll_back(stage: Stage, process: Process, deliveries: list[Delivery], delay: timedelta) -> None:
+def _roll_back(stage: Stage, consumer: Consumer, deliveries: list[Delivery], delay: timedelta) -> None:
     for each in deliveries:
-        _note_each(stage, process, Kind.ROLLING_BACK, [each])
+        _note_each(stage, consumer, Kind.ROLLING_BACK, [each])
         each.rollback(delay)
 
 
 def _commit(
-    stage: Stage, process: Process, popper: Popper, deliveries: list[Delivery], *, is_grouped: bool
+    stage: Stage, consumer: Consumer, popper: Popper, deliveries: list[Delivery], *, is_grouped: bool
 ) -> None:
-    _note_each(stage, process, Kind.COMMITTING, deliveries)
+    _note_each(stage, consumer, Kind.COMMITTING, deliveries)
     try:
         if len(deliveries) == 1:
             deliveries[0].commit()
@@ -197,7 +234,7 @@ def _commit(
     else:
         # A grouped commit has only begun when the call returns.
         kind = Kind.UNKNOWN_COMMIT if is_grouped else Kind.COMMITTED
-    _note_each(stage, process, kind, deliveries)
+    _note_each(stage, consumer, kind, deliveries)
 
 
 def purge_all(stage: Stage, process: Process, times: int) -> None:

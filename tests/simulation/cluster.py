@@ -303,7 +303,7 @@ class Cluster:
         if call is Call.TRANSACTION:
             return self._transact([(cast("Write", each), bound) for each, bound in work], up, now_ms)
         if isinstance(statement, Select):
-            return self._read(statement, values, up, half, is_serial=call is Call.SERIAL_READ)
+            return self._read(statement, values, up, half, now_ms, is_serial=call is Call.SERIAL_READ)
         self._write([(cast("Write", each), bound) for each, bound in work], up, now_ms)
         return []
 
@@ -315,6 +315,7 @@ class Cluster:
         values: Sequence[Any],
         up: list[Replica],
         half: "HalfRead | None",
+        now_ms: int,
         *,
         is_serial: bool,
     ) -> list[tuple[Any, ...]]:
@@ -334,7 +335,7 @@ class Cluster:
             merged = merge_partitions(seen)
             for replica in quorum:  # blocking read repair
                 replica.take_over(table.name, each, merged)
-            found += select_rows(select, values, each, merged)
+            found += select_rows(select, values, each, merged, now_ms)
         return found
 
     def _half_read(self, bound: Bound) -> "HalfRead | None":

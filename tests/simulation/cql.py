@@ -51,13 +51,18 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """A read of one table; `table` is None for the node's clock."""
+    """A read of one table; `table` is None for the node's clock.
+
+    Attributes:
+        has_clock: the coordinator's clock comes with each row, behind its columns.
+    """
 
     table: Table | None
     columns: tuple[str, ...] = ()
     where: tuple[Relation, ...] = ()
     is_descending: bool = False
     limit: Term | None = None
+    has_clock: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +138,11 @@ class _Parser:
         return found
 
     def _select(self) -> Select:
-        if self._is("to_timestamp"):
-            for word in ("(", "now", "(", ")", ")", "FROM", "system.local"):
-                self._expect(word)
-            return Select(None)
-        columns = self._names()
+        columns, has_clock = self._columns()
         self._expect("FROM")
+        if not columns:
+            self._expect("system.local")
+            return Select(None)
         table = self._table()
         where = self._relations() if self._is("WHERE") else ()
         is_descending = False
@@ -147,7 +151,7 @@ class _Parser:
             self._next()
             is_descending = self._next() == "DESC"
         limit = self._term() if self._is("LIMIT") else None
-        return Select(table, columns, where, is_descending, limit)
+        return Select(table, columns, where, is_descending, limit, has_clock)
 
     def _insert(self) -> Write:
         self._expect("INTO")
@@ -218,6 +222,20 @@ class _Parser:
                 found.append(Relation((column,), self._next(), (self._term(),)))
         return tuple(found)
 
+    def _columns(self) -> tuple[tuple[str, ...], bool]:
+        """Read the names of columns, and whether the clock is asked for behind them."""
+        names = []
+        while not self._is("to_timestamp"):
+            names.append(self._next())
+            if not self._is(","):
+                return tuple(names), False
+        self._expect_now()
+        return tuple(names), True
+
+    def _expect_now(self) -> None:
+        for word in ("(", "now", "(", ")", ")"):
+            self._expect(word)
+
     def _names(self) -> tuple[str, ...]:
         names = [self._next()]
         while self._is(","):
@@ -236,8 +254,7 @@ class _Parser:
             self._bound += 1
             return Term(place=self._bound - 1)
         if word == "to_timestamp":
-            for following in ("(", "now", "(", ")", ")"):
-                self._expect(following)
+            self._expect_now()
             return Term(is_now=True)
         if word.startswith("'"):
             return Term(literal=word[1:-1])

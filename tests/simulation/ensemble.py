@@ -158,11 +158,13 @@ class Seat:
 
     def announce_hunger(
         self, queue: str, popper: str, wake: Callable[[], None], *, crowded: Callable[[], None] | None = None
-    ) -> None:
+    ) -> int:
         self._travel()
         line = self._ensemble.lines.setdefault(queue, {})
         line[popper] = _Hungry(self, wake, crowded)
+        before = list(line).index(popper)
         self._ensemble.tell_crowd(queue)
+        return before
 
     def withdraw_hunger(self, queue: str, popper: str) -> None:
         self._ensemble.lines.get(queue, {}).pop(popper, None)

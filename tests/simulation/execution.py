@@ -140,7 +140,9 @@ def _compare(one: Any, sign: str, other: Any) -> bool:
     raise ValueError(f"{sign} is not understood")
 
 
-def select_rows(select: Select, values: Sequence[Any], key: Key, merged: Partition) -> list[tuple[Any, ...]]:
+def select_rows(
+    select: Select, values: Sequence[Any], key: Key, merged: Partition, now_ms: int
+) -> list[tuple[Any, ...]]:
     table = cast("Table", select.table)
     bounds = [
         (places, sign, tuple(_encode(kind, term.of(values, 0)) for kind, term in terms))
@@ -148,13 +150,14 @@ def select_rows(select: Select, values: Sequence[Any], key: Key, merged: Partiti
     ]
     limit = select.limit.of(values, 0) if select.limit else None
     readers = _readers(table.name, select.columns)
+    clock = (to_time(now_ms),) if select.has_clock else ()
     found: list[tuple[Any, ...]] = []
     for ck in sorted(merged.rows, reverse=select.is_descending):
         if not all(_compare(tuple([ck[i] for i in places]), sign, wanted) for places, sign, wanted in bounds):
             continue
         row = merged.rows[ck].live(merged.deleted_at)
         if row is not None:
-            found.append(tuple([reader(key, ck, row) for reader in readers]))
+            found.append((*[reader(key, ck, row) for reader in readers], *clock))
             if len(found) == limit:
                 break
     return found

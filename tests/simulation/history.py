@@ -12,15 +12,15 @@ from typing import Any
 
 import scheduler
 import threads
-from actors import pop_all, purge_all, push_all, reap_all
+from actors import crew_of, pop_all, purge_all, push_all, reap_all
 from cluster import Cluster
 from ensemble import Ensemble, Seat
 from plan import LEASE_S, Plan
 from scheduler import Process, SimulationError, World
 from session import SimulatedSession
 
+from cassq import intake, windows
 from cassq import queue as queue_module
-from cassq import windows
 from cassq.checker import Verdict, judge
 from cassq.errors import OutcomeUnknownError, UnavailableError
 from cassq.ledger import Kind, Line
@@ -76,8 +76,8 @@ def run(plan: Plan, *, is_traced: bool = False) -> Outcome:
     scheduler.enter(world)
     # Names that count up through a process would make the second history differ from the first.
     numbers, queue_module._numbers = queue_module._numbers, itertools.count(1)
-    is_fast, window_messages = Pace.is_fast, windows.WINDOW_MESSAGES
-    windows.WINDOW_MESSAGES = plan.window_messages
+    is_fast, window_messages, intakes_max = Pace.is_fast, windows.WINDOW_MESSAGES, intake.INTAKES_MAX
+    windows.WINDOW_MESSAGES, intake.INTAKES_MAX = plan.window_messages, plan.intakes
     if plan.flows:
         Pace.is_fast = lambda pace, now: world.dice.random() < plan.flows or is_fast(pace, now)  # type: ignore[method-assign]
     stage = _Stage(plan, world, is_traced=is_traced)
@@ -87,7 +87,7 @@ def run(plan: Plan, *, is_traced: bool = False) -> Outcome:
         return stage.outcome()
     finally:
         queue_module._numbers = numbers
-        windows.WINDOW_MESSAGES = window_messages
+        windows.WINDOW_MESSAGES, intake.INTAKES_MAX = window_messages, intakes_max
         Pace.is_fast = is_fast  # type: ignore[method-assign]
         scheduler.leave()
 
@@ -124,6 +124,7 @@ class _Stage:
         self.seats: dict[str, Seat] = {}
         self.lease_s = LEASE_S
         self.habits = plan.habits
+        self.consumers = plan.consumers
         self._done: set[str] = set()
 
     # The play
@@ -289,7 +290,8 @@ class _Stage:
         if how == "crash":
             self.say("dies", process.name)
             self.world.kill(process)
-            self.lines.append(Line(self.world.now, process.name, Kind.DIED))
+            for each in crew_of(process, self.plan.consumers):
+                self.lines.append(Line(self.world.now, each.name, Kind.DIED))
             self.ensemble.expire(self.seats[process.name])
             return
         if seconds is None:

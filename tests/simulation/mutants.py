@@ -411,4 +411,11 @@ MUTANTS: tuple[Mutant, ...] = (
         "        last = window.run.first\n",
         about="windows",
     ),
+    # What poppers of one process share
+    _one(
+        "close what others share when one popper leaves",
+        "cassq.intake",
+        "            is_last = not self._members\n",
+        "            is_last = True\n",
+    ),
 )

@@ -67,6 +67,8 @@ class Plan:
         purges: how often an operator purges the queue meanwhile.
         flows: how likely a popper takes what comes for a flow, whatever the pace: then it leases windows.
         window_messages: numbers of a window.
+        consumers: of each process that pops, with a popper each.
+        intakes: so many of these take for themselves; the others share.
     """
 
     seed: int
@@ -84,6 +86,8 @@ class Plan:
     purges: int = 0
     flows: float = 0.0
     window_messages: int = 10_000
+    consumers: int = 1
+    intakes: int = 1
     is_generous: bool = False
     skews_ms: tuple[int, ...] = (0, 0, 0)
     wall_offsets_s: tuple[float, ...] = (0.0,)
@@ -190,11 +194,14 @@ def draw(seed: int, about: str = "") -> Plan:
         extend=dice.choice((0.0, 0.05, 0.3)),
     )
     flow = random.Random(f"flow {seed}")
+    crew = random.Random(f"crew {seed}")
     plan = replace(
         plan,
         habits=habits,
         flows=flow.choice((0.0, 0.0, 0.5, 1.0)),
         window_messages=flow.choice((1, 3, 10_000)),
+        consumers=crew.choice((1, 1, 2, 3)),
+        intakes=crew.choice((1, 1, 2)),
     )
     theme = dice.choice((*[""] * 4, *THEMES))
     if about or theme:
@@ -307,6 +314,8 @@ def _about_standing_windows(dice: random.Random, plan: Plan) -> Plan:
     return replace(
         _about_windows(dice, plan),
         poppers=2,
+        consumers=1,
+        intakes=1,
         timeout_s=0.7,
         window_messages=dice.choice((2, 5)),
         odds=Odds(freeze=0.04, stall=0.05, stall_s=0.6),

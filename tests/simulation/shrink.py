@@ -102,6 +102,8 @@ _LEAST: dict[str, Any] = {
     "max_attempts": 1_000_000,
     "flows": 0.0,
     "window_messages": 10_000,
+    "consumers": 1,
+    "intakes": 1,
     "skews_ms": (0, 0, 0),
     "wall_offsets_s": (0.0,),
 }

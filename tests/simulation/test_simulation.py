@@ -1,6 +1,8 @@
 """Thousands of histories, and not one broken promise.
 
-CASSQ_SIMULATE_HISTORIES asks for another number of them, CASSQ_SIMULATE_FROM for another first seed.
+CASSQ_SIMULATE_HISTORIES asks for another number of them, CASSQ_SIMULATE_FROM for another first seed,
+CASSQ_SIMULATE_SECONDS for more or less time: a machine that does not get through them in it stops there, and
+the test says how far it came.
 """
 
 import hashlib
@@ -16,17 +18,22 @@ from explore import explore
 
 HISTORIES = int(os.environ.get("CASSQ_SIMULATE_HISTORIES", "20000"))
 FIRST = int(os.environ.get("CASSQ_SIMULATE_FROM", "0"))
+SECONDS = float(os.environ.get("CASSQ_SIMULATE_SECONDS", "480"))
+#: Fewer than this show nothing, however slow the machine is.
+HISTORIES_MIN = min(HISTORIES, 1000)
 
 
-def test_no_history_breaks_a_promise():
-    tally = explore(FIRST, HISTORIES)
+def test_no_history_breaks_a_promise(capsys):
+    tally = explore(FIRST, HISTORIES, seconds=SECONDS)
 
     told = "\n".join(
         f"tools/simulate --seed {failure.seed}    {'; '.join(failure.broken)[:300]}"
         for failure in tally.failures
     )
     assert not tally.failures, f"replay them with\n{told}"
-    assert tally.histories == HISTORIES
+    with capsys.disabled():
+        print(f" {tally.histories} of {HISTORIES} histories", end="")
+    assert HISTORIES_MIN <= tally.histories <= HISTORIES
 
 
 @pytest.mark.parametrize("seed", [3, 11, 402])

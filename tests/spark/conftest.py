@@ -14,6 +14,8 @@ import cassq.spark
 def spark(tmp_path_factory) -> Iterator[SparkSession]:
     """A session with two executor threads, whose Python workers are processes of their own."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    # Sessions here, and those of the commands that the tests start, live too briefly for more compilation.
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
     folder = tmp_path_factory.mktemp("spark")
     session = (
         SparkSession.builder.master("local[2,4]")  # two threads, four attempts at a task

@@ -53,7 +53,7 @@ def test_a_stream_that_is_killed_twice_has_every_message_once(spark, queue, url,
         driver = start(url, name, tmp_path / "stream")
         kill_at(driver, done)
     driver = start(url, name, tmp_path / "stream")
-    driver.communicate(timeout=300)
+    driver.communicate(timeout=900)
     assert driver.returncode == 0
     found = Counter(bytes(row.body) for row in spark.read.parquet(str(tmp_path / "stream" / "out")).collect())
     assert found == Counter(bodies)

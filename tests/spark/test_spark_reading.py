@@ -6,6 +6,7 @@ from collections import Counter
 from datetime import UTC
 
 import pytest
+from popping import pop_exactly
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
@@ -19,7 +20,7 @@ def full(queue):
     """A queue with messages in every state; returns how many of each."""
     queue.push_many((body, {"kind": "a"}) for body in numbered(50))
     with queue.popper() as popper:
-        popper.commit_many(popper.pop_many(15, timeout=5))
+        popper.commit_many(pop_exactly(popper, 15))
     return queue
 
 
@@ -43,7 +44,7 @@ def test_headers_and_times_come_along(queue, read):
 def test_states_are_told_apart(queue, read):
     queue.push_many(numbered(10))
     with queue.popper() as popper:
-        deliveries = popper.pop_many(10, timeout=5)
+        deliveries = pop_exactly(popper, 10)
         popper.commit_many(deliveries[:4])
         deliveries[4].rollback()
         deliveries[5].rollback()
@@ -61,8 +62,8 @@ def test_a_committed_message_is_shown_below_the_floor_too(store, name, read):
     queue.push_many(numbered(30))
     with queue.popper() as popper:
         for count in (10, 10):
-            popper.commit_many(popper.pop_many(count, timeout=5))
-        popper.commit_many(popper.pop_many(5, timeout=5))
+            popper.commit_many(pop_exactly(popper, count))
+        popper.commit_many(pop_exactly(popper, 5))
     found = Counter(row.state for row in read().collect())
     assert found["committed"] == 25
     assert sum(found.values()) == 30
@@ -211,7 +212,7 @@ def test_spark_finds_the_format_by_itself(queue, url, name):
     """In a program that never imports cassq: by the name of the module `pyspark_cassq`."""
     queue.push(b"x")
     command = [sys.executable, "-c", _UNREGISTERED, url, name]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert "rows 1" in ended.stdout, ended.stderr
 
 

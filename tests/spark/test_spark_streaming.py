@@ -4,6 +4,7 @@ from collections import Counter
 from datetime import timedelta
 
 import pytest
+from popping import pop_exactly
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
@@ -166,7 +167,7 @@ def test_what_others_took_stops_a_stream_unless_it_may_leave_it_out(spark, queue
         reader._held_of(left).give_back(Stretches(left.parts), Return())
     reader.close()
     with queue.popper() as popper:
-        popper.commit_many(popper.pop_many(20, timeout=5))
+        popper.commit_many(pop_exactly(popper, 20))
     with pytest.raises(PySparkException, match=r"(?s)20 messages of the batch .*skip_lost"):
         start(fail)
     rows = []

@@ -2,7 +2,8 @@
 
     tools/bench/slow-consumers                   20 messages/s, 32 processes that hold each for 1 s
 
-Owns the crew: every consumer is a process of its own with a popper of its own.
+Owns the crew: every consumer is a process of its own with a popper of its own. The same flow comes for a
+while before anything is counted: a server that has just started compiles, and has little left for anybody.
 """
 
 import argparse
@@ -25,8 +26,9 @@ from _bench.stage import staged
 from _bench.table import Report, Table, tell_number
 from _bench.work import push_on_schedule
 
-#: Poppers are there, and hungry, before the first message comes.
+#: Poppers are there, and hungry, before the first message comes, and again before the first that counts.
 _LEAD_S = 3.0
+_PAUSE_S = 5.0
 _TAIL_S = 5.0
 _LOOK_S = 0.5
 
@@ -60,7 +62,7 @@ def consume(client: CassqClient, hold_s: float, until_ns: int, patience_s: float
 def measure(
     openers: ExitStack, opener: Callable[[], Client], options: argparse.Namespace, seconds: int
 ) -> tuple[list[Visit], int]:
-    """Let the crew work; return every message's visit, and how many messages were left over at the end."""
+    """Let the crew work; return the visit of every message that counts, and how many were left over."""
     crew = [openers.enter_context(ClientProcess(opener, f"popper-{n}")) for n in range(options.poppers)]
     pusher = openers.enter_context(ClientProcess(opener, "pusher"))
     with progress(len(crew) + 2, "slow-consumers", "step") as bar:
@@ -68,14 +70,17 @@ def measure(
             each.wait_ready(180)
             bar.update()
         begin_ns = time.monotonic_ns() + round(_LEAD_S * 1e9)
-        due_ns = steady(begin_ns, options.rate, seconds)
+        warming_ns = steady(begin_ns, options.rate, options.warm_up)
+        counted_ns = begin_ns + round((options.warm_up + _PAUSE_S) * 1e9) if warming_ns else begin_ns
+        due_ns = warming_ns + steady(counted_ns, options.rate, seconds)
         for each in crew:
             each.begin(consume, options.hold, due_ns[-1], max(30.0, float(seconds)))
         bar.set_postfix_str(f"{len(due_ns)} messages")
         pusher.run(push_on_schedule, due_ns, options.body)
         visits = [Visit(n, *held) for n, each in enumerate(crew) for held in each.result()]
         bar.update()
-    return visits, len(due_ns) - len(visits)
+    paused_at = counted_ns / 1e9 - _PAUSE_S / 2
+    return [visit for visit in visits if visit.due > paused_at], len(due_ns) - len(visits)
 
 
 def tabulate(
@@ -133,15 +138,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--rate", type=float, default=20.0, metavar="N", help="messages/s (%(default)g)")
     add("--poppers", type=int, metavar="N", help="processes (32)")
     add("--hold", type=float, default=1.0, metavar="S", help="how long each message is held (%(default)g s)")
-    add("--seconds", type=int, metavar="S", help="of pushing (60)")
+    add("--seconds", type=int, metavar="S", help="of pushing that counts (60)")
+    add("--warm-up", type=int, metavar="S", help="of pushing before that (30)")
     add("--body", type=int, default=256, metavar="B", help="bytes (%(default)s)")
     options = made.parse_args(arguments)
     options.poppers = choose(options.poppers, 32, 4, is_short=options.short)
     if options.short:
         options.rate, options.hold = options.rate / 2, min(options.hold, 0.2)
+    options.warm_up = choose(options.warm_up, 30, 0, is_short=options.short)
     seconds = choose(options.seconds, 60, 3, is_short=options.short)
     with staged(options) as stage:
-        crew = {"clients": f"1 + {options.poppers} processes", "seconds": str(seconds)}
+        crew = {
+            "clients": f"1 + {options.poppers} processes",
+            "seconds": f"{options.warm_up} that do not count, {seconds}",
+        }
         settings = tell_settings(stage.told, crew)
         with ExitStack() as openers:
             visits, left = measure(openers, stage.opener, options, seconds)

@@ -32,7 +32,7 @@ _KINDS: tuple[tuple[str, tuple[Statement, ...]], ...] = (
         "head, runs and marks: SERIAL read",
         (cql.READ_HEAD, cql.READ_STATE, cql.READ_STATE_ABOVE, cql.READ_STATE_BEGINNING),
     ),
-    ("queue's record: SERIAL read", (cql.READ_QUEUE, cql.READ_QUEUES)),
+    ("queue's record: read", (cql.GLANCE_QUEUE, cql.READ_QUEUE, cql.READ_QUEUES)),
     ("queue's record: LWT", (cql.CHANGE_QUEUE, cql.INSERT_QUEUE, cql.REPLACE_QUEUE)),
     ("one node's clock: read", (cql.READ_CLOCK,)),
 )

@@ -176,7 +176,7 @@ RULES = (
         (
             "mark_in_row",
             "a mark lies within one row of a run",
-            "cassq.held_run.HeldRun._cut cassq.held_run.group_by_run",
+            "cassq.held_run.HeldRun._cut cassq.delivery.group_by_run",
         ),
         (
             "mark_longer",

@@ -87,7 +87,7 @@ def _add_settings(command: argparse.ArgumentParser) -> None:
         help="leave the processor to others: nice, quick compiler only; kept",
     )
     command.add_argument(
-        "--timeout", type=float, default=180.0, metavar="SECONDS", help="how long to wait for answers"
+        "--timeout", type=float, default=600.0, metavar="SECONDS", help="how long to wait for answers"
     )
 
 

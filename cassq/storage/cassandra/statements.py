@@ -74,9 +74,9 @@ _RECORD = (
     "op, incarnation, state, settings, pushed, popped, committed, dead, purged, rolled_back, counted, "
     "samples, writers, publications"
 )
-READ_QUEUE = Statement(
-    Call.SERIAL_READ, f"SELECT queue, {_RECORD} FROM {{ks}}.queues WHERE queue = ? AND shard = ?"
-)
+_READ_QUEUE = f"SELECT queue, {_RECORD} FROM {{ks}}.queues WHERE queue = ? AND shard = ?"
+READ_QUEUE = Statement(Call.SERIAL_READ, _READ_QUEUE)
+GLANCE_QUEUE = Statement(Call.READ, _READ_QUEUE)
 READ_QUEUES = Statement(Call.READ, f"SELECT queue, {_RECORD} FROM {{ks}}.queues")
 INSERT_QUEUE = Statement(
     Call.TRANSACTION,
@@ -99,8 +99,10 @@ INSERT_ENTRY = Statement(
     "INSERT INTO {ks}.pipes (queue, shard, pipe, pusher, priority, lane, created_at) "
     f"VALUES (?, ?, ?, ?, ?, ?, to_timestamp(now())) USING TIMESTAMP {BORN_AT}",
 )
+# With the clock: entries never change, so their ages are right whenever it is read.
 _READ_ENTRIES = (
-    "SELECT pipe, pusher, priority, lane, created_at FROM {ks}.pipes WHERE queue = ? AND shard = ?"
+    "SELECT pipe, pusher, priority, lane, created_at, to_timestamp(now()) "
+    "FROM {ks}.pipes WHERE queue = ? AND shard = ?"
 )
 READ_ENTRIES = Statement(Call.READ, _READ_ENTRIES)
 READ_ENTRIES_SINCE = Statement(Call.READ, f"{_READ_ENTRIES} AND pipe >= ?")

@@ -53,6 +53,11 @@ class CassandraStorage:
             found = self._session.execute(cql.READ_QUEUE, (name, cql.SHARD))
         return sorted(map(rows.to_record, found), key=lambda record: record.name)
 
+    def glance_queue(self, name: str) -> QueueRecord | None:
+        """See `Storage.glance_queue`."""
+        found = self._session.execute(cql.GLANCE_QUEUE, (name, cql.SHARD))
+        return next(map(rows.to_record, found), None)
+
     def change_queue(self, seen: QueueRecord | None, wanted: QueueRecord) -> bool:
         """See `Storage.change_queue`."""
         values = (*rows.record_values(wanted), wanted.name, cql.SHARD)
@@ -73,15 +78,13 @@ class CassandraStorage:
 
     def list_pipes(self, queue: str, since: UUID | None = None, *, is_staged: bool = False) -> Listing:
         """See `Storage.list_pipes`."""
-        # The clock may be read meanwhile: entries never change, so their ages are right at any moment.
-        clock = self._session.start(cql.READ_CLOCK)
         key = (queue, _shard(is_staged=is_staged))
         if since is None:
             found = self._session.execute(cql.READ_ENTRIES, key)
         else:
             found = self._session.execute(cql.READ_ENTRIES_SINCE, (*key, since))
-        now = self._session.finish(cql.READ_CLOCK, clock)
-        return Listing(tuple(map(rows.to_entry, found)), rows.to_ms(now[0][0]))
+        now = found[0][-1] if found else self._session.execute(cql.READ_CLOCK)[0][0]
+        return Listing(tuple(rows.to_entry(row[:-1]) for row in found), rows.to_ms(now))
 
     def publish_pipes(self, queue: str, entries: Sequence[PipeEntry]) -> None:
         """See `Storage.publish_pipes`."""
