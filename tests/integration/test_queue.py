@@ -23,6 +23,17 @@ def drain(popper, count, timeout=10.0):
     return popped
 
 
+def commit_or_take_again(popper, delivery):
+    """Commit a message, popping it again as often as its lease ended before; return what was committed."""
+    while True:
+        try:
+            delivery.commit()
+        except cassq.DeliveryExpiredError:
+            delivery = popper.pop(timeout=20)
+        else:
+            return delivery
+
+
 # -- push ----------------------------------------------------------------------------------------------
 
 
@@ -157,20 +168,22 @@ def test_a_lease_that_ended_is_told_and_the_message_comes_again(store, name):
         late = popper.pop(timeout=10)
         again = popper.pop(timeout=20)
 
-        assert (again.body, again.attempt) == (b"slow", 2)
+        # On a machine that stands still for a moment the next lease ends, too.
+        assert again.body == b"slow"
+        assert again.attempt > late.attempt
         with pytest.raises(cassq.DeliveryExpiredError, match="is delivered again"):
             late.commit()
-        again.commit()
-    assert queue.stats().rolled_back == 1
+        again = commit_or_take_again(popper, again)
+    assert queue.stats().rolled_back == again.attempt - 1
 
 
 def test_a_lease_that_is_extended_outlasts_itself(store, name):
-    queue = store.queue(name, lease=timedelta(seconds=1), clock_skew_max=timedelta(0))
+    queue = store.queue(name, lease=timedelta(seconds=2), clock_skew_max=timedelta(0))
     queue.push(b"long work")
     with queue.popper() as popper, queue.popper() as other:
         delivery = popper.pop(timeout=10)
         first_end = delivery.run.ends_at
-        while delivery.run.ends_at < first_end + 1.5:
+        while delivery.run.ends_at < first_end + 2.5:
             delivery.extend()
             assert other.pop(timeout=0.3) is None
         delivery.commit()
