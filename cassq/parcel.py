@@ -30,9 +30,12 @@ class Parcel:
         headers: one mapping for each body.
         deadline: the clock's reading after which nobody waits any more.
         finished: called once, from the pusher's thread.
+
+    Attributes:
+        callers: how many callers of `push` wait for it, each for one message.
     """
 
-    __slots__ = ("_finished", "bodies", "deadline", "headers", "ids", "is_finished", "size")
+    __slots__ = ("_finished", "bodies", "callers", "deadline", "headers", "ids", "is_finished", "size")
 
     def __init__(
         self, bodies: Sequence[bytes], headers: Sequence[Headers], deadline: float, finished: Finished
@@ -43,6 +46,7 @@ class Parcel:
         self.deadline = deadline
         self.ids = MessageIds()
         self.is_finished = False
+        self.callers = 0
         self._finished = finished
 
     @property
@@ -85,6 +89,8 @@ class _Singles:
         self._headers.append(headers)
         self._ends.append(end)
         self.parcel.size += size
+        if end.__class__ is PushLatch:
+            self.parcel.callers += 1
 
     def _end(self, ids: MessageIds, error: CassqError | None) -> None:
         for end, message_id in zip(self._ends, ids, strict=False):
@@ -115,6 +121,9 @@ class ParcelBuffer:
         self._parcels: deque[Parcel] = deque()
         self._messages = 0
         self._bytes = 0
+        # Of the messages, those whose callers wait in `push`; and how many of them a lane waits for, if any.
+        self._callers = 0
+        self._wanted = 0
         self._is_closed = False
 
     def put(self, parcel: Parcel) -> None:
@@ -130,6 +139,8 @@ class ParcelBuffer:
             self._messages += parcel.count
             self._bytes += parcel.size
             self._append(parcel)
+            if self._wanted:
+                self._changed.notify_all()
 
     def put_one(self, body: bytes, headers: Headers, deadline: float, end: PushFuture | PushLatch) -> None:
         """Append one message, to a parcel of such messages if one waits; raises as `put`.
@@ -147,6 +158,10 @@ class ParcelBuffer:
             self._messages += 1
             self._bytes += size
             singles.add(body, headers, size, end)
+            if end.__class__ is PushLatch:
+                self._callers += 1
+            if self._wanted and self._is_gathered():
+                self._changed.notify_all()
 
     def _wait_for_room(self, deadline: float) -> None:
         while not self._is_closed and self._is_full():
@@ -171,6 +186,23 @@ class ParcelBuffer:
         if len(self._parcels) == 1:
             self._changed.notify_all()
 
+    def gather(self, callers: int, wait_s: float) -> int | None:
+        """Wait until so many more callers of `push` have come, at most `wait_s`.
+
+        Returns: how many came; None when something else came, that is not to wait for them.
+        """
+        with self._lock:
+            before = self._callers
+            self._wanted = before + callers
+            deadline = self._clock.now() + wait_s
+            while not self._is_gathered() and (left := deadline - self._clock.now()) > 0:
+                self._clock.wait(self._changed, left)
+            self._wanted = 0
+            return self._callers - before if self._callers == self._messages else None
+
+    def _is_gathered(self) -> bool:
+        return self._callers >= self._wanted or self._callers < self._messages or self._is_closed
+
     def get(self, wait_s: float | None) -> list[Parcel]:
         """Take parcels for one batch: at least one, and more while they fit.
 
@@ -180,7 +212,7 @@ class ParcelBuffer:
             if not self._parcels and not self._is_closed:
                 self._clock.wait(self._changed, wait_s)
             taken: list[Parcel] = []
-            messages = size = 0
+            messages = size = callers = 0
             while self._parcels:
                 parcel = self._parcels[0]
                 if taken and (
@@ -190,11 +222,13 @@ class ParcelBuffer:
                 taken.append(self._parcels.popleft())
                 messages += parcel.count
                 size += parcel.size
+                callers += parcel.callers
             if taken:
                 if not self._parcels:
                     self._singles = None
                 self._messages -= messages
                 self._bytes -= size
+                self._callers -= callers
                 self._changed.notify_all()
             return taken
 
@@ -209,6 +243,7 @@ class ParcelBuffer:
             self._parcels = deque(parcel for parcel in self._parcels if parcel.deadline > now)
             self._messages -= sum(parcel.count for parcel in late)
             self._bytes -= sum(parcel.size for parcel in late)
+            self._callers -= sum(parcel.callers for parcel in late)
             self._changed.notify_all()
         for parcel in late:
             parcel.fail(StorageUnavailableError("the database did not answer in time: not pushed"))

@@ -17,6 +17,7 @@ from cassq.beside import BesideThread
 from cassq.clock import Clock
 from cassq.coordination.port import Coordinator
 from cassq.errors import CassqError, InvalidOptionError, OutcomeUnknownError, UsageError
+from cassq.gathering import Gathering
 from cassq.lane import Lane
 from cassq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from cassq.model.arguments import to_seconds
@@ -176,11 +177,15 @@ class Pusher:
         self._buffer.expire()
 
     def _run(self, lane: Lane) -> None:
+        gathering = Gathering()
         idle_s: float | None = 0.0
         while not self._buffer.is_finished:
+            gathering.wait(self._buffer)
             parcels = self._buffer.get(idle_s)
             if parcels:
+                started = self._clock.now()
                 lane.write(parcels)
+                gathering.note_answered(sum(p.callers for p in parcels), self._clock.now() - started)
                 idle_s = 0.0
             else:
                 idle_s = lane.tend()
