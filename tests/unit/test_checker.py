@@ -5,7 +5,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cassq
@@ -18,6 +18,8 @@ from cassq.model.stretches import Stretches
 from cassq.owned_pipe import OwnedPipe
 from cassq.pipe_order import REST_S
 from cassq.process import Birthplace
+
+quietly = settings(derandomize=True, deadline=None)
 
 LEASE_S = 10.0
 
@@ -484,11 +486,13 @@ def flat(ledgers):
 seeds = st.integers(0, 10**6)
 
 
+@quietly
 @given(seeds)
 def test_nothing_is_broken_in_a_right_history(seed):
     assert judge(flat(play(seed))).broken() == []
 
 
+@quietly
 @given(seeds, st.randoms(use_true_random=False))
 def test_it_does_not_matter_how_the_ledgers_are_mixed(seed, dice):
     ledgers = play(seed)
@@ -501,6 +505,7 @@ def test_it_does_not_matter_how_the_ledgers_are_mixed(seed, dice):
     assert judge(mixed) == judge(flat(ledgers)) == judge(sorted(mixed, key=lambda line: line.at))
 
 
+@quietly
 @given(seeds, seeds)
 def test_a_planted_loss_is_found_and_named(seed, choice):
     lines = flat(play(seed))
@@ -515,6 +520,7 @@ def test_a_planted_loss_is_found_and_named(seed, choice):
     assert only(judge(left)) == f"lost 1: {name}"
 
 
+@quietly
 @given(seeds, seeds, st.booleans())
 def test_a_planted_duplicate_is_found_and_named(seed, choice, is_late):
     # Given any message of a right history, that is delivered once more, after its commit or in its last lease
@@ -533,6 +539,7 @@ def test_a_planted_duplicate_is_found_and_named(seed, choice, is_late):
     assert f"thief (attempt {again.attempt})" in words
 
 
+@quietly
 @given(seeds, seeds)
 def test_a_planted_ghost_and_a_planted_change_are_found_and_named(seed, choice):
     lines = flat(play(seed))
@@ -547,6 +554,7 @@ def test_a_planted_ghost_and_a_planted_change_are_found_and_named(seed, choice):
     assert only(judge(without)) == f"unexpected 1: {name}"
 
 
+@quietly
 @given(seeds, seeds)
 def test_a_planted_overtaking_is_found_and_named(seed, choice):
     # Given one popper that is never at rest, and a queue that hands out all in time

@@ -6,12 +6,14 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cassq.clock import SystemClock
 from cassq.errors import CorruptError
 from cassq.ledger import Kind, LedgerReader, LedgerWriter, Line, read_ledger
+
+quietly = settings(derandomize=True, deadline=None)
 
 numbers = st.integers(0, 2**53)
 seconds = st.floats(0, 1e9)
@@ -52,6 +54,7 @@ def path(tmp_path):
     return tmp_path / "a.ledger"
 
 
+@quietly
 @given(LINES)
 def test_what_was_written_is_read_again(tmp_path_factory, lines):
     path = tmp_path_factory.mktemp("ledgers") / "a.ledger"

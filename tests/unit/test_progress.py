@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cassq.model.ids import new_token
 from cassq.model.pipe import End, Head, Mark, Phase, PipeState, Run, RunState
 from cassq.model.progress import Progress
+
+quietly = settings(derandomize=True, deadline=None)
 
 
 def a_run(first, last, **changes):
@@ -81,6 +83,7 @@ def test_a_pipe_is_over_only_when_its_end_is_decided_reached_and_everything_ende
     assert progress_of([], phase=Phase.SEALED, last=0).is_over
 
 
+@quietly
 @given(st.data())
 def test_however_marks_come_in_the_tally_adds_up(data):
     count = data.draw(st.integers(1, 30))

@@ -2,10 +2,12 @@
 
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cassq.model.stretches import Stretch, Stretches
+
+quietly = settings(derandomize=True, deadline=None)
 
 numbers = st.integers(1, 40)
 pairs = st.tuples(numbers, numbers).map(lambda pair: (min(pair), max(pair)))
@@ -17,6 +19,7 @@ def test_neighbours_join_into_one_stretch():
     assert list(stretches) == [Stretch(1, 9)]
 
 
+@quietly
 @given(st.lists(pairs))
 def test_it_holds_what_a_plain_set_holds(added):
     stretches = Stretches(added)
@@ -26,6 +29,7 @@ def test_it_holds_what_a_plain_set_holds(added):
     assert all((seq in stretches) == (seq in plain) for seq in range(42))
 
 
+@quietly
 @given(st.lists(pairs))
 def test_its_stretches_are_sorted_and_never_touch(added):
     parts = list(Stretches(added))
@@ -33,6 +37,7 @@ def test_its_stretches_are_sorted_and_never_touch(added):
     assert all(before.last + 1 < after.first for before, after in pairwise(parts))
 
 
+@quietly
 @given(st.lists(pairs), pairs)
 def test_within_and_missing_share_a_range_between_them(added, bounds):
     stretches = Stretches(added)
@@ -44,6 +49,7 @@ def test_within_and_missing_share_a_range_between_them(added, bounds):
     assert stretches.covers(*bounds) == (not missing)
 
 
+@quietly
 @given(st.lists(pairs), numbers)
 def test_reach_is_the_end_of_the_unbroken_stretch(added, first):
     stretches = Stretches(added)
@@ -53,6 +59,7 @@ def test_reach_is_the_end_of_the_unbroken_stretch(added, first):
     assert reach + 1 not in stretches
 
 
+@quietly
 @given(st.lists(pairs), numbers)
 def test_what_is_forgotten_is_only_what_lies_below(added, below):
     stretches = Stretches(added)

@@ -1,6 +1,6 @@
 """What one take hands out, against the plain words of the rule."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cassq.limits import SEQ_MAX
@@ -9,6 +9,8 @@ from cassq.model.message import Batch
 from cassq.model.pipe import End, Head, Mark, PipeState
 from cassq.model.progress import Progress
 from cassq.model.taking import Lessee, plan_fresh
+
+quietly = settings(derandomize=True, deadline=None)
 
 LESSEE = Lessee("me", 1000)
 
@@ -32,6 +34,7 @@ def scenes(draw):
     return [batch for batch in batches if batch.last > cursor], cursor, last, ended
 
 
+@quietly
 @given(scenes(), st.integers(1, 30))
 def test_a_fresh_take_hands_out_what_has_not_ended_in_order_and_no_more_than_wanted(scene, wanted):
     # Given a pipe of which something waits, some of it cancelled, perhaps with its end decided
@@ -56,6 +59,7 @@ def test_a_fresh_take_hands_out_what_has_not_ended_in_order_and_no_more_than_wan
     assert moved.read_from <= moved.cursor + 1 or moved.cursor >= last
 
 
+@quietly
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=6), st.integers(1, 20))
 def test_a_take_carries_no_more_bytes_than_it_may_but_one_message_in_any_case(sizes, limit):
     batch = Batch(1, tuple(bytes(size) for size in sizes), None, len(sizes), 5)
