@@ -73,7 +73,7 @@ class Parcel:
             self._finished(self.ids, error)
 
 
-class _Singles:
+class Singles:
     """A parcel that grows while it waits, of messages that were pushed one by one."""
 
     __slots__ = ("_bodies", "_ends", "_headers", "parcel")
@@ -85,6 +85,7 @@ class _Singles:
         self.parcel = Parcel(self._bodies, self._headers, deadline, self._end)
 
     def add(self, body: bytes, headers: Headers, size: int, end: PushFuture | PushLatch) -> None:
+        """Let one more message travel along; `end` hears of it."""
         self._bodies.append(body)
         self._headers.append(headers)
         self._ends.append(end)
@@ -114,7 +115,7 @@ class ParcelBuffer:
         self._messages_max = messages_max
         self._bytes_max = bytes_max
         # The newest parcel, as long as more single messages may join it.
-        self._singles: _Singles | None = None
+        self._singles: Singles | None = None
         # The lock itself is several times faster to enter than the condition around it.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
@@ -153,7 +154,7 @@ class ParcelBuffer:
             self._wait_for_room(deadline)
             singles = self._singles
             if singles is None or not self._may_join(singles.parcel, size, deadline):
-                singles = self._singles = _Singles(deadline)
+                singles = self._singles = Singles(deadline)
                 self._append(singles.parcel)
             self._messages += 1
             self._bytes += size
@@ -203,14 +204,15 @@ class ParcelBuffer:
     def _is_gathered(self) -> bool:
         return self._callers >= self._wanted or self._callers < self._messages or self._is_closed
 
-    def get(self, wait_s: float | None) -> list[Parcel]:
-        """Take parcels for one batch: at least one, and more while they fit.
-
-        Returns: an empty list when none came within `wait_s`, or when the buffer is closed and empty.
-        """
+    def wait(self, wait_s: float) -> None:
+        """Wait until a parcel is here or the buffer is closed, at most about `wait_s`."""
         with self._lock:
             if not self._parcels and not self._is_closed:
                 self._clock.wait(self._changed, wait_s)
+
+    def get(self) -> list[Parcel]:
+        """Take parcels for one batch: at least one if any is here, and more while they fit."""
+        with self._lock:
             taken: list[Parcel] = []
             messages = size = callers = 0
             while self._parcels:
@@ -259,6 +261,11 @@ class ParcelBuffer:
         """Whether it is closed and empty."""
         with self._lock:
             return self._is_closed and not self._parcels
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is open and empty."""
+        return not self._parcels and not self._is_closed
 
     def _is_full(self) -> bool:
         return bool(self._parcels) and (

@@ -54,7 +54,7 @@ def count_waits(gathering, buffer, clock, batches, callers=8):
         gathering.note_answered(callers, WRITE_S)
         gathering.wait(buffer)
         waited += clock.now() > before
-        buffer.get(0)
+        buffer.get()
     return waited
 
 
@@ -64,7 +64,7 @@ def test_callers_who_come_back_travel_together(gathering, buffer, clock):
 
     gathering.wait(buffer)
 
-    (parcel,) = buffer.get(0)
+    (parcel,) = buffer.get()
     assert parcel.count == parcel.callers == 8
 
 
@@ -75,7 +75,7 @@ def test_one_in_eight_may_take_his_time(gathering, buffer, clock):
 
     gathering.wait(buffer)
 
-    assert sum(parcel.count for parcel in buffer.get(0)) == 3 + 14
+    assert sum(parcel.count for parcel in buffer.get()) == 3 + 14
 
 
 @pytest.mark.parametrize(("took", "at_most"), [(WRITE_S, WRITE_S), (1.0, GATHER_MAX_S)])
@@ -127,4 +127,4 @@ def test_what_expired_is_not_counted(gathering, buffer, clock):
 
     gathering.wait(buffer)
 
-    assert sum(parcel.count for parcel in buffer.get(0)) == 4
+    assert sum(parcel.count for parcel in buffer.get()) == 4

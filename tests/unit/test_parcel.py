@@ -23,7 +23,7 @@ def test_single_messages_travel_in_one_parcel_in_their_order():
     buffer = a_buffer()
     put_all(buffer, 5)
 
-    (parcel,) = buffer.get(0)
+    (parcel,) = buffer.get()
 
     assert list(parcel.bodies) == [b"0", b"1", b"2", b"3", b"4"]
 
@@ -32,7 +32,7 @@ def test_a_parcel_of_singles_stops_growing_at_what_a_batch_carries():
     buffer = a_buffer(messages_max=3)
     put_all(buffer, 4)
 
-    assert [parcel.count for parcel in buffer.get(0) + buffer.get(0)] == [3, 1]
+    assert [parcel.count for parcel in buffer.get() + buffer.get()] == [3, 1]
 
 
 def test_a_single_message_never_overtakes_what_was_pushed_before_it():
@@ -41,7 +41,7 @@ def test_a_single_message_never_overtakes_what_was_pushed_before_it():
     buffer.put(Parcel([b"many"], [NO_HEADERS], 1e12, lambda _ids, _error: None))
     put_all(buffer, 1)
 
-    assert [list(parcel.bodies) for parcel in buffer.get(0)] == [[b"0"], [b"many"], [b"0"]]
+    assert [list(parcel.bodies) for parcel in buffer.get()] == [[b"0"], [b"many"], [b"0"]]
 
 
 def test_callers_of_unlike_patience_are_kept_apart():
@@ -49,23 +49,23 @@ def test_callers_of_unlike_patience_are_kept_apart():
     put_all(buffer, 1, deadline=1e6)
     put_all(buffer, 1, deadline=1e6 + 2 * SAME_PATIENCE_S)
 
-    assert [parcel.count for parcel in buffer.get(0)] == [1, 1]
+    assert [parcel.count for parcel in buffer.get()] == [1, 1]
 
 
 def test_what_was_taken_grows_no_more():
     buffer = a_buffer()
     put_all(buffer, 2)
-    (taken,) = buffer.get(0)
+    (taken,) = buffer.get()
     put_all(buffer, 1)
 
     assert taken.count == 2
-    assert [parcel.count for parcel in buffer.get(0)] == [1]
+    assert [parcel.count for parcel in buffer.get()] == [1]
 
 
 def test_each_caller_hears_of_his_own_message_when_only_some_were_stored():
     buffer, pipe = a_buffer(), new_pipe_id()
     futures = put_all(buffer, 3)
-    (parcel,) = buffer.get(0)
+    (parcel,) = buffer.get()
 
     parcel.store(pipe, 7, 2)
     parcel.fail(StorageUnavailableError("the database is away"))
