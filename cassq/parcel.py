@@ -12,8 +12,9 @@ from uuid import UUID
 from cassq.clock import Clock
 from cassq.errors import CassqError, ClosedError, StorageUnavailableError
 from cassq.limits import BUFFER_BYTES_MAX, BUFFER_MESSAGES_MAX
+from cassq.model.ids import MessageId
 from cassq.model.message import Headers, MessageIds, size_of
-from cassq.push_future import PushFuture, PushLatch
+from cassq.push_future import PushFuture, PushLatch, answer
 
 #: Single messages travel in one parcel when their callers' patience ends within this of each other.
 SAME_PATIENCE_S = 0.01
@@ -54,6 +55,9 @@ class Parcel:
         """How many of its messages are not stored yet."""
         return len(self.bodies)
 
+    def seal(self) -> None:
+        """Be told that it leaves the buffer."""
+
     def store(self, pipe: UUID, first: int, count: int) -> None:
         """Note that its next `count` messages are stored from number `first` on."""
         if count:
@@ -73,29 +77,50 @@ class Parcel:
             self._finished(self.ids, error)
 
 
-class Singles:
-    """A parcel that grows while it waits, of messages that were pushed one by one."""
+class Singles(Parcel):
+    """A parcel that grows while it waits, of messages that were pushed one by one.
 
-    __slots__ = ("_bodies", "_ends", "_headers", "parcel")
+    A message and whoever hears of it come in by one step, so that a caller who is torn away by Ctrl-C leaves
+    both or neither.
+    """
+
+    __slots__ = ("_ends", "_growing", "_is_sealed")
 
     def __init__(self, deadline: float) -> None:
-        self._bodies: list[bytes] = []
-        self._headers: list[Headers] = []
-        self._ends: list[PushFuture | PushLatch] = []
-        self.parcel = Parcel(self._bodies, self._headers, deadline, self._end)
+        super().__init__((), (), deadline, self._end)
+        self._growing: list[tuple[bytes, Headers, PushFuture | PushLatch]] = []
+        self._is_sealed = False
+        self._ends: Sequence[PushFuture | PushLatch] = ()
+
+    @property
+    def count(self) -> int:
+        """How many of its messages are not stored yet."""
+        return len(self.bodies if self._is_sealed else self._growing)
 
     def add(self, body: bytes, headers: Headers, size: int, end: PushFuture | PushLatch) -> None:
         """Let one more message travel along; `end` hears of it."""
-        self._bodies.append(body)
-        self._headers.append(headers)
-        self._ends.append(end)
-        self.parcel.size += size
-        if end.__class__ is PushLatch:
-            self.parcel.callers += 1
+        self._growing.append((body, headers, end))
+        self.size += size
+        if isinstance(end, PushLatch):
+            self.callers += 1
+
+    def seal(self) -> None:
+        """Grow no more."""
+        if self._growing:
+            self.bodies, self.headers, self._ends = zip(*self._growing, strict=True)
+        self._growing = []
+        self._is_sealed = True
 
     def _end(self, ids: MessageIds, error: CassqError | None) -> None:
+        latches: list[PushLatch] = []
+        answers: list[MessageId] = []
         for end, message_id in zip(self._ends, ids, strict=False):
-            end.set_result(message_id)
+            if isinstance(end, PushLatch):
+                latches.append(end)
+                answers.append(message_id)
+            else:
+                end.set_result(message_id)
+        answer(latches, answers)
         if error:
             for end in self._ends[len(ids) :]:
                 end.set_exception(error)
@@ -125,6 +150,8 @@ class ParcelBuffer:
         # Of the messages, those whose callers wait in `push`; and how many of them a lane waits for, if any.
         self._callers = 0
         self._wanted = 0
+        # How many lanes wait for something to do.
+        self._idle = 0
         self._is_closed = False
 
     def put(self, parcel: Parcel) -> None:
@@ -152,14 +179,17 @@ class ParcelBuffer:
         size = size_of(body, headers)
         with self._lock:
             self._wait_for_room(deadline)
-            singles = self._singles
-            if singles is None or not self._may_join(singles.parcel, size, deadline):
-                singles = self._singles = Singles(deadline)
-                self._append(singles.parcel)
             self._messages += 1
             self._bytes += size
-            singles.add(body, headers, size, end)
-            if end.__class__ is PushLatch:
+            singles = self._singles
+            if singles is not None and self._may_join(singles, size, deadline):
+                singles.add(body, headers, size, end)
+            else:
+                singles = Singles(deadline)
+                singles.add(body, headers, size, end)
+                self._append(singles)
+                self._singles = singles
+            if isinstance(end, PushLatch):
                 self._callers += 1
             if self._wanted and self._is_gathered():
                 self._changed.notify_all()
@@ -184,7 +214,7 @@ class ParcelBuffer:
 
     def _append(self, parcel: Parcel) -> None:
         self._parcels.append(parcel)
-        if len(self._parcels) == 1:
+        if self._idle:
             self._changed.notify_all()
 
     def gather(self, callers: int, wait_s: float) -> int | None:
@@ -208,7 +238,11 @@ class ParcelBuffer:
         """Wait until a parcel is here or the buffer is closed, at most about `wait_s`."""
         with self._lock:
             if not self._parcels and not self._is_closed:
-                self._clock.wait(self._changed, wait_s)
+                self._idle += 1
+                try:
+                    self._clock.wait(self._changed, wait_s)
+                finally:
+                    self._idle -= 1
 
     def get(self) -> list[Parcel]:
         """Take parcels for one batch: at least one if any is here, and more while they fit."""
@@ -226,12 +260,16 @@ class ParcelBuffer:
                 size += parcel.size
                 callers += parcel.callers
             if taken:
-                if not self._parcels:
-                    self._singles = None
                 self._messages -= messages
                 self._bytes -= size
                 self._callers -= callers
+                if not self._parcels:
+                    self._singles = None
+                    # A caller who was torn away may have counted, and put nothing in.
+                    self._messages = self._bytes = self._callers = 0
                 self._changed.notify_all()
+            for parcel in taken:
+                parcel.seal()
             return taken
 
     def expire(self) -> None:
@@ -248,6 +286,7 @@ class ParcelBuffer:
             self._callers -= sum(parcel.callers for parcel in late)
             self._changed.notify_all()
         for parcel in late:
+            parcel.seal()
             parcel.fail(StorageUnavailableError("the database did not answer in time: not pushed"))
 
     def close(self) -> None:

@@ -5,10 +5,14 @@ whenever he began to, hears of the end once.
 """
 
 import threading
+from collections.abc import Sequence
 from concurrent.futures import Future
 
 from cassq.errors import CassqError
 from cassq.model.ids import MessageId
+
+#: Who waits for a push looks so often whether it ended, if nobody tells him.
+LOOK_S = 0.1
 
 
 class PushFuture(Future[MessageId]):
@@ -83,29 +87,57 @@ class PushFuture(Future[MessageId]):
 
 
 class PushLatch:
-    """What a caller of `push` waits behind: a tenth of a future's work, for who waits at once."""
+    """What a caller of `push` waits behind: a tenth of a future's work, for who waits at once.
 
-    __slots__ = ("_error", "_lock", "_message_id")
+    Callers who are answered together wake one after the other, each by the one before. Woken all at once
+    they would fight for the interpreter, and half of the processor's time would go into that.
+    """
+
+    __slots__ = ("_error", "_following", "_lock", "_message_id")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._lock.acquire()
         self._message_id: MessageId | None = None
         self._error: CassqError | None = None
+        self._following: PushLatch | None = None
 
-    def set_result(self, message_id: MessageId) -> None:
-        """Let the caller go with the message's id."""
+    def note_result(self, message_id: MessageId, following: "PushLatch | None" = None) -> None:
+        """Note the message's id, and whom the caller wakes in his turn; somebody wakes him then."""
+        self._following = following
         self._message_id = message_id
-        self._lock.release()
 
     def set_exception(self, error: CassqError) -> None:
         """Let the caller go with an error."""
         self._error = error
+        self.wake()
+
+    def wake(self) -> None:
+        """Let the caller go; called once."""
         self._lock.release()
 
     def result(self) -> MessageId:
         """Wait for the end; return the id, or raise the error. Call it once."""
-        self._lock.acquire()
+        try:
+            # Whoever was to wake this one may have been torn away by Ctrl-C.
+            while not self._lock.acquire(timeout=LOOK_S) and self._is_waiting():
+                pass
+        finally:
+            if self._following is not None:
+                self._following.wake()
         if self._message_id is None:
             raise self._error or AssertionError("a push ended without an id and without an error")
         return self._message_id
+
+    def _is_waiting(self) -> bool:
+        return self._message_id is None and self._error is None
+
+
+def answer(latches: Sequence[PushLatch], ids: Sequence[MessageId]) -> None:
+    """Let callers of `push` go, the first one first, each with the id of his message."""
+    following = None
+    for latch, message_id in zip(reversed(latches), reversed(ids), strict=True):
+        latch.note_result(message_id, following)
+        following = latch
+    if following:
+        following.wake()

@@ -220,8 +220,9 @@ class Pusher:
             if self._buffer.is_idle and self._lanes[0].is_ready(size):
                 single = Singles(deadline)
                 single.add(checked, packed, size, latch)
+                single.seal()
                 with self._writing(0):
-                    self._lanes[0].write([single.parcel])
+                    self._lanes[0].write([single])
                 return
         self._buffer.put_one(checked, packed, deadline, latch)
 

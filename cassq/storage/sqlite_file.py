@@ -56,6 +56,8 @@ class SqliteFile:
         self._synchronous = "FULL" if is_synced else "NORMAL"
         self._pid = os.getpid()
         self._idle: list[sqlite3.Connection] = []
+        # Without a path, the one connection: with it all would be gone.
+        self._memory: sqlite3.Connection | None = None
         self._guard = threading.Lock()
         # One writer at a time inside this process: SQLite's own waiting sleeps, a lock wakes.
         self._writing = threading.RLock()
@@ -151,20 +153,33 @@ class SqliteFile:
 
     @contextmanager
     def _borrowed(self) -> Iterator[sqlite3.Connection]:
-        """Lend a connection for one transaction; as many are kept as transactions ever ran at once."""
-        with self._guard:
-            if self._is_closed:
-                raise ClosedError(f"{self.where} is closed")
-            connection = self._idle.pop() if self._idle else None
-        connection = connection or self._connect()
+        """Lend a connection for one transaction; as many are kept as transactions ever ran at once.
+
+        Whoever borrows it may be torn away by Ctrl-C, wherever he stands: it comes back, without a
+        transaction.
+        """
+        connection = None
         try:
+            with self._guard:
+                if self._is_closed:
+                    raise ClosedError(f"{self.where} is closed")
+                if self._idle:
+                    connection = self._idle[-1]
+                    self._idle.pop()
+            connection = connection or self._memory or self._connect()
+            _roll_back(connection)
             yield connection
         finally:
-            with self._guard:
-                if not self._is_closed:
-                    self._idle.append(connection)
-            if self._is_closed:
-                connection.close()
+            if connection:
+                self._give_back(connection)
+
+    def _give_back(self, connection: sqlite3.Connection) -> None:
+        _roll_back(connection)
+        with self._guard:
+            if not self._is_closed and connection not in self._idle:
+                self._idle.append(connection)
+        if self._is_closed:
+            connection.close()
 
     def _connect(self) -> sqlite3.Connection:
         with self._explained():
@@ -181,6 +196,8 @@ class SqliteFile:
                 connection.execute("PRAGMA journal_size_limit=67108864")
             connection.execute("PRAGMA cache_size=-32768")
             connection.text_factory = self._to_text
+            if not self.path:
+                self._memory = connection
             return connection
 
     @contextmanager

@@ -9,6 +9,7 @@ import pytest
 
 import cassq
 from cassq.errors import InvalidOptionError
+from cassq.pusher import Pusher
 
 LIBRARY = str(Path(cassq.__file__).parent)
 
@@ -144,8 +145,8 @@ def test_a_closed_queue_takes_nothing(queue, store):
 class Interruption:
     """Tears this thread out of the library at its n-th line, as Ctrl-C does.
 
-    Python looks for signals after calls; between a block and the end of its `with`, or its `finally`, it
-    never does, so neither does this.
+    Python looks for signals after calls; at a `try:`, and between a block and the end of its `with` or its
+    `finally`, it never does, so neither does this.
     """
 
     def __init__(self, line):
@@ -159,19 +160,20 @@ class Interruption:
     def __call__(self, frame, event, _arg):
         if not frame.f_code.co_filename.startswith(LIBRARY):
             return None
-        if event == "line" and not self._is_leaving(frame):
+        if event == "line" and not self._is_exempt(frame):
             self._left -= 1
             if self._left == 0:
                 raise KeyboardInterrupt
         return self
 
-    def _is_leaving(self, frame):
+    def _is_exempt(self, frame):
         before = linecache.getline(frame.f_code.co_filename, frame.f_lineno - 1).strip()
         line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
         if not line.startswith("with "):
-            return before == "finally:"
-        self._entered ^= {(frame, frame.f_lineno)}
-        return (frame, frame.f_lineno) not in self._entered
+            return line == "try:" or before == "finally:"
+        is_leaving = (frame, frame.f_lineno) in self._entered
+        self._entered.add((frame, frame.f_lineno))
+        return is_leaving
 
 
 def push_interrupted(queue, body, line):
@@ -189,16 +191,20 @@ def push_interrupted(queue, body, line):
     return True
 
 
-def test_wherever_a_caller_is_torn_out_what_others_push_arrives_once_and_in_order(queue):
+@pytest.mark.parametrize("by", ["the caller", "the lane"])
+def test_wherever_a_caller_is_torn_out_what_others_push_arrives_once_and_in_order(queue, monkeypatch, by):
+    if by == "the lane":
+        monkeypatch.setattr(Pusher, "_write_one", Pusher._put_one)
     line, others = 0, [b"first"]
     is_through = False
     while not is_through:
         line += 1
         is_through = push_interrupted(queue, b"torn %d" % line, line)
         others.append(b"after %d" % line)
-        queue.push(others[-1], timeout=10)
+        pushed = queue.push(others[-1], timeout=10)
+        assert queue.peek(1000)[-1].message_id == pushed
 
-    assert line > 50
+    assert line > (60 if by == "the caller" else 30)
     popped = pop_all(queue)
     assert [body for body in popped if not body.startswith(b"torn")] == others
     torn = [body for body in popped if body.startswith(b"torn")]
