@@ -80,47 +80,42 @@ class Parcel:
 class Singles(Parcel):
     """A parcel that grows while it waits, of messages that were pushed one by one.
 
-    A message and whoever hears of it come in by one step, so that a caller who is torn away by Ctrl-C leaves
-    both or neither.
+    The last of the three steps by which a message comes in is the one that counts: of a caller who is torn
+    away by Ctrl-C before it, nothing stays.
     """
 
-    __slots__ = ("_ends", "_growing", "_is_sealed")
+    __slots__ = ("_bodies", "_ends", "_headers")
 
     def __init__(self, deadline: float) -> None:
-        super().__init__((), (), deadline, self._end)
-        self._growing: list[tuple[bytes, Headers, PushFuture | PushLatch]] = []
-        self._is_sealed = False
-        self._ends: Sequence[PushFuture | PushLatch] = ()
-
-    @property
-    def count(self) -> int:
-        """How many of its messages are not stored yet."""
-        return len(self.bodies if self._is_sealed else self._growing)
+        self._bodies: list[bytes] = []
+        self._headers: list[Headers] = []
+        self._ends: list[PushFuture | PushLatch] = []
+        super().__init__(self._bodies, self._headers, deadline, self._end)
 
     def add(self, body: bytes, headers: Headers, size: int, end: PushFuture | PushLatch) -> None:
         """Let one more message travel along; `end` hears of it."""
-        self._growing.append((body, headers, end))
+        if len(self._bodies) != len(self._ends):
+            self.seal()
+        self._bodies.append(body)
+        self._headers.append(headers)
+        self._ends.append(end)
         self.size += size
-        if isinstance(end, PushLatch):
+        if end.__class__ is PushLatch:
             self.callers += 1
 
     def seal(self) -> None:
-        """Grow no more."""
-        if self._growing:
-            self.bodies, self.headers, self._ends = zip(*self._growing, strict=True)
-        self._growing = []
-        self._is_sealed = True
+        """Be left with whole messages."""
+        del self._bodies[len(self._ends) :]
+        del self._headers[len(self._ends) :]
 
     def _end(self, ids: MessageIds, error: CassqError | None) -> None:
-        latches: list[PushLatch] = []
-        answers: list[MessageId] = []
+        latches: list[tuple[PushLatch, MessageId]] = []
         for end, message_id in zip(self._ends, ids, strict=False):
             if isinstance(end, PushLatch):
-                latches.append(end)
-                answers.append(message_id)
+                latches.append((end, message_id))
             else:
                 end.set_result(message_id)
-        answer(latches, answers)
+        answer(latches)
         if error:
             for end in self._ends[len(ids) :]:
                 end.set_exception(error)
@@ -189,7 +184,7 @@ class ParcelBuffer:
                 singles.add(body, headers, size, end)
                 self._append(singles)
                 self._singles = singles
-            if isinstance(end, PushLatch):
+            if end.__class__ is PushLatch:
                 self._callers += 1
             if self._wanted and self._is_gathered():
                 self._changed.notify_all()

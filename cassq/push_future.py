@@ -133,10 +133,10 @@ class PushLatch:
         return self._message_id is None and self._error is None
 
 
-def answer(latches: Sequence[PushLatch], ids: Sequence[MessageId]) -> None:
+def answer(latches: Sequence[tuple[PushLatch, MessageId]]) -> None:
     """Let callers of `push` go, the first one first, each with the id of his message."""
     following = None
-    for latch, message_id in zip(reversed(latches), reversed(ids), strict=True):
+    for latch, message_id in reversed(latches):
         latch.note_result(message_id, following)
         following = latch
     if following:
