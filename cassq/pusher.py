@@ -160,14 +160,18 @@ class Pusher:
         return ids
 
     def close(self, timeout: timedelta = PUSH_TIMEOUT) -> None:
-        """Store what is in the buffer, seal the pipes and end; waits at most `timeout`."""
+        """Store what is in the buffer, seal the pipes and end; waits at most `timeout`.
+
+        A handler that closes in the middle of a push of its own thread waits for nothing.
+        """
         self._buffer.close()
+        is_writing = threading.get_ident() in self._writers
         deadline = self._clock.now() + timeout.total_seconds()
-        for thread in self._threads:
+        for thread in () if is_writing else self._threads:
             thread.join(max(0.0, deadline - self._clock.now()))
         for lane in self._lanes:
             lane.stop_waiting()
-        for thread in self._threads:
+        for thread in () if is_writing else self._threads:
             thread.join(timeout.total_seconds())
         self._beside.shutdown()
 

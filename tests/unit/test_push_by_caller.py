@@ -135,6 +135,17 @@ def test_a_handler_that_pushes_in_the_middle_of_a_push_is_told(queue, storage):
     assert pop_all(queue) == [b"first", b"second", b"soon"]
 
 
+def test_a_handler_that_closes_in_the_middle_of_a_push_does_not_wait_for_it(queue, store, storage):
+    def interrupted(append):
+        store.close()
+        append()
+
+    storage.around = interrupted
+
+    with pytest.raises((cassq.ClosedError, cassq.OutcomeUnknownError), match="closed"):
+        queue.push(b"second")
+
+
 def test_a_closed_queue_takes_nothing(queue, store):
     store.close()
 
