@@ -103,19 +103,12 @@ class Lane:
         self._pipes = PipeSupply(
             storage, queue, settings, pusher=pusher, number=number, executor=executor, clock=clock
         )
-        # The pipe of a batch that was sent, until what became of it is noted.
-        self._sent: OpenPipe | None = None
         self._pause = threading.Condition()
         self._reason: CassqError | None = None
         self._is_closing = False
 
     def write(self, parcels: list[Parcel]) -> None:
-        """Store the parcels in order; returns when each of them has ended.
-
-        Called by one thread at a time. An application's thread may be torn out of it by a KeyboardInterrupt;
-        then the next call settles what had been sent.
-        """
-        self._settle_interrupted()
+        """Store the parcels in order; returns when each of them has ended."""
         pause = PAUSE_S
         while left := [parcel for parcel in parcels if not parcel.is_finished]:
             if self._reason:
@@ -137,13 +130,8 @@ class Lane:
             else:
                 self._send_or_fail(opened, left)
 
-    def is_ready(self, size: int) -> bool:
-        """Tell whether a message of so many bytes can be sent without more ado."""
-        return self._reason is None and self._sent is None and self._pipes.is_writable(1, size)
-
     def tend(self) -> float:
         """Seal what is too old; return seconds until it should be called again."""
-        self._settle_interrupted()
         return self._pipes.tend()
 
     def stop_waiting(self) -> None:
@@ -154,11 +142,9 @@ class Lane:
 
     def close(self) -> None:
         """Seal what is open."""
-        self._settle_interrupted()
         self._pipes.close()
 
     def _send_or_fail(self, opened: OpenPipe, parcels: list[Parcel]) -> None:
-        self._sent = opened
         try:
             self._send(opened, parcels)
         except Exception as error:
@@ -168,18 +154,6 @@ class Lane:
                 _log.exception("a push ended in an error that nobody expected")
             self._pipes.give_up()
             _fail(parcels, OutcomeUnknownError(f"the messages may or may not be stored: {error!r}"))
-        self._sent = None
-
-    def _settle_interrupted(self) -> None:
-        """Decide how far a pipe reaches whose last batch was sent by a thread that was interrupted then."""
-        if self._sent is None:
-            return
-        self._pipes.give_up()
-        try:
-            self._settle(self._sent, self._sent.acked, [])
-        except Exception:
-            _log.exception("pipe %s is left to the reaper to be sealed", self._sent.pipe)
-        self._sent = None
 
     def _send(self, opened: OpenPipe, parcels: list[Parcel]) -> None:
         """Write one batch until it is acknowledged, settled, or nobody waits for it any more."""

@@ -227,7 +227,12 @@ class ParcelBuffer:
             return self._callers - before if self._callers == self._messages else None
 
     def _is_gathered(self) -> bool:
-        return self._callers >= self._wanted or self._callers < self._messages or self._is_closed
+        return (
+            self._callers >= self._wanted
+            or self._callers < self._messages
+            or self._messages >= self._messages_max
+            or self._is_closed
+        )
 
     def wait(self, wait_s: float) -> None:
         """Wait until a parcel is here or the buffer is closed, at most about `wait_s`."""
@@ -295,11 +300,6 @@ class ParcelBuffer:
         """Whether it is closed and empty."""
         with self._lock:
             return self._is_closed and not self._parcels
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether it is open and empty."""
-        return not self._parcels and not self._is_closed
 
     def _is_full(self) -> bool:
         return bool(self._parcels) and (

@@ -68,10 +68,6 @@ class PipeSupply:
         """Push nothing more into the current pipe; whoever calls this settles where it ends."""
         self._current = None
 
-    def is_writable(self, count: int, size: int) -> bool:
-        """Tell whether there is a pipe with room for so much, so that none need be opened or sealed."""
-        return self._current is not None and self._has_room(self._current, count, size)
-
     def writable(self, count: int, size: int) -> OpenPipe:
         """Return a pipe with room for so much, rolling to the next one when the current one is full."""
         current = self._current

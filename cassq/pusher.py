@@ -2,17 +2,7 @@
 
 Owns the callers' side of a push (checks, futures, deadlines, chunks) and the threads that run the lanes.
 What must not break: a caller hears "stored" only after the database acknowledged, and always hears
-something; and what one thread pushes stays in order while there is one lane.
-
-A lane is written by whoever has its turn, one thread at a time: its own thread, for what waits in the buffer,
-or a caller of `push` who finds that nothing waits and nobody writes. He writes his message himself, which
-spares two hand-overs between threads: as long as SQLite takes for a commit.
-
-    caller A                    lane's thread             caller B
-    | nobody writes: his turn   | waits for parcels       |
-    | writes 1                  |                         | somebody writes: into the buffer
-    | done                      | its turn: writes 2 <----|
-    | somebody writes: buffer ->| its turn: writes 3      | done
+something.
 """
 
 import threading
@@ -20,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
-from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 
@@ -35,7 +24,7 @@ from cassq.model.arguments import to_seconds
 from cassq.model.ids import MessageId, new_pipe_id, shorten
 from cassq.model.message import NO_HEADERS, Headers, MessageIds, check_body, check_headers, size_of
 from cassq.model.settings import QueueSettings
-from cassq.parcel import Parcel, ParcelBuffer, Singles
+from cassq.parcel import Parcel, ParcelBuffer
 from cassq.push_future import PushFuture, PushLatch
 from cassq.storage.port import Storage
 
@@ -81,9 +70,6 @@ class Pusher:
         self._waking = threading.Lock()
         self._to_wake = 0
         self._pushed_at = float("-inf")
-        self._turns = [threading.Lock() for _ in range(settings.push_width)]
-        # The threads that have them: they must not wait for a push, they are in one.
-        self._writers = [0] * settings.push_width
         self._lanes = [
             Lane(
                 storage,
@@ -98,20 +84,17 @@ class Pusher:
             for number in range(settings.push_width)
         ]
         self._threads = [
-            threading.Thread(target=self._run, args=(number,), name=f"cassq-push-{queue}", daemon=True)
-            for number in range(settings.push_width)
+            threading.Thread(target=self._run, args=(lane,), name=f"cassq-push-{queue}", daemon=True)
+            for lane in self._lanes
         ]
         for thread in self._threads:
             thread.start()
 
     def push(self, body: bytes, headers: object, timeout: float | timedelta) -> MessageId:
         """Store one message; see `Queue.push`."""
-        self._check_may_wait()
+        self._check_not_a_callback()
         latch = PushLatch()
-        if self._turns[0].locked() or not self._buffer.is_idle:
-            self._put_one(body, headers, timeout, latch)
-        else:
-            self._write_one(body, headers, timeout, latch)
+        self._put_one(body, headers, timeout, latch)
         return latch.result()
 
     def push_soon(self, body: bytes, headers: object, timeout: float | timedelta) -> "Future[MessageId]":
@@ -127,7 +110,7 @@ class Pusher:
         timeout: float | timedelta,
     ) -> MessageIds:
         """Store many messages; see `Queue.push_many`."""
-        self._check_may_wait()
+        self._check_not_a_callback()
         ids = MessageIds()
         flying: deque[Future[MessageIds]] = deque()
 
@@ -160,18 +143,14 @@ class Pusher:
         return ids
 
     def close(self, timeout: timedelta = PUSH_TIMEOUT) -> None:
-        """Store what is in the buffer, seal the pipes and end; waits at most `timeout`.
-
-        A handler that closes in the middle of a push of its own thread waits for nothing.
-        """
+        """Store what is in the buffer, seal the pipes and end; waits at most `timeout`."""
         self._buffer.close()
-        is_writing = threading.get_ident() in self._writers
         deadline = self._clock.now() + timeout.total_seconds()
-        for thread in () if is_writing else self._threads:
+        for thread in self._threads:
             thread.join(max(0.0, deadline - self._clock.now()))
         for lane in self._lanes:
             lane.stop_waiting()
-        for thread in () if is_writing else self._threads:
+        for thread in self._threads:
             thread.join(timeout.total_seconds())
         self._beside.shutdown()
 
@@ -197,65 +176,34 @@ class Pusher:
         """Fail what waits too long behind a troubled lane."""
         self._buffer.expire()
 
-    def _run(self, number: int) -> None:
-        lane, gathering = self._lanes[number], Gathering()
+    def _run(self, lane: Lane) -> None:
+        gathering = Gathering()
         idle_s = 0.0
         while not self._buffer.is_finished:
             self._buffer.wait(idle_s)
-            with self._turns[number], self._writing(number):
-                parcels = self._buffer.get()
-                if parcels:
-                    started = self._clock.now()
-                    lane.write(parcels)
-                    gathering.note_answered(sum(p.callers for p in parcels), self._clock.now() - started)
-                    gathering.wait(self._buffer)
-                    idle_s = 0.0
-                else:
-                    idle_s = lane.tend()
-        with self._turns[number]:
-            lane.close()
-
-    def _write_one(self, body: bytes, headers: object, timeout: float | timedelta, latch: PushLatch) -> None:
-        """Write one message in the caller's own thread, unless somebody else has begun to push."""
-        checked, packed, deadline = self._check(body, headers, timeout)
-        size = size_of(checked, packed)
-        # Not by `acquire`: a Ctrl-C right after it would leave the turn to nobody.
-        with self._turns[0]:
-            if self._buffer.is_idle and self._lanes[0].is_ready(size):
-                single = Singles(deadline)
-                single.add(checked, packed, size, latch)
-                single.seal()
-                with self._writing(0):
-                    self._lanes[0].write([single])
-                return
-        self._buffer.put_one(checked, packed, deadline, latch)
-
-    @contextmanager
-    def _writing(self, number: int) -> Iterator[None]:
-        try:
-            self._writers[number] = threading.get_ident()
-            yield
-        finally:
-            self._writers[number] = 0
+            parcels = self._buffer.get()
+            if parcels:
+                started = self._clock.now()
+                lane.write(parcels)
+                gathering.note_answered(sum(p.callers for p in parcels), self._clock.now() - started)
+                gathering.wait(self._buffer)
+                idle_s = 0.0
+            else:
+                idle_s = lane.tend()
+        lane.close()
 
     def _put_one(
         self, body: bytes, headers: object, timeout: float | timedelta, end: PushFuture | PushLatch
     ) -> None:
-        checked, packed, deadline = self._check(body, headers, timeout)
-        self._buffer.put_one(checked, packed, deadline, end)
-
-    def _check(
-        self, body: object, headers: object, timeout: float | timedelta
-    ) -> tuple[bytes, Headers, float]:
         checked = check_body(body, self._settings.body_bytes_max)
         deadline = self._clock.now() + to_seconds(timeout)
-        return checked, check_headers(headers), deadline
+        self._buffer.put_one(checked, check_headers(headers), deadline, end)
 
-    def _check_may_wait(self) -> None:
-        if threading.get_ident() in self._writers:
+    def _check_not_a_callback(self) -> None:
+        if threading.current_thread() in self._threads:
             raise InvalidOptionError(
-                "push() and push_many() inside a callback of push_soon(), or in a handler that interrupts "
-                "a push of the same thread, would wait for themselves: call push_soon() there"
+                "push() and push_many() inside a callback of push_soon() would wait for themselves: "
+                "call push_soon() there"
             )
 
     def _chunks(

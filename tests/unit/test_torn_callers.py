@@ -1,0 +1,108 @@
+"""A caller may be torn out of a push or a commit anywhere, as by Ctrl-C; others are none the worse for it."""
+
+import linecache
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import cassq
+
+LIBRARY = str(Path(cassq.__file__).parent)
+
+
+@pytest.fixture
+def queue():
+    with cassq.connect("memory:") as store:
+        yield store.queue("orders")
+
+
+def pop_all(queue):
+    with queue.popper() as popper:
+        first = popper.pop_many(1000, timeout=10)
+        deliveries = first + popper.pop_many(1000, timeout=0)
+        popper.commit_many(deliveries)
+    return [delivery.body for delivery in deliveries]
+
+
+class Interruption:
+    """Tears this thread out of the library at its n-th line, as Ctrl-C does.
+
+    Python looks for signals after calls; at a `try:`, and between a block and the end of its `with` or its
+    `finally`, it never does, so neither does this.
+    """
+
+    def __init__(self, line):
+        self._left = line
+        self._entered = set()
+
+    @property
+    def has_struck(self):
+        return self._left <= 0
+
+    def __call__(self, frame, event, _arg):
+        if not frame.f_code.co_filename.startswith(LIBRARY):
+            return None
+        if event == "line" and not self._is_exempt(frame):
+            self._left -= 1
+            if self._left == 0:
+                raise KeyboardInterrupt
+        return self
+
+    def _is_exempt(self, frame):
+        before = linecache.getline(frame.f_code.co_filename, frame.f_lineno - 1).strip()
+        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+        if not line.startswith("with "):
+            return line == "try:" or before == "finally:"
+        is_leaving = (frame, frame.f_lineno) in self._entered
+        self._entered.add((frame, frame.f_lineno))
+        return is_leaving
+
+
+def is_ended_before(line, call):
+    """Call, interrupted at a line of the library; return whether the call ended before it came to that."""
+    interruption = Interruption(line)
+    before = sys.gettrace()
+    sys.settrace(interruption)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return False
+    finally:
+        sys.settrace(before)
+    assert not interruption.has_struck
+    return True
+
+
+def test_wherever_a_caller_is_torn_out_what_others_push_arrives_once_and_in_order(queue):
+    line, others = 0, []
+    is_through = False
+    while not is_through:
+        line += 1
+        is_through = is_ended_before(line, partial(queue.push, b"torn %d" % line))
+        others.append(b"after %d" % line)
+        pushed = queue.push(others[-1], timeout=10)
+        assert queue.peek(1000)[-1].message_id == pushed
+
+    assert line > 30
+    popped = pop_all(queue)
+    assert [body for body in popped if not body.startswith(b"torn")] == others
+    torn = [body for body in popped if body.startswith(b"torn")]
+    assert len(set(torn)) == len(torn)
+    assert torn[-1] == b"torn %d" % line
+
+
+def test_wherever_a_commit_is_torn_away_the_store_goes_on(queue):
+    line = 0
+    is_through = False
+    with queue.popper() as popper:
+        while not is_through:
+            line += 1
+            queue.push(b"%d" % line, timeout=10)
+            delivery = popper.pop(timeout=10)
+            assert delivery.body == b"%d" % line
+            is_through = is_ended_before(line, delivery.commit)
+
+    assert line > 30
+    assert queue.stats().pushed == line
