@@ -77,7 +77,7 @@ class Parcel:
             self._finished(self.ids, error)
 
 
-class Singles(Parcel):
+class _Singles(Parcel):
     """A parcel that grows while it waits, of messages that were pushed one by one.
 
     The last of the three steps by which a message comes in is the one that counts: of a caller who is torn
@@ -135,7 +135,7 @@ class ParcelBuffer:
         self._messages_max = messages_max
         self._bytes_max = bytes_max
         # The newest parcel, as long as more single messages may join it.
-        self._singles: Singles | None = None
+        self._singles: _Singles | None = None
         # The lock itself is several times faster to enter than the condition around it.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
@@ -180,7 +180,7 @@ class ParcelBuffer:
             if singles is not None and self._may_join(singles, size, deadline):
                 singles.add(body, headers, size, end)
             else:
-                singles = Singles(deadline)
+                singles = _Singles(deadline)
                 singles.add(body, headers, size, end)
                 self._append(singles)
                 self._singles = singles

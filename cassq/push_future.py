@@ -102,7 +102,7 @@ class PushLatch:
         self._error: CassqError | None = None
         self._following: PushLatch | None = None
 
-    def note_result(self, message_id: MessageId, following: "PushLatch | None" = None) -> None:
+    def note_result(self, message_id: MessageId, following: "PushLatch | None") -> None:
         """Note the message's id, and whom the caller wakes in his turn; somebody wakes him then."""
         self._following = following
         self._message_id = message_id
