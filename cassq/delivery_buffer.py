@@ -352,9 +352,10 @@ class DeliveryBuffer:
             self._is_listening = True
             try:
                 while (heard := self._heard(deadline)) is None:
+                    was_alone = not self._line
                     left = deadline - self._clock.now()
-                    self._clock.wait(self._changed, left if self._line else LINGER_S)
-                    if not self._line and self._heard(deadline) is None:
+                    self._clock.wait(self._changed, min(left, LINGER_S) if was_alone else left)
+                    if was_alone and not self._line and self._heard(deadline) is None:
                         return Heard.ALONE
                 return heard
             finally:

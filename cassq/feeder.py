@@ -18,7 +18,7 @@ from cassq.coordination.port import Coordinator
 from cassq.errors import CassqError, CoordinationUnavailableError, CorruptError
 from cassq.held_run import HeldRun
 from cassq.held_window import HeldWindow
-from cassq.model.pipe import Mark, PipeEntry, Run, RunState
+from cassq.model.pipe import Mark, Phase, PipeEntry, Run, RunState
 from cassq.model.settings import QueueSettings
 from cassq.model.taking import Taken
 from cassq.owned_pipe import Loot, OwnedPipe
@@ -157,7 +157,9 @@ class Feeder:
                 self._pipes.refresh(self._publications())
                 self._drop_unlisted()
                 # What was empty a moment ago is looked at again only where its pusher has gone on since.
-                news = [e for e in self._pipes.entries if e.pipe not in known or self._pipes.has_successor(e)]
+                entries = self._pipes.entries
+                gone_on = {entry.source for entry in entries if entry.pipe not in known}
+                news = [entry for entry in entries if entry.source in gone_on]
                 self._round(news, wanted, haul)
         except CassqError:
             # What was taken before is leased to this popper, so it is handed out; trouble that lasts comes
@@ -244,8 +246,7 @@ class Feeder:
         for place, entry in enumerate(entries):
             if wanted <= 0:
                 return
-            source = (entry.pusher, entry.lane)
-            if source in held_back or (self._until is not None and entry.pipe not in self._until):
+            if entry.source in held_back or (self._until is not None and entry.pipe not in self._until):
                 continue
             claimed = self._claimed.get(entry.pipe) or self._claim(entry)
             before = len(haul)
@@ -256,7 +257,7 @@ class Feeder:
             taken = sum(taken.count for _, taken in haul[before:])
             wanted -= taken
             if self._settings.pop_width == 1 and self._memory.may_have_older(entry.pipe):
-                held_back.add(source)
+                held_back.add(entry.source)
             if claimed and taken and (claimed.owned.may_have_more or taken >= HAUL_MIN):
                 # As much as one take may carry: the rest comes from here, not from a younger pipe. Or enough
                 # to work on while the next pipe is claimed and loaded.
@@ -280,7 +281,8 @@ class Feeder:
             elif not taken and self._is_worth_a_look(claimed):
                 self._look(claimed)
                 if pipe in self._claimed:
-                    self._take_once(claimed, wanted, haul)
+                    if not claimed.owned.is_at_rest:
+                        self._take_once(claimed, wanted, haul)
                     self._settle_exhausted(claimed)
         except CorruptError as error:
             self._memory.note_spoilt(pipe, error, REST_S)
@@ -393,6 +395,8 @@ class Feeder:
         return False
 
     def _is_worth_a_look(self, claimed: Claimed) -> bool:
+        if claimed.owned.head.phase is Phase.OPEN and self._pipes.is_abandoned(claimed.owned.entry):
+            return True  # it is to be sealed, and a reaper cannot while it is claimed
         since = self._clock.now() - claimed.looked_at
         due = claimed.owned.next_due()
         if claimed.owned.window and self._is_flowing:

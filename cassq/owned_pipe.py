@@ -143,6 +143,11 @@ class OwnedPipe:
         now_ms = self.estimate_now_ms()
         return any(run.is_due(now_ms) for run in self.progress.runs.values()) or bool(self.expired())
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether, as last read, nothing but a push can bring a message: it is open, and nothing is due."""
+        return not (self.head.is_decided or self.progress.window or self.has_due)
+
     def has_news(self) -> bool:
         """Tell, by a fresh read, whether something waits; also after the claim was given up."""
         if self.is_exhausted:

@@ -59,7 +59,7 @@ class PipeList:
         self._entries = {entry.pipe: entry for entry in found}
         self._first_seen = {pipe: self._first_seen.get(pipe, now) for pipe in self._entries}
         self._newest = {
-            (entry.pusher, entry.lane): entry.pipe
+            entry.source: entry.pipe
             for entry in sorted(found, key=lambda entry: time_key(entry.pipe))
         }
         self._now_ms = listing.now_ms
@@ -71,7 +71,7 @@ class PipeList:
 
     def has_successor(self, entry: PipeEntry) -> bool:
         """Tell whether its pusher has opened a newer pipe since."""
-        return self._newest.get((entry.pusher, entry.lane), entry.pipe) != entry.pipe
+        return self._newest.get(entry.source, entry.pipe) != entry.pipe
 
     def is_abandoned(self, entry: PipeEntry) -> bool:
         """Tell whether the pipe is so old that its pusher must have sealed it, if it lives.

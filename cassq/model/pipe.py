@@ -259,3 +259,8 @@ class PipeEntry:
     priority: int = 0
     lane: int = 0
     created_at_ms: int = 0
+
+    @property
+    def source(self) -> tuple[str, int]:
+        """Whose pipes are handed out one after the other: a pusher's of one lane."""
+        return self.pusher, self.lane
