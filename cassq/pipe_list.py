@@ -59,8 +59,7 @@ class PipeList:
         self._entries = {entry.pipe: entry for entry in found}
         self._first_seen = {pipe: self._first_seen.get(pipe, now) for pipe in self._entries}
         self._newest = {
-            entry.source: entry.pipe
-            for entry in sorted(found, key=lambda entry: time_key(entry.pipe))
+            entry.source: entry.pipe for entry in sorted(found, key=lambda entry: time_key(entry.pipe))
         }
         self._now_ms = listing.now_ms
         return Listing(self.entries, listing.now_ms)

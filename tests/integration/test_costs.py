@@ -1,5 +1,7 @@
 """What messages cost, counted at the port: the promise that makes a queue on Cassandra sensible."""
 
+import pytest
+
 READS = ("read_queues", "glance_queue", "list_pipes", "read_batches", "load_pipe", "read_dead")
 
 
@@ -34,15 +36,18 @@ def test_a_pipe_costs_two_transactions_beside_its_takes_and_no_body_is_written_t
     assert calls(store, "append") == 10
 
 
-def test_an_idle_popper_reads_less_than_five_times_a_second(store, name):
-    queue = store.queue(name)
-    queue.push(b"x")
+@pytest.mark.parametrize(("pushed", "pops"), [(1, 1), (8, 8)], ids=["in one pop", "in a loop, on two pipes"])
+def test_an_idle_popper_reads_less_than_five_times_a_second(store, name, pushed, pops):
+    queue = store.queue(name, pipe_messages_max=10)
+    queue.push_many(b"x" for _ in range(pushed))
     with queue.popper() as popper:
-        popper.pop(timeout=10).commit()
+        for _ in range(pushed):
+            popper.pop(timeout=10).commit()
         assert popper.pop(timeout=1) is None
         before = {method: calls(store, method) for method in READS}
         seconds = 4
-        assert popper.pop(timeout=seconds) is None
+        for _ in range(pops):
+            assert popper.pop(timeout=seconds / pops) is None
         reads = sum(calls(store, method) - before[method] for method in READS)
 
     assert reads / seconds < 5

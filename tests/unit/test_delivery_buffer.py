@@ -9,7 +9,7 @@ import pytest
 
 from cassq.clock import SystemClock
 from cassq.delivery import Handful, group_by_run
-from cassq.delivery_buffer import IDLE_S, LOOK_TIMEOUT_S, DeliveryBuffer, _Consumer
+from cassq.delivery_buffer import IDLE_S, LINGER_S, LOOK_TIMEOUT_S, DeliveryBuffer, Heard, _Consumer
 from cassq.errors import ClosedError
 from cassq.model.message import Batch
 
@@ -73,6 +73,39 @@ def test_who_has_no_time_gets_a_look_that_began_after_it_asked(clock, buffer):
 def test_a_popper_that_neither_looks_nor_listens_is_waited_for_so_long(clock, buffer):
     assert buffer.get(1, clock.at + 3.0) == []
     assert clock.at == pytest.approx(103.0 + LOOK_TIMEOUT_S)
+
+
+def waits_of(clock, *happenings):
+    """Let one of these happen at each wait; return the list that will tell how long each lasted."""
+    waits, left = [], list(happenings)
+    before = clock.at
+
+    def happen():
+        nonlocal before
+        waits.append(clock.at - before)
+        before = clock.at
+        if left:
+            left.pop(0)()
+
+    clock.then = happen
+    return waits
+
+
+def test_a_consumer_that_is_back_soon_finds_the_popper_still_listening(clock, buffer):
+    consumer = _Consumer(threading.Condition(), None, 1, clock.at, 0)
+    buffer._line.append(consumer)
+    waits = waits_of(clock, buffer._line.clear, lambda: buffer._line.append(consumer), buffer.wake)
+    clock.wait = lambda _condition, seconds: Clock.wait(clock, _condition, min(seconds, 1.0))
+    assert buffer.listen(60.0) is Heard.WOKEN
+    assert waits == pytest.approx([1.0, LINGER_S, 1.0])
+
+
+def test_a_popper_whose_consumers_stay_away_listens_no_longer(clock, buffer):
+    buffer._line.append(_Consumer(threading.Condition(), None, 1, clock.at, 0))
+    waits = waits_of(clock, buffer._line.clear)
+    clock.wait = lambda _condition, seconds: Clock.wait(clock, _condition, min(seconds, 1.0))
+    assert buffer.listen(60.0) is Heard.ALONE
+    assert waits == pytest.approx([1.0, LINGER_S])
 
 
 class Run:
