@@ -65,6 +65,7 @@ class Feeding:
         self._pace = Pace()
         self._retry_s = POLL_S
         self._has_found = False
+        self._has_all = False
         self._thread = threading.Thread(target=self._run, name=f"cassq-pop-{queue}", daemon=True)
 
     def start(self) -> None:
@@ -90,6 +91,14 @@ class Feeding:
         if is_out_of_luck and self._coordinator.hungry(self._queue, besides=self._name):
             # Others wait, so there is nothing; if each looked all the same, the servers would do little else.
             self._starve(wanted)
+            return
+        next_s = self._pace.next_find_s(self._clock.now())
+        if next_s and self._has_all and not is_woken:
+            # One look is enough, once it is announced that somebody waits.
+            if is_starving:
+                self._starve(wanted)
+            else:
+                self._buffer.rest_while_fed(min(next_s, POLL_S))
             return
         if self._feed(wanted, is_woken=is_woken) or (is_starving and self._watch_flow(wanted)):
             return
@@ -138,9 +147,11 @@ class Feeding:
         except Exception as error:
             self._buffer.end_round(number, StorageUnavailableError(f"an unexpected error: {error!r}"))
             raise
+        found = sum(taken.count for _, taken in haul)
         self._has_found = bool(haul)
+        self._has_all = found < wanted
         if haul:
-            self._pace.note_found(sum(taken.count for _, taken in haul), self._clock.now())
+            self._pace.note_found(found, self._clock.now())
         for run, taken in haul:
             self._buffer.put(Handful(run, part, self._committer) for part in taken.parts)
         self._buffer.end_round(number, None if haul else self._feeder.trouble())

@@ -43,6 +43,12 @@ class Pace:
         """Tell whether messages have come fast for a while, and still do."""
         return self._quick_finds >= FINDS_MIN and self.next_look_s(now) is not None
 
+    def next_find_s(self, now: float) -> float:
+        """Return for how many seconds no message is expected; 0 where they come fast, or nothing is known."""
+        if self._found_at is None or self._gap_s is None or self._gap_s <= GAP_MAX_S:
+            return 0.0
+        return max(0.0, self._found_at + self._gap_s / 2 - now)
+
     def next_look_s(self, now: float) -> float | None:
         """Return after how many seconds to look again; None when the flow is slow, or over."""
         if self._found_at is None or self._gap_s is None or self._gap_s > GAP_MAX_S:

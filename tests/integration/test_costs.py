@@ -1,6 +1,8 @@
 """What messages cost, counted at the port: the promise that makes a queue on Cassandra sensible."""
 
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -54,3 +56,20 @@ def test_an_idle_popper_reads_less_than_five_times_a_second(store, name, pushed,
         reads = sum(calls(store, method) - before[method] for method in READS)
 
     assert reads / seconds < 5
+
+
+def test_a_message_that_comes_alone_costs_one_look_besides_the_one_that_finds_it(store, name):
+    queue = store.queue(name)
+    count = 30
+    with queue.popper() as popper, ThreadPoolExecutor(1) as thread:
+        for number in range(2 * count):
+            if number == count:
+                before = calls(store, "list_pipes")
+            popped = thread.submit(popper.pop, 10)
+            while not queue._services.coordinator.hungry(name):
+                threading.Event().wait(0.01)  # the popper has not yet announced that it waits
+            queue.push(b"x")
+            popped.result().commit()
+        looks = calls(store, "list_pipes") - before
+
+    assert looks / count < 1.5

@@ -1,7 +1,6 @@
 """Windows as applications meet them: in a flow, with everything that may be done to a message."""
 
 import threading
-from datetime import timedelta
 
 import pytest
 
@@ -79,8 +78,7 @@ def test_a_message_of_a_window_is_rolled_back_and_comes_again(store, queue, popp
     again.commit()
 
 
-def test_the_lease_of_a_message_of_a_window_is_extended(store, name):
-    queue = store.queue(name, lease=timedelta(seconds=2))
+def test_the_lease_of_a_message_of_a_window_is_extended(store, queue):
     with queue.popper() as popper:
         queue.push(b"long work")
         delivery = popper.pop(timeout=10)

@@ -208,7 +208,7 @@ def test_a_process_that_lost_its_name_holds_nothing_any_more(queue, monkeypatch)
 
 def test_a_longer_lease_holds_for_what_is_held_from_before(queue):
     queue.push_many(numbered(0, 10))
-    before = queue.run_reader("tests", lease=timedelta(seconds=1))
+    before = queue.run_reader("tests", lease=LEASE / 2)
     runs = take_all(before)
     before.close()
     after = queue.run_reader("tests", lease=LEASE)

@@ -55,3 +55,17 @@ def test_a_flow_is_fast_after_several_quick_finds_and_no_more_after_a_pause():
     pace.note_found(1, now + 1.0)
     pace.note_found(1, now + 1.001)
     assert not pace.is_fast(now + 1.001)
+
+
+def test_in_a_slow_flow_no_message_is_expected_at_once():
+    pace, now = a_flow(0.1)
+
+    assert 0.03 <= pace.next_find_s(now + 0.01) < 0.1
+    assert pace.next_find_s(now + 0.09) == 0.0
+
+
+def test_a_message_is_expected_at_any_time_where_they_come_fast_or_nothing_is_known():
+    pace, now = a_flow(GAP_MAX_S / 2)
+
+    assert pace.next_find_s(now) == 0.0
+    assert Pace().next_find_s(0.0) == 0.0
