@@ -9,13 +9,13 @@ import threading
 import zlib
 
 #: Looks of poppers that nobody woke, a second, over all queues of a process.
-LOOKS_PER_S = 8.0
+LOOKS_PER_S = 5.0
 
 #: Attempts after a failure, a second, over all queues of a process.
 RETRIES_PER_S = 100.0
 
 #: Passes of reapers, samples and looks after bulk writes, a second each, over all queues of a process.
-PASSES_PER_S = 4.0
+PASSES_PER_S = 2.0
 
 
 class Crowd:

@@ -94,16 +94,20 @@ class LiveRecord:
         raise OutcomeUnknownError(f"queue {self._record.name!r}: others kept changing it; try again")
 
     def _refresh(self) -> None:
-        if self._clock.now() - self._read_at < REFRESH_S or not self._reading.acquire(blocking=False):
+        if self._is_fresh() or self._reading.locked():
             return
-        try:
-            # Every process of the queue does this, and a settled read is a transaction: many would meet.
-            self._note(self._storage.glance_queue(self._record.name))
-        except UnavailableError:
-            # What was known goes on to count; whoever needs the database will hear of it there.
-            self._read_at = self._clock.now()
-        finally:
-            self._reading.release()
+        with self._reading:  # of whom Ctrl-C tears out of here nothing stays locked
+            if self._is_fresh():
+                return
+            try:
+                # Every process of the queue does this, and a settled read is a transaction: many would meet.
+                self._note(self._storage.glance_queue(self._record.name))
+            except UnavailableError:
+                # What was known goes on to count; whoever needs the database will hear of it there.
+                self._read_at = self._clock.now()
+
+    def _is_fresh(self) -> bool:
+        return self._clock.now() - self._read_at < REFRESH_S
 
     def _read(self) -> QueueRecord:
         return self._note(next(iter(self._storage.read_queues(self._record.name)), None))

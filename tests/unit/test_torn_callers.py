@@ -106,3 +106,14 @@ def test_wherever_a_commit_is_torn_away_the_store_goes_on(queue):
 
     assert line > 30
     assert queue.stats().pushed == line
+
+
+def test_whoever_is_torn_out_of_a_look_at_the_queues_record_leaves_it_readable(queue):
+    line, is_through = 0, False
+    while not is_through:
+        line += 1
+        queue.record._read_at = float("-inf")
+        is_through = is_ended_before(line, queue.record.check_open)
+        assert not queue.record._reading.locked()
+    assert line > 3
+    assert queue.record.read().name == "orders"
