@@ -5,6 +5,7 @@ A service that is not there is a failure with clear words, never a skip: `tools/
 
 import os
 import secrets
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +17,9 @@ from cassq.storage.cassandra import Address, CassandraSchema, CassandraSession, 
 # How fast a machine is says nothing about what is right.
 settings.register_profile("cassq", deadline=None)
 settings.load_profile("cassq")
+
+# A shell that starts the tests in the background lets them ignore Ctrl-C, and what they start inherits that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def service(variable: str) -> str:
