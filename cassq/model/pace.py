@@ -28,12 +28,13 @@ class Pace:
     def __init__(self) -> None:
         self._found_at: float | None = None
         self._gap_s: float | None = None
+        self._last_gap_s = 0.0
         self._quick_finds = 0
 
     def note_found(self, count: int, now: float) -> None:
         """Note that `count` messages were found."""
         if self._found_at is not None:
-            gap = (now - self._found_at) / count
+            gap = self._last_gap_s = (now - self._found_at) / count
             self._quick_finds = self._quick_finds + 1 if gap <= GAP_MAX_S else 0
             before = self._gap_s
             self._gap_s = gap if before is None else before + WEIGHT * (gap - before)
@@ -44,10 +45,14 @@ class Pace:
         return self._quick_finds >= FINDS_MIN and self.next_look_s(now) is not None
 
     def next_find_s(self, now: float) -> float:
-        """Return for how many seconds no message is expected; 0 where they come fast, or nothing is known."""
-        if self._found_at is None or self._gap_s is None or self._gap_s <= GAP_MAX_S:
+        """Return for how many seconds no message is expected; 0 where they come fast, or nothing is known.
+
+        What begins after a long rest is told by its last gap, not by the average.
+        """
+        if self._found_at is None or self._gap_s is None:
             return 0.0
-        return max(0.0, self._found_at + self._gap_s / 2 - now)
+        gap = min(self._gap_s, self._last_gap_s)
+        return 0.0 if gap <= GAP_MAX_S else max(0.0, self._found_at + gap / 2 - now)
 
     def next_look_s(self, now: float) -> float | None:
         """Return after how many seconds to look again; None when the flow is slow, or over."""

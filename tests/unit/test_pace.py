@@ -69,3 +69,10 @@ def test_a_message_is_expected_at_any_time_where_they_come_fast_or_nothing_is_kn
 
     assert pace.next_find_s(now) == 0.0
     assert Pace().next_find_s(0.0) == 0.0
+
+
+def test_a_flow_that_begins_after_a_long_rest_is_soon_known():
+    pace, now = a_flow(1000.0)
+    pace.note_found(1, now + 0.001)
+
+    assert pace.next_find_s(now + 0.001) == 0.0
