@@ -146,7 +146,8 @@ class OwnedPipe:
     @property
     def is_at_rest(self) -> bool:
         """Whether, as last read, nothing but a push can bring a message: it is open, and nothing is due."""
-        return not (self.head.is_decided or self.progress.window or self.has_due)
+        is_open = self.head.phase is Phase.OPEN and not self.head.is_decided
+        return is_open and not (self.progress.window or self.has_due)
 
     def has_news(self) -> bool:
         """Tell, by a fresh read, whether something waits; also after the claim was given up."""
