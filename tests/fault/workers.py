@@ -22,6 +22,7 @@ from dataclasses import dataclass, fields
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from kazoo.client import KazooClient
@@ -82,6 +83,30 @@ class Habits:
     rest_s: float = 0.02
 
 
+class Bell:
+    """An event that a signal handler may set.
+
+    A `threading.Event` has a lock, and waits for itself for ever where the signal strikes inside it.
+    """
+
+    def __init__(self) -> None:
+        self._rung: SimpleQueue[None] = SimpleQueue()
+
+    def set(self) -> None:
+        self._rung.put(None)
+
+    def is_set(self) -> bool:
+        return not self._rung.empty()
+
+    def wait(self, seconds: float) -> bool:
+        try:
+            self._rung.get(timeout=seconds)
+        except Empty:
+            return False
+        self._rung.put(None)
+        return True
+
+
 class Worker:
     """One process's seat in a test."""
 
@@ -90,7 +115,7 @@ class Worker:
         self.dice = random.Random(f"{habits.seed} {ledger.who}")
         self._habits = habits
         self._timeout = timedelta(seconds=habits.timeout_s)
-        self._is_over = threading.Event()
+        self._is_over = Bell()
 
     def stop(self, *_: object) -> None:
         self._is_over.set()
