@@ -14,15 +14,15 @@ with orders.popper() as popper:
 
 from cassq._version import VERSION as __version__  # noqa: N811 - the name that tools look for
 from cassq.connect import connect
-from cassq.dead_letters import DeadLetters, DeadMessage
-from cassq.delivery import Delivery
 from cassq.errors import (
+    AccessDeniedError,
     BodyTooLargeError,
     CassqError,
     ClosedError,
     ConflictError,
     CoordinationUnavailableError,
     CorruptError,
+    DeadLetterNotFoundError,
     DecodeError,
     DeliveryExpiredError,
     InvalidNameError,
@@ -35,24 +35,28 @@ from cassq.errors import (
     UnavailableError,
     UsageError,
 )
-from cassq.inspection import MessageStatus
 from cassq.model.ids import MessageId
 from cassq.model.message import Message, MessageIds
 from cassq.model.rollup import Rollup
 from cassq.model.settings import QueueSettings
-from cassq.popper import Popper
+from cassq.observing.dead_letters import DeadLetters, DeadMessage
+from cassq.observing.inspection import MessageStatus
+from cassq.observing.statistics import PipeStats, QueueStats
+from cassq.popping.delivery import Delivery
+from cassq.popping.popper import Popper
 from cassq.queue import Queue
-from cassq.reaper import ReapReport
-from cassq.statistics import PipeStats, QueueStats
+from cassq.reaping.reaper import ReapReport
 from cassq.store import Store
 
 __all__ = [
+    "AccessDeniedError",
     "BodyTooLargeError",
     "CassqError",
     "ClosedError",
     "ConflictError",
     "CoordinationUnavailableError",
     "CorruptError",
+    "DeadLetterNotFoundError",
     "DeadLetters",
     "DeadMessage",
     "DecodeError",

@@ -5,13 +5,15 @@ nothing but this module and `cassq.installation` knows an adapter.
 """
 
 import atexit
+import warnings
 import weakref
 
-from cassq.clock import SystemClock
 from cassq.coordination.absent import AbsentCoordinator
-from cassq.coordination.local import LocalCoordinator
+from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.errors import InvalidOptionError
-from cassq.storage.sqlite import SqliteStorage
+from cassq.runtime.clock import SystemClock
+from cassq.runtime.files import FILE_MODE
+from cassq.storage.sqlite.storage import SqliteStorage
 from cassq.store import Store
 from cassq.urls import EXAMPLES, CassandraTarget, check_text, hide, take_apart_cassandra, take_apart_sqlite
 
@@ -26,14 +28,15 @@ def connect(url: str, **options: str) -> Store:
         url: `cassandra://[USER:PASSWORD@]HOST[:PORT][,…]/KEYSPACE?zookeeper=HOST[:PORT][,…]`,
             `sqlite:///RELATIVE.db`, `sqlite:////ABSOLUTE.db`, or `memory:`.
         options: what may also stand behind the `?` of the URL. For Cassandra: zookeeper, zookeeper_auth
-            (USER:PASSWORD), zookeeper_session (seconds), username, password, datacenter (then LOCAL_QUORUM),
-            tls (1, or "noverify" for tests), tls_ca, tls_cert, tls_key (files), timeout (seconds for one
-            request). For SQLite: durability ("full", or "normal": a power cut may lose the last moments).
+            (USER:PASSWORD), zookeeper_session (a duration), username, password, datacenter (then
+            LOCAL_QUORUM), tls (1, or "noverify" for tests), tls_ca, tls_cert, tls_key (files), timeout (a
+            duration, for one request). For SQLite: durability ("full", or "normal": a power cut may lose the
+            last moments), mode (who may use a file that is made, in octal: "0600" unless said otherwise).
 
     Raises:
         InvalidOptionError: the URL or an option is malformed or unknown, or there is no such datacenter.
-        StorageUnavailableError: the database cannot be reached, or lets nobody in by this user name and
-            password; within 10 seconds.
+        AccessDeniedError: the database lets nobody in by this user name and password.
+        StorageUnavailableError: the database cannot be reached; within 10 seconds.
         SchemaMismatchError: the schema is missing, older or newer than this version needs.
         CorruptError: the SQLite file is not one.
     """
@@ -42,7 +45,8 @@ def connect(url: str, **options: str) -> Store:
         return _open_sqlite(None, is_synced=False)
     if scheme == "sqlite":
         path, given = take_apart_sqlite(url, options)
-        return _open_sqlite(path, is_synced=given.get("durability", "full") == "full")
+        mode = int(given.get("mode", f"{FILE_MODE:o}"), 8)
+        return _open_sqlite(path, is_synced=given.get("durability", "full") == "full", mode=mode)
     if scheme == "cassandra":
         return _open_cassandra(take_apart_cassandra(url, options))
     raise InvalidOptionError(f"{hide(url)!r} is not the URL of a store: use {EXAMPLES}")
@@ -50,7 +54,7 @@ def connect(url: str, **options: str) -> Store:
 
 def _open_cassandra(target: CassandraTarget) -> Store:
     # The two clients take longer to import than all the rest, and an embedded store needs neither.
-    from cassq.coordination.zookeeper import ZooKeeperCoordinator  # noqa: PLC0415
+    from cassq.coordination.zookeeper.coordinator import ZooKeeperCoordinator  # noqa: PLC0415
     from cassq.storage.cassandra import open_storage  # noqa: PLC0415
 
     storage = open_storage(
@@ -84,9 +88,9 @@ def _open_cassandra(target: CassandraTarget) -> Store:
     return _closed_at_exit(Store(target.shown, storage, coordinator, clock=clock, closed=closed))
 
 
-def _open_sqlite(path: str | None, *, is_synced: bool) -> Store:
+def _open_sqlite(path: str | None, *, is_synced: bool, mode: int = FILE_MODE) -> Store:
     clock = SystemClock()
-    storage = SqliteStorage(path, is_synced=is_synced, clock=clock)
+    storage = SqliteStorage(path, is_synced=is_synced, clock=clock, mode=mode)
     coordinator = LocalCoordinator(f"{path}-coordination" if path else None, clock)
 
     def closed() -> None:
@@ -98,14 +102,23 @@ def _open_sqlite(path: str | None, *, is_synced: bool) -> Store:
 
 
 def _closed_at_exit(store: Store) -> Store:
-    # A program that ends without closing its store still seals its pipes and gives back what it has, so
-    # that nobody has to wait for leases and for the reaper.
+    # A program that ends without closing its store still stores what it pushed, seals its pipes and gives
+    # back what it has. The threads that push and pop keep the store until they are closed; the hook does not.
     reference = weakref.ref(store)
 
     def close() -> None:
         left = reference()
         if left:
-            left.close()
+            was_closed = left.is_closed
+            left.close()  # or wait until it is closed, where a daemon thread is about it
+            if left.left_behind and not was_closed:
+                warnings.warn(
+                    f"{left!r} was never closed, and {left.left_behind} messages were not stored at the end: "
+                    "close it, or wait for the futures of push_soon()",
+                    ResourceWarning,
+                    stacklevel=1,
+                    source=left,
+                )
 
     atexit.register(close)
     weakref.finalize(store, atexit.unregister, close).atexit = False

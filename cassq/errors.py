@@ -61,12 +61,36 @@ class QueueNotFoundError(UsageError):
     http_status = 404
 
 
+class DeadLetterNotFoundError(UsageError):
+    """Raised when some of the dead letters that were named do not exist; the others were dealt with.
+
+    Attributes:
+        count: how many were.
+    """
+
+    code = "dead-letter-not-found"
+    exit_code = 66
+    http_status = 404
+
+    def __init__(self, words: str, count: int = 0) -> None:
+        super().__init__(words)
+        self.count = count
+
+
 class ClosedError(UsageError):
     """Raised when a store, queue, popper or delivery is used after it was closed or finished."""
 
     code = "closed"
     exit_code = 64
     http_status = 409
+
+
+class AccessDeniedError(UsageError):
+    """Raised when a service refuses the user: the password is wrong, or a permission is missing."""
+
+    code = "access-denied"
+    exit_code = 77
+    http_status = 403
 
 
 class ConflictError(CassqError):
@@ -110,11 +134,19 @@ class CoordinationUnavailableError(UnavailableError):
 
 
 class OutcomeUnknownError(CassqError):
-    """Raised when a push or commit may or may not have happened and time ran out before it was known."""
+    """Raised when a push or commit may or may not have happened and time ran out before it was known.
+
+    Attributes:
+        is_contended: whether others' writes may have kept it waiting, rather than a service that is away.
+    """
 
     code = "outcome-unknown"
     exit_code = 76
     http_status = 504
+
+    def __init__(self, words: str = "", *, is_contended: bool = False) -> None:
+        super().__init__(words)
+        self.is_contended = is_contended
 
 
 class CorruptError(CassqError):

@@ -10,21 +10,22 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
-from cassq.clock import SystemClock
 from cassq.connect import connect
-from cassq.coordination.zookeeper import ZooKeeperCoordinator
-from cassq.coordination.zookeeper_facts import ZooKeeperServer, read_servers
-from cassq.errors import InvalidOptionError
-from cassq.storage import sqlite_facts
+from cassq.coordination.zookeeper.coordinator import ZooKeeperCoordinator
+from cassq.coordination.zookeeper.facts import ZooKeeperServer, read_servers
+from cassq.errors import InvalidOptionError, UnavailableError
+from cassq.runtime.clock import SystemClock
 from cassq.storage.cassandra import Address, CassandraSchema, CassandraSession, open_session
 from cassq.storage.cassandra.cql_file import FILE_KEYSPACE, read_statements
 from cassq.storage.cassandra.facts import ServerFacts
 from cassq.storage.cassandra.facts import read_facts as read_cassandra_facts
-from cassq.storage.cassandra.schema import VERSION
-from cassq.storage.sqlite_facts import SqliteFacts, SqliteSchema
+from cassq.storage.cassandra.schema import VERSION, Mended
+from cassq.storage.sqlite import facts as sqlite_facts
+from cassq.storage.sqlite.facts import SqliteFacts, SqliteSchema
 from cassq.urls import CassandraTarget, take_apart_cassandra, take_apart_sqlite
 
 __all__ = [
+    "AppliedSchema",
     "CassandraReport",
     "CassandraTarget",
     "Replication",
@@ -59,13 +60,26 @@ class SqliteTarget:
 
 
 @dataclass(frozen=True, slots=True)
+class AppliedSchema:
+    """The version that is in force, and what became of the differences from what this code needs."""
+
+    version: int
+    mended: Mended
+
+
+@dataclass(frozen=True, slots=True)
 class CassandraReport:
-    """What a cluster says of itself, and how its schema stands."""
+    """What a cluster says of itself, and how its schema stands.
+
+    Attributes:
+        trouble: why the version could not be read, though a node answers; empty where it was.
+    """
 
     server: ServerFacts
     version: int | None
     version_needed: int
     differences: tuple[str, ...]
+    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +119,10 @@ def show_schema(url: str | None, replication: Replication | None = None) -> str:
     return "".join(f"{statement};\n\n" for statement in statements).rstrip("\n") + "\n"
 
 
-def apply_schema(url: str, replication: Replication | None = None) -> int:
-    """Create what is missing and bring an older schema up to this version; return that version.
+def apply_schema(url: str, replication: Replication | None = None) -> AppliedSchema:
+    """Create what is missing, bring an older schema up to this version, and mend what has drifted.
 
-    Safe at any time and any number of times.
+    Safe at any time and any number of times: nothing that is stored is removed.
 
     Args:
         url: of the store.
@@ -123,10 +137,9 @@ def apply_schema(url: str, replication: Replication | None = None) -> int:
         _refuse_replication(replication)
         schema = SqliteSchema(_file_of(target))
         schema.apply()
-        return schema.needed
+        return AppliedSchema(schema.needed, Mended(left=tuple(schema.check())))
     with _session(target) as session:
-        CassandraSchema(session).apply(replication)
-    return VERSION
+        return AppliedSchema(VERSION, CassandraSchema(session).apply(replication))
 
 
 def check_schema(url: str) -> list[str]:
@@ -155,10 +168,12 @@ def read_cassandra(target: CassandraTarget) -> CassandraReport:
         StorageUnavailableError: it cannot be reached; within 10 seconds.
     """
     with _session(target) as session:
+        server = read_cassandra_facts(session, time.time)
         schema = CassandraSchema(session)
-        version = schema.version()
-        differences = tuple(schema.check())
-        return CassandraReport(read_cassandra_facts(session, time.time), version, VERSION, differences)
+        try:
+            return CassandraReport(server, schema.version(), VERSION, tuple(schema.check()))
+        except UnavailableError as error:
+            return CassandraReport(server, None, VERSION, (), str(error))
 
 
 def read_zookeeper(target: CassandraTarget) -> ZooKeeperReport | None:

@@ -12,44 +12,51 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from uuid import UUID
 
-from cassq.clock import Clock
+from cassq.bulk.run_reader import RunReader, tag
+from cassq.bulk.staging import Staging
+from cassq.catalog.cached_record import CachedRecord
 from cassq.coordination.port import Coordinator
-from cassq.crowd import Crowd
-from cassq.dead_letters import DeadLetters
-from cassq.errors import ClosedError, CoordinationUnavailableError, InvalidOptionError
-from cassq.feeder import Feeder
-from cassq.housekeeping import Housekeeping
-from cassq.inspection import Inspection, MessageStatus
-from cassq.intake import CommitMode, Intake, check_commit, join_intake
-from cassq.live_record import LiveRecord
+from cassq.errors import AccessDeniedError, ClosedError, CoordinationUnavailableError, InvalidOptionError
 from cassq.model.arguments import check_count
 from cassq.model.ids import MessageId, check_name, to_message_id
 from cassq.model.message import Headers, Message, MessageIds
 from cassq.model.queue_record import QueueRecord, QueueState
 from cassq.model.rollup import Rollup
 from cassq.model.settings import QueueSettings
-from cassq.pipe_list import PipeList
-from cassq.pipe_memory import Hearsay
-from cassq.popper import Popper
-from cassq.process import Birthplace, process_name
-from cassq.pusher import PUSH_TIMEOUT, Pusher
-from cassq.reaper import Reaper, ReapReport
-from cassq.run_reader import RunReader, tag
-from cassq.staging import Staging
-from cassq.statistics import PipeStats, QueueStats, Statistics
+from cassq.observing.dead_letters import DeadLetters
+from cassq.observing.inspection import Inspection, MessageStatus
+from cassq.observing.statistics import PipeStats, QueueStats, Statistics
+from cassq.pipes.pipe_list import PipeList
+from cassq.popping.fetcher import Fetcher
+from cassq.popping.pipe_backoff import Hearsay
+from cassq.popping.popper import Popper
+from cassq.popping.shared_intake import CommitMode, SharedIntake, check_commit, join_intake
+from cassq.pushing.pusher import PUSH_TIMEOUT, Pusher
+from cassq.reaping.housekeeping import Housekeeping
+from cassq.reaping.reaper import Reaper, ReapReport
+from cassq.runtime.clock import Clock
+from cassq.runtime.fork_guard import ForkGuard, process_name
+from cassq.runtime.poll_spread import PollSpread
+from cassq.runtime.reentry import Closing, alone
 from cassq.storage.port import Storage
+from cassq.storage.witnessed import witnessed
 
 _numbers = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What a store lends to its queues."""
+    """What a store lends to its queues.
+
+    Attributes:
+        owner: the store itself: what works for a queue keeps it, so that it is closed when the program ends.
+    """
 
     storage: Storage
     coordinator: Coordinator
     clock: Clock
-    crowd: Crowd
+    crowd: PollSpread
+    owner: object
 
 
 class Queue:
@@ -60,30 +67,35 @@ class Queue:
         settings: what it was created with.
         dead: its dead letters.
         staging: its pipes that nobody sees yet, for bulk writes that happen all or not at all.
+        left_behind: how many messages its closing could not store in time.
     """
 
     def __init__(self, services: Services, record: QueueRecord) -> None:
-        self._services = services
         self.name = record.name
         self.settings = record.settings
-        self.record = LiveRecord(services.storage, record, services.clock)
-        self.dead = DeadLetters(services.storage, self.name, self.push, self._check_open)
+        skew_s = self.settings.clock_skew_max.total_seconds()
+        heard = witnessed(services.storage, services.clock, skew_s)
+        self._services = services = replace(services, storage=heard)
+        self.record = CachedRecord(services.storage, record, services.clock)
+        self.dead = DeadLetters(services.storage, self.name, self._push_again, self._check_open)
         self.staging = Staging(
             *(services.storage, services.coordinator, self.name, self.settings, self.record, services.clock)
         )
         self._hearsay = Hearsay(services.clock)
         pipes = PipeList(services.storage, self.name, self.settings, services.clock)
-        self._statistics = Statistics(services.storage, self.name, pipes)
+        self._statistics = Statistics(services.storage, self.name, pipes, self.settings.max_attempts)
         self._inspection = Inspection(services.storage, self.name, self.settings, services.clock)
-        self._birthplace = Birthplace()
-        self._making = threading.Lock()
+        self._birthplace = ForkGuard()
+        self._making = threading.RLock()
         self._pusher: Pusher | None = None
         self._poppers: list[Popper] = []
-        self._intakes: list[Intake] = []
+        self._intakes: list[SharedIntake] = []
         self._readers: list[RunReader] = []
         self._reaper: Reaper | None = None
         self._housekeeping: Housekeeping | None = None
+        self._closing = Closing(services.clock)
         self._is_closed = False
+        self.left_behind = 0
 
     def push(
         self, body: bytes, headers: Headers | None = None, *, timeout: float | timedelta = PUSH_TIMEOUT
@@ -156,24 +168,24 @@ class Queue:
         check_commit(commit)
         self.record.check_open()
         self._services.coordinator.may_take()  # a store that can never pop says so here
-        with self._making:
+        with alone(self._making, "popper()"):
             self._check_usable()
             intake = join_intake(self._intakes, commit) or self._make_intake(commit)
             popper = Popper(intake, queue=self.name, clock=self._services.clock)
             self._poppers = [each for each in self._poppers if not each.is_closed] + [popper]
         return popper
 
-    def _make_intake(self, commit: CommitMode) -> Intake:
+    def _make_intake(self, commit: CommitMode) -> SharedIntake:
         """Make one more; called with `_making` held."""
         services = self._services
         holder = f"{process_name()}-{next(_numbers)}-{self.name}"
-        intake = Intake(
+        intake = SharedIntake(
             self._make_feeder(self.settings, holder),
             services.coordinator,
             queue=self.name,
             name=holder,
             lease=self.settings.lease,
-            check_takes=self.record.may_take,
+            check_takes=self._may_take,
             commit=commit,
             crowd=services.crowd,
             clock=services.clock,
@@ -183,10 +195,10 @@ class Queue:
 
     def _make_feeder(
         self, settings: QueueSettings, holder: str, *, lessee: str | None = None, is_outline: bool = False
-    ) -> Feeder:
-        """Make a feeder, and see that somebody keeps house; called with `_making` held."""
+    ) -> Fetcher:
+        """Make a fetcher, and start housekeeping; called with `_making` held."""
         services = self._services
-        return Feeder(
+        return Fetcher(
             services.storage,
             services.coordinator,
             self.name,
@@ -209,8 +221,8 @@ class Queue:
             lease: how long what it has stays its own after its last sign of life, 100 ms to 12 hours.
 
         Raises:
-            InvalidOptionError: the lease is out of range, or another process reads under this name (after a
-                minute: a process that was killed keeps its session for a while).
+            InvalidOptionError: the lease is out of range, or somebody reads under this name (after a
+                minute, or 15 s on one machine: a process that was killed keeps its session for a while).
             InvalidNameError, ClosedError, QueueNotFoundError, CoordinationUnavailableError.
         """
         self._check_usable()
@@ -219,7 +231,7 @@ class Queue:
         services = self._services
         settings = replace(self.settings, lease=lease)
         holder = f"{process_name()}-{next(_numbers)}-{self.name}"
-        with self._making:
+        with alone(self._making, "run_reader()"):
             feeder = self._make_feeder(settings, holder, lessee=tag(name), is_outline=True)
             self._readers = [each for each in self._readers if not each.is_closed]
         try:
@@ -256,7 +268,7 @@ class Queue:
         self.record.change(lambda record: replace(record, state=QueueState.ACTIVE))
         # Poppers that rest would see it when they look by themselves.
         coordinator = self._services.coordinator
-        with contextlib.suppress(CoordinationUnavailableError):
+        with contextlib.suppress(CoordinationUnavailableError, AccessDeniedError):
             coordinator.wake(self.name, max(1, coordinator.hungry(self.name)))
 
     def stats(self) -> QueueStats:
@@ -271,7 +283,7 @@ class Queue:
         """Return the figures of each live pipe, oldest first; the owner is None where nobody can tell."""
         self._check_usable()
         owners: dict[UUID, str] = {}
-        with contextlib.suppress(CoordinationUnavailableError):
+        with contextlib.suppress(CoordinationUnavailableError, AccessDeniedError):
             owners.update(self._services.coordinator.holders(self.name))
         return self._statistics.pipe_stats(self.record.read, owners)
 
@@ -304,7 +316,10 @@ class Queue:
         return self._inspection.status(to_message_id(message_id))
 
     def purge(self) -> int:
-        """End every message that is in nobody's hands; return how many. Dead letters stay."""
+        """End every message that is in nobody's hands; return how many.
+
+        Dead letters stay, also those that are not written yet: what came back from its last attempt.
+        """
         self._check_usable()
         self.record.check_open()
         return self._inspection.purge()
@@ -312,7 +327,7 @@ class Queue:
     def reap(self, pipes_max: int | None = None) -> ReapReport:
         """Make one pass of the reaper over this queue; None examines every pipe."""
         self._check_usable()
-        with self._making:
+        with alone(self._making, "reap()"):
             reaper = self._ensure_reaper()
         report = reaper.run_once(pipes_max)
         tidied = self.staging.tidy()
@@ -321,9 +336,16 @@ class Queue:
         return report
 
     def close(self) -> None:
-        """Close its poppers, push what is on its way, seal its pipes. May be called twice."""
+        """Close its poppers, push what is on its way, seal its pipes.
+
+        May be called twice: the second call waits for the first. In the middle of another call of its thread
+        it returns at once, as `Store.close`.
+        """
         if not self._birthplace.is_here:
             return
+        self._closing.run(self._close)
+
+    def _close(self) -> None:
         with self._making:
             self._is_closed = True
             poppers, self._poppers, self._intakes = self._poppers, [], []
@@ -337,7 +359,7 @@ class Queue:
         if housekeeping:
             housekeeping.close()
         if pusher:
-            pusher.close()
+            self.left_behind += pusher.close()
 
     @property
     def is_closed(self) -> bool:
@@ -352,7 +374,7 @@ class Queue:
         pusher = self._pusher
         if pusher is None:
             self.record.check_open()
-            with self._making:
+            with alone(self._making, "the first push of a queue"):
                 self._check_usable()
                 if self._pusher is None:
                     self._pusher = Pusher(
@@ -361,10 +383,20 @@ class Queue:
                         self.name,
                         self.settings,
                         clock=self._services.clock,
-                        check_open=self.record.check_open,
+                        check_open=self._check_record,
                     )
                 pusher = self._pusher
         return pusher
+
+    def _push_again(self, body: bytes, headers: Headers) -> MessageId:
+        return self._push().push_again(body, headers)
+
+    def _may_take(self) -> bool:
+        # A method of the queue: the thread that asks keeps the queue, and so the store, until it is closed.
+        return self.record.may_take()
+
+    def _check_record(self) -> None:
+        self.record.check_open()  # as above
 
     def _check_open(self) -> None:
         self._check_usable()

@@ -8,11 +8,10 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
-from cassq.clock import Clock
 from cassq.coordination.port import Coordinator
-from cassq.crowd import Crowd
+from cassq.coordination.watched import watched
 from cassq.errors import (
     ClosedError,
     CoordinationUnavailableError,
@@ -21,14 +20,20 @@ from cassq.errors import (
     QueueNotFoundError,
     UnavailableError,
 )
-from cassq.model.ids import check_name, new_token
+from cassq.limits import SEQ_MAX
+from cassq.model.ids import MessageId, check_name, new_token
 from cassq.model.queue_record import QueueRecord, QueueState, Sample
-from cassq.model.settings import QueueSettings
-from cassq.process import Birthplace
+from cassq.model.settings import QueueOptions, QueueSettings
 from cassq.queue import Queue, Services
-from cassq.reaper import ReapReport
+from cassq.reaping.reaper import ReapReport
+from cassq.runtime.clock import Clock
+from cassq.runtime.fork_guard import ForkGuard
+from cassq.runtime.outage_log import OutageLog
+from cassq.runtime.poll_spread import PollSpread
+from cassq.runtime.reentry import Closing, alone
+from cassq.storage.metered import Telemetry, measured
 from cassq.storage.port import Storage
-from cassq.telemetry import Telemetry, measured
+from cassq.storage.witnessed import witnessed
 
 #: How often the creation of a queue is tried again when others create or delete it at the same time.
 CREATE_ATTEMPTS = 10
@@ -56,16 +61,20 @@ class Store:
     ) -> None:
         self.url = url
         self.telemetry = Telemetry()
-        self.storage = storage = measured(storage, self.telemetry)
+        outages = OutageLog(url, clock)
+        storage = measured(storage, self.telemetry, outages)
+        # A first answer to compare with; by how much nodes may differ each queue says.
+        self.storage = witnessed(storage, clock, float("inf"))
         self.coordinator = coordinator
-        self._services = Services(storage, coordinator, clock, Crowd())
+        self._services = Services(storage, watched(coordinator, outages), clock, PollSpread(), self)
         self._closed = closed
-        self._birthplace = Birthplace()
-        self._guard = threading.Lock()
+        self._birthplace = ForkGuard()
+        self._guard = threading.RLock()
         self._queues: dict[str, Queue] = {}
+        self._closing = Closing(clock)
         self._is_closed = False
 
-    def queue(self, name: str, **settings: object) -> Queue:
+    def queue(self, name: str, **settings: Unpack[QueueOptions]) -> Queue:
         """Open a queue, and create it if there is none of this name.
 
         Args:
@@ -125,7 +134,7 @@ class Store:
         queue = self.find_queue(name)
         deleted = queue.record.change(lambda record: replace(record, state=QueueState.DELETED))
         self._clear(deleted)
-        with self._guard:
+        with alone(self._guard, "delete_queue()"):
             opened = self._queues.pop(name, None)
         if opened:
             opened.close()
@@ -155,17 +164,33 @@ class Store:
         return report
 
     def close(self) -> None:
-        """Close every queue it opened, then the connections. May be called twice; does nothing in a fork."""
+        """Close every queue it opened, then the connections; does nothing in a fork.
+
+        May be called twice: the second call waits for the first. In the middle of another call of its thread,
+        as in a signal handler, it returns at once, and the store is closed by a thread of its own as soon as
+        that call has ended.
+        """
         if not self._birthplace.is_here:
             return
+        self._closing.run(self._close)
+
+    def _close(self) -> None:
         with self._guard:
-            if self._is_closed:
-                return
             self._is_closed = True
             queues = list(self._queues.values())
         for queue in reversed(queues):
             queue.close()
         self._closed()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed."""
+        return self._is_closed
+
+    @property
+    def left_behind(self) -> int:
+        """How many messages its closing could not store in time; their futures tell which."""
+        return sum(queue.left_behind for queue in list(self._queues.values()))
 
     def __enter__(self) -> Self:
         return self
@@ -187,7 +212,7 @@ class Store:
     def _read(self, name: str) -> QueueRecord | None:
         return next(iter(self.storage.read_queues(name)), None)
 
-    def _create(self, name: str, old: QueueRecord | None, settings: dict[str, object]) -> QueueRecord | None:
+    def _create(self, name: str, old: QueueRecord | None, settings: QueueOptions) -> QueueRecord | None:
         """Create the queue; None when somebody else did, or may have."""
         if old is not None:
             self._clear(old)  # a deletion that was cut short must not leave messages to the new queue
@@ -196,7 +221,8 @@ class Store:
         chosen = QueueSettings.from_options(settings)
         wanted = QueueRecord(name, new_token(), chosen, op=new_token(), samples=(born,))
         try:
-            return wanted if self.storage.change_queue(None, wanted) else None
+            # Over a record that is gone by its op: a creation that lands late must not meet a later deletion.
+            return wanted if self.storage.change_queue(old, wanted) else None
         except OutcomeUnknownError:
             return None
 
@@ -204,24 +230,28 @@ class Store:
         """Delete what a deleted queue left; return how many pipes.
 
         The list first, then the record: while that still tells of this queue, and that it is deleted, what
-        was listed before cannot belong to a later queue of the name.
+        was listed before cannot belong to a later queue of the name; so with the dead letters, page by page.
+        They come last: a read that fails there keeps no message here.
         """
         name = deleted.name
         # What is published meanwhile is inserted into the one list before it leaves the other.
         staged = self.storage.list_pipes(name, is_staged=True).entries
         entries = self.storage.list_pipes(name).entries
-        letters = self.storage.read_dead(name)
         if not self._is_still_deleted(deleted):
             return 0
         for entry in entries:
             self.storage.delete_pipe(name, entry.pipe)
         for entry in staged:
             self.storage.delete_pipe(name, entry.pipe, is_staged=True)
-        while letters:
-            self.storage.change_dead(name, removed=[letter.message_id for letter in letters])
-            letters = self.storage.read_dead(name)
+        # With what poppers that have not heard of it yet are burying.
+        self.storage.change_dead(name, pipes=[entry.pipe for entry in entries])
+        after: MessageId | None = None
+        while letters := self.storage.read_dead(name, after):
             if not self._is_still_deleted(deleted):
                 break
+            pipes = list(dict.fromkeys(letter.message_id.pipe for letter in letters))
+            self.storage.change_dead(name, pipes=pipes)
+            after = MessageId(pipes[-1], SEQ_MAX)
         return len(entries)
 
     def _is_still_deleted(self, deleted: QueueRecord) -> bool:
@@ -233,10 +263,11 @@ class Store:
         )
 
     def _open(self, record: QueueRecord) -> Queue:
-        with self._guard:
+        with alone(self._guard, "opening a queue"):
+            self._check_usable()
             queue = self._queues.get(record.name)
             if queue is None or queue.is_closed or not queue.record.is_same(record):
-                if queue:
+                if queue and not queue.is_closed:
                     queue.close()
                 queue = self._queues[record.name] = Queue(self._services, record)
             return queue

@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, unquote
 
 from cassq.errors import InvalidOptionError
+from cassq.model.arguments import check_between
 from cassq.model.ids import check_name, shorten
 
 EXAMPLES = "cassandra://host1,host2/keyspace?zookeeper=host1,host2, sqlite:///path/to/file.db or memory:"
@@ -34,7 +35,8 @@ _CASSANDRA_OPTIONS = {
     "password",
 }
 _ENCODE = "options are NAME=VALUE[&NAME=VALUE…], special characters percent-encoded (%40 for @)"
-_SQLITE_OPTIONS = {"durability"}
+_SQLITE_OPTIONS = {"durability", "mode"}
+_MODE = re.compile(r"0?6[0-7]{2}")
 _NUMBERS = {"timeout", "zookeeper_session"}
 
 # HOST, HOST:PORT or [IPV6]:PORT; without brackets nobody can tell an IPv6 address from a port.
@@ -130,6 +132,11 @@ def take_apart_sqlite(url: str, options: Mapping[str, str] | None = None) -> tup
     given = _options(url, query, options, _SQLITE_OPTIONS)
     if given.get("durability", "full") not in {"full", "normal"}:
         raise InvalidOptionError(f"durability={shorten(given['durability'])} must be 'full' or 'normal'")
+    if not _MODE.fullmatch(given.get("mode", "0600")):
+        raise InvalidOptionError(
+            f"mode={shorten(given['mode'])} is not the mode of a file that its owner reads and writes: use "
+            "0600, 0660 for a group, or 0666"
+        )
     return _path(location.removeprefix(prefix)), given
 
 
@@ -228,14 +235,8 @@ def _tls(given: Mapping[str, str]) -> ssl.SSLContext | None:
     return context
 
 
-def _seconds(name: str, given: str | float) -> float:
-    try:
-        seconds = -1.0 if isinstance(given, bool) else float(given)
-    except (ValueError, TypeError, OverflowError):
-        seconds = -1.0
-    if not 0.1 <= seconds <= timedelta(hours=1).total_seconds():
-        raise InvalidOptionError(f"{name}={shorten(given)} must be a number of seconds from 0.1 to 3600")
-    return seconds
+def _seconds(name: str, given: object) -> float:
+    return check_between(name, given, timedelta(milliseconds=100), timedelta(hours=1)).total_seconds()
 
 
 def check_text(url: object) -> str:

@@ -7,12 +7,16 @@ import os
 import secrets
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from support.servers import Servers
 
 import cassq
 from cassq.storage.cassandra import Address, CassandraSchema, CassandraSession, open_session
+
+HERE = Path(__file__).parent
 
 # How fast a machine is says nothing about what is right.
 settings.register_profile("cassq", deadline=None)
@@ -20,6 +24,34 @@ settings.load_profile("cassq")
 
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and what they start inherits that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+#: What takes longest goes first, so that nothing long is left when all the rest is through.
+LONGEST = (
+    "simulation/test_simulation.py",
+    "spark",
+    "chaos",
+    "docs/test_readme.py",
+    "fault/test_faults_cluster.py",
+    "simulation/test_mutants.py",
+)
+
+#: Whose tests share nothing with each other: each may go to another worker.
+SINGLE = ("simulation/test_simulation.py", "simulation/test_mutants.py", "unit/runtime/test_reentry.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let tests that share servers or a session run on one worker, file by file, the longest first."""
+
+    def rank(item: pytest.Item) -> int:
+        place = item.path.relative_to(HERE).as_posix()
+        return next((rank for rank, each in enumerate(LONGEST) if place.startswith(each)), len(LONGEST))
+
+    items.sort(key=rank)
+    for item in items:
+        place = item.path.relative_to(HERE)
+        if place.as_posix() not in SINGLE:
+            group = "spark" if place.parts[0] == "spark" else place.as_posix()
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 def service(variable: str) -> str:
@@ -67,6 +99,14 @@ def cassandra_session(cassandra_hosts) -> Iterator[CassandraSession]:
 def cluster_url(cassandra_address, cassandra_session, zookeeper_address) -> str:
     """The URL of the keyspace of this run."""
     return f"cassandra://{cassandra_address}/{cassandra_session.keyspace}?zookeeper={zookeeper_address}"
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory) -> Iterator[Servers]:
+    """Servers of the module's own, which it may stop."""
+    made = Servers(tmp_path_factory.mktemp("services"))
+    yield made
+    made.order("remove")
 
 
 @pytest.fixture(params=["memory", "file", pytest.param("cassandra", marks=pytest.mark.service)])

@@ -3,6 +3,8 @@
 Owns nothing but words.
 """
 
+from collections.abc import Callable
+
 import click
 
 import cassq
@@ -45,11 +47,13 @@ def put_back(session: Session, queue: str, ids: tuple[str, ...], *, is_all: bool
         def note(_count: int) -> None:
             bar.update(1)
 
-        count = opened.dead.put_back(wanted, note)
+        count, failed = _deal(lambda: opened.dead.put_back(wanted, note))
     if session.is_json:
         print_json({"queue": queue, "put_back": count})
     else:
         say(f"pushed {count_of(count, 'dead letter')} again")
+    if failed:
+        raise failed
 
 
 @dead.command()
@@ -64,11 +68,21 @@ def discard(session: Session, queue: str, ids: tuple[str, ...], *, is_all: bool,
     wanted = _wanted(ids, is_all=is_all)
     with session.queue(queue) as opened:
         session.confirm(f"Discard dead letters of queue {queue!r} for ever?", is_sure=yes)
-        count = opened.dead.discard(wanted)
+        count, failed = _deal(lambda: opened.dead.discard(wanted))
     if session.is_json:
         print_json({"queue": queue, "discarded": count})
     else:
         say(f"discarded {count_of(count, 'dead letter')}")
+    if failed:
+        raise failed
+
+
+def _deal(deal: Callable[[], int]) -> tuple[int, cassq.CassqError | None]:
+    """Return how many letters were dealt with, and what there is to say of the others."""
+    try:
+        return deal(), None
+    except cassq.DeadLetterNotFoundError as error:
+        return error.count, error
 
 
 def _wanted(ids: tuple[str, ...], *, is_all: bool) -> list[cassq.MessageId] | None:

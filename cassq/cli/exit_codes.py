@@ -16,19 +16,21 @@ UNAVAILABLE = 75
 BY_SIGNAL = 128
 
 TABLE = (
-    (DONE, "done; also when there was nothing to pop"),
+    (DONE, "done; also when there was nothing to pop, and when SIGTERM or SIGHUP ended --follow or --watch"),
     (NOT_DONE, "a part could not be done, a check failed, or the answer was no"),
     (USAGE, "the command, an option, the URL or a setting is wrong"),
     (65, "a body is too large, or what is stored is damaged"),
-    (NO_INPUT, "the queue, or a file to push, does not exist"),
+    (NO_INPUT, "the queue, a file to push, or a dead letter does not exist, or the input cannot be read"),
     (INTERNAL, "a fault in cassq itself; --debug shows where"),
     (INPUT_OUTPUT, "the output could not be written"),
     (UNAVAILABLE, "the database or ZooKeeper is out of reach, or a lease ended: try again"),
     (76, "it may or may not have happened, and time ran out before that was known"),
+    (77, "the user name or password is wrong, or a permission is missing"),
     (78, "the schema is missing, older or newer"),
+    (129, "ended by SIGHUP, before it was done"),
     (130, "ended by SIGINT (Ctrl-C)"),
-    (141, "whoever read the output closed it; nothing unread was committed"),
-    (143, "ended by SIGTERM"),
+    (141, "the reader closed the output; what was not written out was not committed"),
+    (143, "ended by SIGTERM, before it was done"),
 )
 
 

@@ -9,21 +9,20 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Sequence
 from typing import cast
 
 import click
 
 import cassq
 from cassq.cli import exit_codes
-from cassq.cli.output import say
+from cassq.cli.output import replace_closed_streams, say, silence
 from cassq.cli.session import Session, common_options
 from cassq.cli.signals import Stopped
 
 #: The commands, and where each is: MODULE:NAME.
 COMMANDS = {
-    "demo": "cassq.cli.demo:demo",
+    "demo": "cassq.cli.demo.command:demo",
     "schema": "cassq.cli.schema:schema",
     "queue": "cassq.cli.queues:queues",
     "push": "cassq.cli.push:push",
@@ -31,8 +30,8 @@ COMMANDS = {
     "peek": "cassq.cli.pop:peek",
     "dead": "cassq.cli.dead:dead",
     "reap": "cassq.cli.reap:reap",
-    "doctor": "cassq.cli.doctor:doctor",
-    "bench": "cassq.cli.bench:bench",
+    "doctor": "cassq.cli.doctor.command:doctor",
+    "bench": "cassq.cli.bench.command:bench",
     "pipeline": "cassq.cli.pipeline:pipeline",
 }
 
@@ -65,18 +64,23 @@ def cassq_command() -> None:
     """
 
 
-def main() -> None:
-    """Run the command line and exit."""
-    sys.exit(run(sys.argv[1:]))
+def main(mask: Collection[int] | None = None) -> None:
+    """Run the command line and exit.
+
+    Args:
+        mask: the signals to block from when they mean something on; None leaves those as they are.
+    """
+    replace_closed_streams()
+    sys.exit(run(sys.argv[1:], mask))
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str], mask: Collection[int] | None = None) -> int:
     """Run one command; return its exit code."""
     session = Session(url=os.environ.get("CASSQ_URL") or None)
     # Logs would say once more what the one line at the end says.
     logging.getLogger().addHandler(logging.NullHandler())
-    session.ending.install()
     try:
+        session.ending.install(mask)
         return _settle(lambda: _call(arguments, session), session)
     except Stopped as stopped:  # a second signal, while the first was being told
         return stopped.exit_code
@@ -111,7 +115,7 @@ def _settle(call: Callable[[], int], session: Session) -> int:  # noqa: PLR0911 
         say("cassq: nothing was done")
         return exit_codes.NOT_DONE
     except BrokenPipeError:
-        _close_stdout()
+        silence(sys.stdout)
         return exit_codes.BY_SIGNAL + 13
     except cassq.CassqError as error:
         _show_trace(session)
@@ -119,8 +123,8 @@ def _settle(call: Callable[[], int], session: Session) -> int:  # noqa: PLR0911 
         return error.exit_code
     except OSError as error:
         _show_trace(session)
-        _close_stdout()
-        say(f"cassq: {error}")
+        silence(sys.stdout)
+        say(f"cassq: {'' if error.filename else 'standard output: '}{error}")
         return exit_codes.INPUT_OUTPUT
     except Exception as error:
         _show_trace(session)
@@ -131,9 +135,3 @@ def _settle(call: Callable[[], int], session: Session) -> int:  # noqa: PLR0911 
 def _show_trace(session: Session) -> None:
     if session.is_debug:
         traceback.print_exc()
-
-
-def _close_stdout() -> None:
-    # What is left in Python's buffer has nowhere to go, and must not fail once more at exit.
-    with suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -10,8 +10,8 @@ import select
 import sys
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Protocol
+from contextlib import contextmanager, suppress
+from typing import Any, Protocol, TextIO
 
 import click
 from tqdm import tqdm
@@ -19,9 +19,34 @@ from tqdm import tqdm
 from cassq import DeadMessage, Delivery, Message
 
 
+def replace_closed_streams() -> None:
+    """Put something in the place of standard streams that this process was started without.
+
+    Else the next file that is opened gets the number of one. What is read from them or printed to stdout
+    fails, as it would have; words on stderr go nowhere.
+    """
+    for number, flags in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, flags), True)  # the lowest number that is free: this one
+    sys.stdin = sys.stdin or os.fdopen(0)
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")
+
+
 def say(words: str) -> None:
-    """Print words for people, on stderr."""
-    click.echo(words, err=True)
+    """Print words for people, on stderr; where that cannot be written they go nowhere."""
+    try:
+        click.echo(words, err=True)
+    except OSError:
+        silence(sys.stderr)
+
+
+def silence(stream: TextIO) -> None:
+    """Let what is left in the buffer of a standard stream go nowhere: it must not fail once more at exit."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def count_of(count: int, what: str) -> str:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ import cassq
 from cassq.cli.exit_codes import NOT_DONE
 from cassq.cli.output import count_of, print_json, say
 from cassq.cli.session import Session, common_options, pass_session
+from cassq.cli.values import to_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -150,16 +152,25 @@ def audit(  # noqa: PLR0913, PLR0917 - one for each word of the command line
 @pipeline.command()
 @click.argument("page", type=click.Path(path_type=Path, dir_okay=False))
 @_QUEUE
-@click.option("--stuck", type=float, default=300.0, show_default=True, metavar="SECONDS", help="A lease's.")
+@click.option(
+    "--stuck",
+    type=to_duration,
+    default="5m",
+    show_default=True,
+    metavar="DURATION",
+    help="A message leased for longer counts as stuck.",
+)
 @_MASTER
 @common_options
 @pass_session
-def profile(session: Session, page: Path, queue: str, stuck: float, master: str) -> None:
+def profile(session: Session, page: Path, queue: str, stuck: timedelta, master: str) -> None:
     """Write a page of charts to PAGE: skew per pusher, age of pipes, stuck leases, headers."""
     with _spark(master) as spark:
         from cassq.spark import pipeline as work  # noqa: PLC0415
 
-        found = work.profile(_read(spark, session.require_url(), queue).persist(), stuck_s=stuck)
+        found = work.profile(
+            _read(spark, session.require_url(), queue).persist(), stuck_s=stuck.total_seconds()
+        )
         what = "all queues" if queue == "*" else f"queue {queue}"
         page.write_text(work.render(found, f"Profile of {what}"), "utf-8")
     say(f"wrote {page}")

@@ -1,24 +1,27 @@
-"""`cassq pop` and `cassq peek`: messages to stdout.
+"""`cassq pop` and `cassq peek`: messages to stdout, or to a command of the caller's.
 
 Owns the order of printing and committing. What must not break: a message is committed only after the
-operating system took all of it; one that was not written out is rolled back.
+operating system took all of it; one that was not written out is rolled back. Refuses to promise more: what
+stands in a pipe between two processes was written out, though nobody has read it. Who needs that too lets a
+command end each message (`cassq.cli.execution`).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 import click
 
 import cassq
-from cassq.cli.output import MessageWriter, count_of, say, to_line
+from cassq.cli.bench.arrivals import Arrivals
+from cassq.cli.execution import Execution, to_command
+from cassq.cli.exit_codes import NOT_DONE
+from cassq.cli.output import MessageWriter, count_of, print_json, say, to_line
 from cassq.cli.session import Session, common_options, pass_session
-from cassq.cli.signals import Wish
+from cassq.cli.values import to_duration
 
 #: Messages printed and committed together.
 CHUNK = 200
-
-#: How soon a waiting pop notices a signal.
-TICK_S = 0.25
 
 
 @click.command()
@@ -26,47 +29,89 @@ TICK_S = 0.25
 @click.option("-n", "count", type=click.IntRange(1), help="At most so many messages.  [default: 1]")
 @click.option(
     "--timeout",
-    type=click.FloatRange(0),
-    default=1.0,
+    type=to_duration,
+    metavar="DURATION",
+    default="1s",
     show_default=True,
-    help="Seconds to wait for the next one.",
+    help="How long to wait for the next one.",
 )
 @click.option(
     "--commit/--rollback",
     "is_committed",
-    default=False,
+    default=None,
     help="End the messages, or give them back (default).",
 )
-@click.option("--follow", is_flag=True, help="Wait for more for ever; only with --commit.")
+@click.option("--exec", "command", metavar="CMD", help="Run CMD for each message, which ends as CMD does.")
+@click.option("--shell", "is_shell", is_flag=True, help="Let /bin/sh read CMD; only with --exec.")
+@click.option("--follow", is_flag=True, help="Wait for more until a signal; only with --commit or --exec.")
 @common_options
 @pass_session
+@click.pass_context
 def pop(  # noqa: PLR0913 - one for each option
+    context: click.Context,
     session: Session,
     queue: str,
     count: int | None,
-    timeout: float,
+    timeout: timedelta,
     *,
-    is_committed: bool,
+    is_committed: bool | None,
+    command: str | None,
+    is_shell: bool,
     follow: bool,
 ) -> None:
-    """Print messages: bare bodies, each with a newline, or one line of JSON each.
+    """Print messages: bare bodies, each with a newline, or one line of JSON each; or run a command for each.
 
     Without --commit every message is given back when all are printed, which counts as one of its attempts;
-    `cassq peek` looks without that. With --commit a message ends once it is written out. Prints nothing,
-    and exits 0, when none comes in time.
+    `cassq peek` looks without that. With --commit a message ends once it is written out: in a file, or in the
+    pipe to the next program. What that program had not read yet when it died is committed all the same.
+
+    With --exec a message ends when CMD does: exit code 0 commits it, any other end rolls it back. CMD gets
+    the body on its standard input, and in its environment CASSQ_QUEUE, CASSQ_MESSAGE_ID, CASSQ_ATTEMPT,
+    CASSQ_PUSHED_AT, CASSQ_HEADERS (all headers as JSON) and CASSQ_HEADER_NAME for each header. CMD is split
+    into words as a shell does it, quotes and all, but nothing is expanded; --shell lets /bin/sh do that. The
+    lease is extended while CMD runs. A first signal lets CMD finish, a second ends it. --json prints a
+    summary.
+
+    Prints nothing, and exits 0, when none comes in time. Exits 1 where CMD failed, and 0 when SIGTERM ends
+    --follow.
     """
-    if follow and not is_committed:
-        raise click.UsageError("--follow needs --commit: what is given back would come again at once")
+    if command is None and is_shell:
+        raise click.UsageError("--shell is how --exec reads its command: name one")
+    if command is not None and is_committed is not None:
+        raise click.UsageError("--exec ends each message as CMD ends: leave --commit and --rollback out")
+    if follow and not (is_committed or command is not None):
+        raise click.UsageError(
+            "--follow needs --commit or --exec: what is given back would come again at once"
+        )
+    words = None if command is None else to_command(command, is_shell=is_shell)
     limit = count or (None if follow else 1)
-    with session.queue(queue) as opened:
-        finish = _Committing() if is_committed else _Returning(opened.settings.max_attempts)
-        with opened.popper() as popper, session.ending.politely() as wish:
+    with (
+        session.queue(queue) as opened,
+        opened.popper() as popper,
+        session.ending.politely() as wish,
+    ):
+        arrivals = Arrivals(popper, wish, None if follow else timeout)
+        if words is None:
+            finish = _Committing() if is_committed else _Returning(opened.settings.max_attempts)
             try:
-                _Printing(popper, finish, wish, is_json=session.is_json).run(
-                    limit, None if follow else timeout
-                )
+                _Printing(arrivals, finish, is_json=session.is_json).run(limit)
             finally:
                 finish.close()
+            return
+        execution = Execution(arrivals, words, opened)
+        try:
+            execution.run(limit)
+        finally:
+            _tell(execution, session)
+    if execution.rolled_back and not (follow and wish):
+        context.exit(NOT_DONE)
+
+
+def _tell(execution: Execution, session: Session) -> None:
+    if session.is_json:
+        print_json(execution.summary())
+    elif execution.count:
+        say(f"cassq: committed {execution.committed}, rolled back {execution.rolled_back}")
 
 
 @click.command()
@@ -122,43 +167,18 @@ class _Returning:
 class _Printing:
     """Pops and prints until there is no reason to go on."""
 
-    popper: cassq.Popper
+    arrivals: Arrivals
     finish: _Committing | _Returning
-    wish: Wish
     is_json: bool
 
-    def run(self, limit: int | None, patience_s: float | None) -> None:
+    def run(self, limit: int | None) -> None:
         writer = MessageWriter()
         left = float("inf") if limit is None else limit
-        while left > 0 and not self.wish:
-            deliveries = self._next(int(min(left, CHUNK)), patience_s)
-            if not deliveries:
-                break
+        while left > 0 and (deliveries := self.arrivals.next(int(min(left, CHUNK)))):
             written = writer.write([to_line(each, is_json=self.is_json) for each in deliveries])
-            self.finish.note(self.popper, deliveries, written)
+            self.finish.note(self.arrivals.popper, deliveries, written)
             if writer.trouble:
                 raise writer.trouble
             left -= len(deliveries)
-        if patience_s is not None and left == limit and not self.wish:
-            say(f"cassq: no message came within {patience_s:g} s")
-
-    def _next(self, count: int, patience_s: float | None) -> list[cassq.Delivery]:
-        """Wait in small steps, so that a signal is heard; an outage is waited out, and told once."""
-        told = ""
-        waited_s = 0.0
-        while not self.wish:
-            step_s = TICK_S if patience_s is None else min(TICK_S, max(0.0, patience_s - waited_s))
-            try:
-                deliveries = self.popper.pop_many(count, step_s)
-                if deliveries:
-                    return deliveries
-            except cassq.UnavailableError as error:
-                if patience_s is not None and waited_s + step_s >= patience_s:
-                    raise
-                if patience_s is None and str(error) != told:
-                    told = str(error)
-                    say(f"cassq: {told}")
-            waited_s += step_s
-            if patience_s is not None and waited_s >= patience_s:
-                break
-        return []
+        if left == limit:
+            self.arrivals.tell_none()

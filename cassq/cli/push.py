@@ -43,6 +43,7 @@ class NoInputError(cassq.CassqError):
     multiple=True,
     help="For every message; may be repeated.",
 )
+@click.option("--allow-empty", "may_be_empty", is_flag=True, help="Accept input without a single byte.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the number of messages, not their ids.")
 @common_options
 @pass_session
@@ -53,14 +54,19 @@ def push(  # noqa: PLR0913 - one for each option
     headers: tuple[tuple[str, str], ...],
     *,
     lines: bool,
+    may_be_empty: bool,
     quiet: bool,
 ) -> None:
-    """Push each FILE, or standard input, as one message; prints the ids once they are durable."""
+    """Push each FILE, or standard input, as one message; prints the ids once they are durable.
+
+    Input without a single byte is refused, because it mostly is a slip: --allow-empty pushes an empty message
+    of it, or with --lines none.
+    """
     with (
         session.queue(queue) as opened,
         progress_bar("pushing", len(files) if files and not lines else None) as bar,
     ):
-        bodies = _bodies(files, opened.settings.body_bytes_max, is_lines=lines)
+        bodies = _bodies(files, opened.settings.body_bytes_max, is_lines=lines, may_be_empty=may_be_empty)
         printer = _Printer(bar, is_json=session.is_json, is_quiet=quiet)
         _push_all(opened, bodies, dict(headers), printer)
 
@@ -136,18 +142,29 @@ def _feed(
         flying.put(None)
 
 
-def _bodies(files: Sequence[str], bytes_max: int, *, is_lines: bool) -> Iterator[bytes]:
+def _bodies(files: Sequence[str], bytes_max: int, *, is_lines: bool, may_be_empty: bool) -> Iterator[bytes]:
     for name in files or ("-",):
         with _opened(name) as file:
             if is_lines:
-                yield from _lines(name, file, bytes_max)
+                yield from _lines(name, file, bytes_max, may_be_empty=may_be_empty)
             else:
-                yield _check_size(name, file.read(bytes_max + 1), bytes_max)
+                body = _check_size(name, file.read(bytes_max + 1), bytes_max)
+                _check_not_empty(name, body, may_be_empty=may_be_empty)
+                yield body
 
 
-def _lines(name: str, file: BinaryIO, bytes_max: int) -> Iterator[bytes]:
-    while line := file.readline(bytes_max + 2):
+def _lines(name: str, file: BinaryIO, bytes_max: int, *, may_be_empty: bool) -> Iterator[bytes]:
+    line = file.readline(bytes_max + 2)
+    _check_not_empty(name, line, may_be_empty=may_be_empty)
+    while line:
         yield _check_size(f"a line of {name}", line.removesuffix(b"\n"), bytes_max)
+        line = file.readline(bytes_max + 2)
+
+
+def _check_not_empty(name: str, begin: bytes, *, may_be_empty: bool) -> None:
+    if not begin and not may_be_empty:
+        what = "standard input" if name == "-" else repr(name)
+        raise cassq.InvalidOptionError(f"{what} is empty: --allow-empty accepts that")
 
 
 def _check_size(what: str, body: bytes, bytes_max: int) -> bytes:
@@ -162,15 +179,13 @@ def _check_size(what: str, body: bytes, bytes_max: int) -> bytes:
 
 @contextmanager
 def _opened(name: str) -> Iterator[BinaryIO]:
-    if name == "-":
-        if sys.stdin.isatty():
-            say("reading the message from the terminal; Ctrl-D ends it")
-        # Not sys.stdin: its lock would be held by the reading thread when the interpreter ends.
-        with open(0, "rb", closefd=False) as file:
-            yield file
-        return
+    is_stdin = name == "-"
+    if is_stdin and sys.stdin.isatty():
+        say("reading the message from the terminal; Ctrl-D ends it")
     try:
-        with Path(name).open("rb") as file:
+        # Not sys.stdin: its lock would be held by the reading thread when the interpreter ends.
+        with open(0, "rb", closefd=False) if is_stdin else Path(name).open("rb") as file:
             yield file
     except OSError as error:
-        raise NoInputError(f"cannot read {name!r}: {error.strerror or error}") from error
+        what = "standard input" if is_stdin else repr(name)
+        raise NoInputError(f"cannot read {what}: {error.strerror or error}") from error

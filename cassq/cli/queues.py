@@ -7,7 +7,7 @@ import dataclasses
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -15,7 +15,8 @@ import cassq
 from cassq.cli.output import count_of, print_figures, print_json, print_table, say
 from cassq.cli.session import Session, common_options, find_queue, pass_session
 from cassq.cli.signals import Wish
-from cassq.cli.values import to_bytes, to_duration
+from cassq.cli.values import to_bytes, to_duration, to_pause
+from cassq.model.settings import QueueOptions
 
 #: How soon a watching command notices a signal.
 TICK_S = 0.2
@@ -51,7 +52,7 @@ def create(session: Session, /, name: str, **settings: object) -> None:
     """Create a queue; fine if it is there already with the settings that are named."""
     named = {setting: value for setting, value in settings.items() if value is not None}
     with session.store() as store:
-        queue = store.queue(name, **named)
+        queue = store.queue(name, **cast(QueueOptions, named))
         if session.is_json:
             print_json({"queue": queue.name, "settings": queue.settings.to_stored()})
         else:
@@ -75,7 +76,7 @@ def list_queues(session: Session) -> None:
 @click.argument("name")
 @click.option(
     "--watch",
-    type=to_duration,
+    type=to_pause,
     metavar="DURATION",
     is_flag=False,
     flag_value="2s",
@@ -87,10 +88,11 @@ def stats(session: Session, name: str, watch: timedelta | None) -> None:
     """Tell what a queue holds and what went through it; the cost does not grow with the backlog."""
     with session.queue(name) as queue:
         show = _print_json_stats if session.is_json else _print_stats
-        show(queue.stats())
         if watch is None:
+            show(queue.stats())
             return
         with session.ending.politely() as wish:
+            show(queue.stats())
             while not wait(wish, watch):
                 if not session.is_json:
                     click.echo()

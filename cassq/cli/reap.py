@@ -14,23 +14,26 @@ from cassq.cli.output import print_json, say
 from cassq.cli.queues import wait
 from cassq.cli.session import Session, common_options, pass_session
 from cassq.cli.signals import Wish
+from cassq.cli.values import to_pause
 
 
 @click.command()
 @click.option(
-    "--watch", type=click.FloatRange(0.1), metavar="SECONDS", help="Again and again, until a signal."
+    "--watch", type=to_pause, metavar="DURATION", help="Again and again, this far apart, until a signal."
 )
 @common_options
 @pass_session
 @click.pass_context
-def reap(context: click.Context, session: Session, watch: float | None) -> None:
+def reap(context: click.Context, session: Session, watch: timedelta | None) -> None:
     """Heal what dead pushers and poppers left; safe to run any number of at once, and to kill.
 
-    Exits 0 after a whole pass, 1 where something could not be done, 75 where the store is out of reach.
+    Exits 0 after a whole pass, 1 where something could not be done, 75 where the store is out of reach. With
+    --watch it exits 0 after SIGTERM.
     """
     if watch is not None:
         with session.ending.politely() as wish:
-            _keep_reaping(session, wish, timedelta(seconds=watch))
+            _keep_reaping(session, wish, watch)
+        return
     with session.store() as store:
         report = store.reap()
     print_report(report, is_json=session.is_json)
@@ -39,14 +42,21 @@ def reap(context: click.Context, session: Session, watch: float | None) -> None:
 
 
 def _keep_reaping(session: Session, wish: Wish, pause: timedelta) -> None:
+    told = ""
     while not wish:
         try:
             with session.store() as store:
                 while not wish:
-                    print_report(store.reap(), is_json=session.is_json)
+                    report = store.reap()
+                    if told:
+                        told = ""
+                        say("cassq: the store is back")
+                    print_report(report, is_json=session.is_json)
                     wait(wish, pause)
         except (cassq.UnavailableError, cassq.OutcomeUnknownError) as error:
-            say(f"cassq: {error}")
+            if str(error) != told:  # an outage is no news at every pass
+                told = str(error)
+                say(f"cassq: {told}")
             wait(wish, pause)
 
 

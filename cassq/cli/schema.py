@@ -3,6 +3,8 @@
 Owns nothing but words; `cassq.installation` knows the schemas.
 """
 
+from collections.abc import Sequence
+
 import click
 
 from cassq import installation
@@ -41,13 +43,38 @@ def show(session: Session, replication: installation.Replication | None) -> None
 )
 @common_options
 @pass_session
-def apply(session: Session, replication: installation.Replication | None) -> None:
-    """Create what is missing, bring an older schema up to date; safe at any time."""
-    version = installation.apply_schema(session.require_url(), replication)
+@click.pass_context
+def apply(context: click.Context, session: Session, replication: installation.Replication | None) -> None:
+    """Create what is missing, bring an older schema up to date, mend what has drifted; safe at any time.
+
+    What only an operator should change is printed as statements, and the exit code is 1.
+    """
+    applied = installation.apply_schema(session.require_url(), replication)
+    done, left, statements = applied.mended.done, applied.mended.left, applied.mended.statements
     if session.is_json:
-        print_json({"version": version})
+        told = {"version": applied.version, "mended": done, "left": left, "statements": statements}
+        print_json(told)
     else:
-        say(f"the schema stands at version {version}")
+        for difference in done:
+            say(f"mended: {difference}")
+        for difference in left:
+            say(f"left: {difference}")
+        for statement in statements:
+            click.echo(f"{statement};")
+        say(f"the schema stands at version {applied.version}{_tell_left(left, statements)}")
+    if left:
+        context.exit(NOT_DONE)
+
+
+def _tell_left(left: Sequence[str], statements: Sequence[str]) -> str:
+    if not left:
+        return ""
+    if not statements:
+        return ", but differs: start with a new file, and push what this one holds"
+    return (
+        ", but differs: stop what uses it, save what the tables and columns above hold (what is dropped is "
+        "lost), run the statements that were printed, and apply again"
+    )
 
 
 @schema.command()

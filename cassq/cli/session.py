@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import Any, TypeVar
 
 import click
@@ -17,6 +18,9 @@ import cassq
 from cassq.cli.signals import Ending
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+#: The options by which a command runs until it is told to end.
+ENDLESS = "follow", "watch"
 
 EXAMPLES = "sqlite:///orders.db or cassandra://HOST,HOST/KEYSPACE?zookeeper=HOST,HOST"
 
@@ -75,7 +79,15 @@ def find_queue(store: cassq.Store, name: str) -> cassq.Queue:
         raise cassq.QueueNotFoundError(f"{error}; `cassq queue create {name}` makes it") from error
 
 
-pass_session = click.make_pass_decorator(Session)
+def pass_session(command: Callable[..., None]) -> Callable[..., None]:
+    """Hand the session to a command, whose signals mean something from here on."""
+
+    @wraps(command)
+    def begun(session: Session, *arguments: object, **options: object) -> None:
+        session.ending.begin(is_endless=any(options.get(name) not in {None, False} for name in ENDLESS))
+        command(session, *arguments, **options)
+
+    return click.make_pass_decorator(Session)(begun)
 
 
 def common_options(command: F) -> F:

@@ -1,40 +1,43 @@
 """How values are written on the command line: durations, sizes, headers, replication.
 
-Owns the grammar; ranges are the library's to check.
+Owns the grammar, but for durations, whose grammar is the library's; ranges are the library's to check.
 """
 
 import json
 import re
 from datetime import timedelta
-from fractions import Fraction
 
 import click
 
+from cassq.errors import InvalidOptionError
 from cassq.limits import KIB, MIB
+from cassq.model import arguments
 from cassq.model.ids import shorten
 
-_DURATION = re.compile(r"([0-9]{1,2000}(?:\.[0-9]{1,2000})?)(ms|s|m|h|d)")
-_UNITS_US = {"ms": 1000, "s": 10**6, "m": 60 * 10**6, "h": 3600 * 10**6, "d": 86400 * 10**6}
+#: Commands that do something again and again rest at least so long.
+PAUSE_MIN = timedelta(milliseconds=100)
+
 _SIZE = re.compile(r"([0-9]{1,2000})(B|KiB|MiB)?")
 _SIZES = {None: 1, "B": 1, "KiB": KIB, "MiB": MIB}
 _DATACENTER = re.compile(r"([A-Za-z0-9_.-]+):([1-9][0-9]{0,8})")
 
 
 def to_duration(text: str | timedelta) -> timedelta:
-    """Read a number and its unit: 500ms, 30s, 2m, 1h."""
-    if isinstance(text, timedelta):
-        return text
-    match = _DURATION.fullmatch(text)
-    if not match:
-        raise click.BadParameter(f"{shorten(text)} is not a duration: write 500ms, 30s, 2m or 1h")
-    # By fractions: a float would make another duration of one that is long and exact.
-    microseconds = Fraction(match[1]) * _UNITS_US[match[2]]
-    if microseconds.denominator != 1:
-        raise click.BadParameter(f"{shorten(text)} is finer than a microsecond")
+    """Read 500ms, 30s, 2m, 1h, 1d or a number of seconds."""
     try:
-        return timedelta(microseconds=int(microseconds))
-    except OverflowError:
-        raise click.BadParameter(f"{shorten(text)} is too long") from None
+        return arguments.to_duration(text)
+    except InvalidOptionError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def to_pause(text: str | timedelta) -> timedelta:
+    """Read the duration between two rounds: 100 ms or more, or a round would follow the other at once."""
+    pause = to_duration(text)
+    if pause < PAUSE_MIN:
+        raise click.BadParameter(
+            f"{shorten(text)} is out of range: {PAUSE_MIN / timedelta(seconds=1):g}s or more"
+        )
+    return pause
 
 
 def to_bytes(text: str) -> int:

@@ -37,7 +37,8 @@ class Coordinator(Protocol):
         Guarantees: two holders have a claim at once only while one of them is about to learn that its
         session ended. A claim whose reply was lost counts as held by its holder: claiming again says True.
         If nobody claims it again, it is given up as soon as its fate is known.
-        Raises: CoordinationUnavailableError: the service cannot be reached.
+        Raises: CoordinationUnavailableError: the service cannot be reached. AccessDeniedError: it refuses the
+        user, here as in every method that raises the former.
         """
         ...
 

@@ -99,12 +99,12 @@ def from_time_key(key: bytes) -> UUID:
     return UUID(bytes=key[4:8] + key[2:4] + key[0:2] + key[8:])
 
 
-def just_before(pipe: UUID) -> UUID:
-    """Return an id that lies before every id of this one's moment.
+def just_before(pipe: UUID, seconds: float = 0.0) -> UUID:
+    """Return an id that lies before every id of this one's moment, or of one some seconds earlier.
 
     Of ids of one moment databases have orders of their own.
     """
-    moment = pipe.time - 1
+    moment = max(0, pipe.time - 1 - round(seconds * 10_000_000))
     parts = (moment & 0xFFFFFFFF, moment >> 32 & 0xFFFF, moment >> 48 & 0x0FFF | 0x1000)
     return UUID(fields=(*parts, pipe.clock_seq_hi_variant, pipe.clock_seq_low, pipe.node))
 

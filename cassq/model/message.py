@@ -4,6 +4,7 @@ A batch is what one write carried: immutable once sent, numbered from `first` wi
 must not break: a number that was once sent never names another body.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,10 +14,12 @@ from uuid import UUID
 from cassq.errors import BodyTooLargeError, InvalidOptionError
 from cassq.limits import HEADERS_BYTES_MAX
 from cassq.model.ids import MessageId, shorten
-from cassq.model.stretches import Stretch
+from cassq.model.ranges import Range
 
 Headers = Mapping[str, str]
 NO_HEADERS: Headers = {}
+
+_ENDS_A_LINE = re.compile("[\0\r\n]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ class MessageIds(Sequence[MessageId]):
     __slots__ = ("_count", "_parts")
 
     def __init__(self) -> None:
-        self._parts: list[tuple[UUID, Stretch]] = []
+        self._parts: list[tuple[UUID, Range]] = []
         self._count = 0
 
     def add(self, pipe: UUID, first: int, last: int) -> None:
@@ -87,7 +90,7 @@ class MessageIds(Sequence[MessageId]):
             before = self._parts.pop()[1]
             self._count -= before.size
             first = before.first
-        self._parts.append((pipe, Stretch(first, last)))
+        self._parts.append((pipe, Range(first, last)))
         self._count += last - first + 1
 
     def extend(self, other: "MessageIds") -> None:
@@ -152,7 +155,7 @@ def check_headers(headers: object) -> Headers:
     """Return the headers as a dict of str to str.
 
     Raises:
-        InvalidOptionError: they are not a mapping of str to str.
+        InvalidOptionError: they are not a mapping of str to str, or one is not a single line.
         BodyTooLargeError: they are larger than HEADERS_BYTES_MAX.
     """
     if headers is None:
@@ -165,6 +168,10 @@ def check_headers(headers: object) -> Headers:
             raise InvalidOptionError(
                 f"header {shorten(name)}: {shorten(value)} is not str to str; turn names and values into str"
             )
+        if name.isascii() and value.isascii() and name.isprintable() and value.isprintable():
+            size += len(name) + len(value)  # what nearly all are costs little
+            continue
+        _check_one_line(name, value)
         try:
             size += len(name.encode()) + len(value.encode())
         except UnicodeEncodeError:
@@ -174,6 +181,16 @@ def check_headers(headers: object) -> Headers:
     if size > HEADERS_BYTES_MAX:
         raise BodyTooLargeError(f"the headers have {size} bytes; at most {HEADERS_BYTES_MAX} are taken")
     return dict(headers)
+
+
+def _check_one_line(name: str, value: str) -> None:
+    """Refuse what ends a line or a string elsewhere: in an environment, a log, a protocol's headers."""
+    for what, text in (("name", name), ("value", value)):
+        if found := _ENDS_A_LINE.search(text):
+            raise InvalidOptionError(
+                f"header {shorten(name)}: its {what} {shorten(text)} has {found[0]!r} in it; NUL, CR and LF "
+                "are refused: put such text into the body, or encode it"
+            )
 
 
 def size_of(body: bytes, headers: Headers) -> int:

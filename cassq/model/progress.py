@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from cassq.model.pipe import End, Head, Mark, PipeState, Run, Tally
-from cassq.model.stretches import Stretch, Stretches
+from cassq.model.ranges import Range, Ranges
 
 
 class Progress:
@@ -24,9 +24,9 @@ class Progress:
         self.window = state.window
         self.head = replace(state.head, cursor=self.window.first - 1) if self.window else state.head
         self.runs: dict[int, Run] = {}
-        self._ended = Stretches()
-        self._dead = Stretches()
-        self._purged = Stretches()
+        self._ended = Ranges()
+        self._dead = Ranges()
+        self._purged = Ranges()
         # How often messages of runs that are over came back; moves into the head with the floor.
         self._rolled_back: dict[int, int] = {}
         self.note_marks(state.marks)
@@ -54,11 +54,11 @@ class Progress:
         self.runs[run.first] = run
         self._close_if_over(run)
 
-    def left_of(self, run: Run) -> Iterator[Stretch]:
+    def left_of(self, run: Run) -> Iterator[Range]:
         """Yield the parts of a run that have not ended."""
         return self._ended.missing(run.first, run.last)
 
-    def missing(self, first: int, last: int) -> Iterator[Stretch]:
+    def missing(self, first: int, last: int) -> Iterator[Range]:
         """Yield the parts of first … last that have not ended."""
         return self._ended.missing(first, last)
 

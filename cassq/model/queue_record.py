@@ -47,7 +47,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was decided of a writer that stages pipes (see `cassq.staging`).
+    """What was decided of a writer that stages pipes (see `cassq.bulk.staging`).
 
     Attributes:
         batch: number of the last of its batches that was decided to be published.
@@ -73,6 +73,7 @@ class QueueRecord:
         samples: a few readings of the past minutes, oldest first.
         writers: by name, what was decided of writers that stage pipes.
         publications: how often staged pipes were published: what is listed since may have older ids.
+        read_at_ms: the database's clock when it was glanced at, where it has one of its own; 0 if not.
     """
 
     name: str
@@ -85,3 +86,4 @@ class QueueRecord:
     samples: tuple[Sample, ...] = ()
     writers: Mapping[str, Written] = field(default_factory=dict)
     publications: int = 0
+    read_at_ms: int = field(default=0, compare=False)

@@ -7,10 +7,11 @@ count on the same ages and leases. So they are stored with it, and opening it wi
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
 from cassq.errors import DecodeError, InvalidOptionError
 from cassq.limits import BODY_BYTES_CEILING, KIB, MIB
+from cassq.model.arguments import tell_duration
 from cassq.model.ids import shorten
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -127,6 +128,21 @@ class QueueSettings:
             raise DecodeError(f"stored queue settings are not valid: {error}") from error
 
 
+class QueueOptions(TypedDict, total=False):
+    """The settings of `QueueSettings` as `Store.queue` takes them, for type checkers."""
+
+    pipe_messages_max: int
+    pipe_bytes_max: int
+    push_age_max: timedelta
+    push_grace: timedelta
+    lease: timedelta
+    clock_skew_max: timedelta
+    pop_width: int
+    push_width: int
+    max_attempts: int
+    body_bytes_max: int
+
+
 def _from_stored(name: str, value: object, *, is_duration: bool) -> int | timedelta:
     if type(value) is not int:
         raise TypeError(f"{name}={shorten(value)} is not a whole number")
@@ -158,4 +174,4 @@ def _to_int(value: int | timedelta) -> int:
 
 
 def _tell(value: object) -> str:
-    return f"{value.total_seconds():.15g}s" if isinstance(value, timedelta) else shorten(value)
+    return tell_duration(value) if isinstance(value, timedelta) else shorten(value)

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
+from cassq.bulk.staging import ONCE
 from cassq.errors import InvalidNameError, InvalidOptionError
+from cassq.model.arguments import check_between, tell_duration
 from cassq.model.ids import check_name, shorten
-from cassq.staging import ONCE
 from cassq.urls import check_text
 
 #: All queues of the store.
@@ -22,6 +23,8 @@ PARTITION_MESSAGES = 100_000
 #: What one micro-batch takes at most, and how long a reader keeps it before others may have it.
 MESSAGES_PER_TRIGGER = 100_000
 READER_LEASE = timedelta(minutes=10)
+READER_LEASE_MIN = timedelta(seconds=10)
+READER_LEASE_MAX = timedelta(hours=12)
 
 #: What Spark itself adds to the options of a stream.
 _OF_SPARK = frozenset({"checkpointlocation", "queryname"})
@@ -118,6 +121,9 @@ class _Words:
             raise InvalidOptionError(f"option {name!r} is {shorten(text)}: give a whole number from {low} on")
         return number
 
+    def duration(self, name: str, default: timedelta, low: timedelta, high: timedelta) -> timedelta:
+        return check_between(f"option {name!r}", self.take(name, tell_duration(default)), low, high)
+
     def flag(self, name: str) -> bool:
         text = self.take(name, "false").lower()
         if text not in ("true", "false"):
@@ -196,12 +202,11 @@ def stream_options(given: Mapping[str, str]) -> StreamOptions:
     Raises: InvalidOptionError: one is missing, unknown or malformed.
     """
     words = _Words(given, "streaming from cassq")
-    seconds = words.number("lease_s", round(READER_LEASE.total_seconds()), 10)
     options = StreamOptions(
         words.target(may_be_all=False),
         check_name(words.take("reader"), "name of a reader"),
         words.number("messages_per_trigger", MESSAGES_PER_TRIGGER) or MESSAGES_PER_TRIGGER,
-        timedelta(seconds=seconds or 0),
+        words.duration("lease", READER_LEASE, READER_LEASE_MIN, READER_LEASE_MAX),
         words.flag("skip_lost"),
     )
     words.end()

@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, EqualTo, Filter, In, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from cassq.bulk.snapshot import Fate, read_letters, read_sections
 from cassq.errors import QueueNotFoundError
-from cassq.snapshot import Fate, read_letters, read_sections
 from cassq.spark.options import ALL_QUEUES, ReadOptions
 from cassq.spark.rows import RowBuilder, check_read_schema
 from cassq.spark.sessions import open_store

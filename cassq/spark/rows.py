@@ -25,9 +25,9 @@ from cassq.model.message import NO_HEADERS, Headers
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from cassq.bulk.run_reader import LeasedRun
+    from cassq.bulk.snapshot import Section
     from cassq.model.message import Batch
-    from cassq.run_reader import LeasedRun
-    from cassq.snapshot import Section
     from cassq.storage.port import DeadLetter
 
 #: One row for each message. attempt, holder and leased_at tell how it was handed out last; phase, whether its

@@ -31,8 +31,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from cassq.bulk.run_reader import LeasedRun, RunReader, read_leased, tag
 from cassq.errors import PipeLostError
-from cassq.run_reader import LeasedRun, RunReader, read_leased, tag
 from cassq.spark.options import StreamOptions
 from cassq.spark.rows import RowBuilder, check_read_schema
 from cassq.spark.sessions import open_store
@@ -174,7 +174,7 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not self._options.is_skipping:
             raise PipeLostError(
                 f"{words}: start with option 'skip_lost' set to true to leave them out (what of the batch is "
-                "in the sink already is then there twice), and give the stream a longer 'lease_s'"
+                "in the sink already is then there twice), and give the stream a longer 'lease'"
             )
         _log.warning("%s: they are left out", words)
 

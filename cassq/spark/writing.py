@@ -20,12 +20,12 @@ from pyspark.sql.datasource import (
 )
 
 import cassq
+from cassq.bulk.staging import ONCE
 from cassq.errors import CassqError, InvalidOptionError
 from cassq.model.ids import new_pipe_id
 from cassq.spark.options import Target, WriteOptions
 from cassq.spark.rows import check_write_schema, messages_of
 from cassq.spark.sessions import open_store
-from cassq.staging import ONCE
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

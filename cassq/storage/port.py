@@ -1,14 +1,14 @@
 """The contract between the protocol and a database.
 
-Everything cassq asks of a database is one of these fifteen methods; `tests/contract` holds every adapter to
+Everything cassq asks of a database is one of these sixteen methods; `tests/contract` holds every adapter to
 every sentence below. An adapter decides nothing: it neither retries a write nor judges a state.
 
 Three rules hold for all of them:
 
-- **Errors.** `StorageUnavailableError`: nothing was written, and nothing will be. `OutcomeUnknownError`: a
-  write may have happened, or may still happen later. `DecodeError`: a stored row is not one of ours, which
-  is never skipped. Nothing else leaves an adapter except `ClosedError` after it was closed and
-  `SchemaMismatchError` where a table is missing.
+- **Errors.** `StorageUnavailableError`: nothing was written, and nothing will be. `AccessDeniedError`: the
+  same, and waiting will not help. `OutcomeUnknownError`: a write may have happened, or may still happen
+  later. `DecodeError`: a stored row is not one of ours, which is never skipped. Nothing else leaves an
+  adapter except `ClosedError` after it was closed and `SchemaMismatchError` where a table is missing.
 - **Time.** Every `*_ms` that an adapter fills in is the database's clock, in milliseconds since 1970.
 - **Threads.** Every method may be called from many threads at once. After a fork only the parent may call;
   the child gets `ClosedError`.
@@ -163,9 +163,9 @@ class Storage(Protocol):
     def read_batches(self, pipe: UUID, query: BatchQuery) -> Sequence[Batch]:
         """Return the batches that `query` asks for, in its order.
 
-        Guarantees: a batch that one call returned, every later call returns. A batch whose `append` timed
-        out may or may not be there; batches may be missing *before* one that is there, when both were being
-        written meanwhile, so readers stop at the first gap.
+        Guarantees: a batch that one call returned, by outline or not, every later call returns, with its
+        bodies. A batch whose `append` timed out may or may not be there; batches may be missing *before* one
+        that is there, when both were being written meanwhile, so readers stop at the first gap.
         """
         ...
 
@@ -199,14 +199,31 @@ class Storage(Protocol):
         """
         ...
 
-    def read_dead(self, queue: str, after: MessageId | None = None, limit: int = 100) -> Sequence[DeadLetter]:
-        """Return up to `limit` dead letters, in the order of their ids, after `after` (excluded)."""
+    def read_dead(
+        self, queue: str, after: MessageId | None = None, limit: int = 100, *, until: MessageId | None = None
+    ) -> Sequence[DeadLetter]:
+        """Return up to `limit` dead letters, in the order of their ids, after `after` (excluded).
+
+        Args:
+            until: none behind this one (included).
+
+        Guarantees: however many letters were removed, those that are left are returned.
+        """
         ...
 
     def change_dead(
-        self, queue: str, added: Sequence[DeadLetter] = (), removed: Sequence[MessageId] = ()
+        self,
+        queue: str,
+        added: Sequence[DeadLetter] = (),
+        removed: Sequence[MessageId] = (),
+        *,
+        pipes: Sequence[UUID] = (),
     ) -> None:
         """Insert or overwrite dead letters, each under its own id, and remove others.
+
+        Args:
+            removed: letters, each of which was there once; those of a pipe that follow each other cost least.
+            pipes: of a deleted queue: every letter of these pipes is removed, without being read.
 
         Guarantees: when it returns, every later `read_dead` shows it. A letter that was removed does not come
             back within a day, also not by adding it again: a burial that is repeated after the letter was put

@@ -8,6 +8,12 @@
  *
  * Time: a set gets old at any moment. A driver that looks at the record after that gives up; before, it decides.
  *
+ * A deletion may be forgotten (COMEBACKS): a set that was published, consumed or deleted is staged again, as far as
+ * the list tells.
+ *
+ * With -DONCE the writer has one batch and one driver, which publishes a second time though it was told (its caller
+ * was not), and the reaper takes the writer out of the record once its batch is published.
+ *
  * Rules are taken away by -DNO_...; docs/model/README.md has the table.
  */
 
@@ -16,6 +22,10 @@
 #endif
 #ifndef CRASHES
 #define CRASHES 2
+#endif
+
+#ifndef COMEBACKS
+#define COMEBACKS 0                  /* staged entries that come back */
 #endif
 
 #ifdef NEXT
@@ -28,7 +38,13 @@
 #define ACTORS 3
 #define NONE 2                       /* no manifest */
 
-byte faults = FAULTS, crashes = CRASHES;
+byte faults = FAULTS, crashes = CRASHES, comebacks = COMEBACKS;
+#ifdef ONCE
+#define DRIVERS 1
+byte repeats = 1;
+#else
+#define DRIVERS 2
+#endif
 
 bool staged[2];                      /* the entries of the set among the staged ones */
 bool listed[2];                      /* its entries in the queue's list */
@@ -36,7 +52,7 @@ bool published[2];                   /* it was listed at some time */
 bool lost[2];                        /* its rows were deleted, and not because all was consumed */
 bool written[2];                     /* its manifest stands */
 bool old[2];                         /* older than what may still be decided */
-bool told[2];                        /* the driver was told that its set is the batch */
+bool was_staged[2];
 byte ends = 0;                       /* drivers that came to their end */
 
 byte batch = 0, manifest = NONE;     /* the record */
@@ -57,7 +73,7 @@ inline decided(d) {
 
 inline list(s) {
     assert(!lost[s]);                /* what was decided is gone */
-#ifndef NEXT
+#if !defined(NEXT) && !defined(ONCE)
     assert(!published[1 - (s)]);     /* both sets of one batch are published */
 #endif
     if
@@ -73,6 +89,25 @@ inline delete_set(s) {
     :: !published[s] -> lost[s] = true
     :: else
     fi
+}
+
+/* A pipe's rows are there: a head, and what was pushed. */
+#define stands(s) (!lost[s] && (!published[s] || listed[s]))
+
+/* Delete a set that is staged, as far as the list tells: of one that is published only the entry goes. */
+inline remove(s, is_listed) {
+    if
+    :: is_listed -> staged[s] = false
+    :: !is_listed -> delete_set(s)
+    fi
+}
+
+inline look_listed() {
+#ifdef NO_LISTED_STAYS
+    there[0] = false; there[1] = false
+#else
+    atomic { there[0] = listed[0]; there[1] = listed[1]; printf("%d: what is listed: %d %d\n", me, there[0], there[1]) }    /* RULE listed_stays */
+#endif
 }
 
 inline may_die() {
@@ -121,28 +156,44 @@ inline clear_losers() {
 #endif
     if
     :: out ->                                        /* RULE losers_late */
-        atomic {
-            if
-            :: number(0) == number(me) && staged[0] -> delete_set(0); printf("%d: deletes set 0 if it is staged\n", me)
-            :: else
-            fi
-        };
-        atomic {
-            if
-            :: number(1) == number(me) && staged[1] -> delete_set(1); printf("%d: deletes set 1 if it is staged\n", me)
-            :: else
-            fi
-        }
+        atomic { losers[0] = (number(0) == number(me) && staged[0]); losers[1] = (number(1) == number(me) && staged[1]) };
+        look_listed();
+        if
+        :: atomic { losers[0] -> remove(0, there[0]); printf("%d: removes set 0\n", me) }
+        :: !losers[0]
+        fi;
+        if
+        :: atomic { losers[1] -> remove(1, there[1]); printf("%d: removes set 1\n", me) }
+        :: !losers[1]
+        fi
     :: !out
     fi;
-    out = false
+    atomic { out = false; losers[0] = false; losers[1] = false; there[0] = false; there[1] = false }
+}
+
+/* What a driver is told that did not decide by itself. */
+inline tell() {
+    if
+#ifdef NO_TOLD_BY_LIST
+    :: atomic { !staged[me] -> assert(published[me] || lost[me]) }
+    :: atomic { staged[me] -> assert(!published[me]); printf("%d: is told no\n", me) }    /* told as failed, and published */
+#else
+    :: atomic { listed[me] -> assert(published[me]); printf("%d: is told yes\n", me) }    /* RULE told_by_list */
+    :: !listed[me] ->
+        if
+        :: atomic { staged[me] && stands(me) -> assert(!published[me]); printf("%d: is told no\n", me) }
+        :: atomic { !(staged[me] && stands(me)) -> printf("%d: nobody knows\n", me) }
+        fi
+#endif
+    fi
 }
 
 proctype Driver(byte me) {
     byte m = NONE;
-    bool names, has, out;
+    bool names, has, out, losers[2], there[2];
 
-    atomic { staged[me] = true; printf("%d: its tasks have staged\n", me) };
+    atomic { staged[me] = true; was_staged[me] = true; printf("%d: its tasks have staged\n", me) };
+begin:
     may_die();
     finish();
     if
@@ -150,8 +201,16 @@ proctype Driver(byte me) {
     :: batch < number(me)
     fi;
     if
-    :: atomic { !staged[me] -> printf("%d: its pipes are gone\n", me); goto end }
-    :: staged[me]
+    :: atomic { !(staged[me] && stands(me)) -> printf("%d: its pipes are gone\n", me) };
+#ifdef ONCE
+#ifdef NO_FORGOTTEN
+        assert(!published[me]);          /* told as failed, and published */
+#else
+        tell();                          /* RULE forgotten */
+#endif
+#endif
+        goto end
+    :: staged[me] && stands(me)
     fi;
     atomic { written[me] = true; printf("%d: writes its manifest\n", me) };
     may_die();
@@ -202,12 +261,14 @@ unfinished:
     goto decide;
 after:
     finish();
-    atomic {
-        told[me] = (batch >= number(me) && !staged[me]);
-        assert(!told[me] || published[me] || lost[me]);
-        printf("%d: is told %d\n", me, told[me])
-    };
+    tell();
     clear_losers();
+#ifdef ONCE
+    if
+    :: atomic { repeats > 0 -> repeats--; printf("%d: publishes once more\n", me); goto begin }
+    :: true
+    fi;
+#endif
     goto end;
 
 discard:
@@ -218,23 +279,31 @@ discard:
     atomic { out = (batch < number(me)); printf("%d: was decided: %d\n", me, !out) };
     if
     :: out ->
+        atomic { losers[me] = staged[me] };
+        look_listed();
         if
-        :: atomic { staged[me] -> delete_set(me); printf("%d: deletes its set\n", me) }
-        :: !staged[me]
+        :: atomic { losers[me] -> remove(me, there[me]); printf("%d: removes its set\n", me) }
+        :: !losers[me]
         fi
     :: !out -> clear_losers()
     fi;
 end:
 dead:
-    atomic { m = NONE; names = false; has = false; out = false; ends++ }
+    atomic {
+        m = NONE; names = false; has = false; out = false; ends++;
+        losers[0] = false; losers[1] = false; there[0] = false; there[1] = false
+    }
 }
 
 active proctype Reaper() {
     byte me = REAPER, m = NONE;
-    bool names, has, out = false, olds[2];
+    bool names, has, out = false, olds[2], there[2];
 
 again:
     if
+#ifdef ONCE
+    :: atomic { batch > 0 && manifest == NONE -> write_record(0, NONE); printf("reaper: forgets the writer\n"); goto again }
+#endif
     :: atomic { manifest != NONE -> skip }
     :: atomic { manifest == NONE && ((staged[0] && old[0]) || (staged[1] && old[1])) -> skip }
     fi;
@@ -251,19 +320,23 @@ again:
 #ifndef NO_LOOK_AGAIN
             atomic { olds[0] = olds[0] && staged[0]; olds[1] = olds[1] && staged[1] };    /* RULE look_again */
 #endif
+            look_listed();
             if
-            :: olds[0] -> atomic { delete_set(0); printf("reaper: deletes set 0\n") }
+            :: olds[0] -> atomic { remove(0, there[0]); printf("reaper: removes set 0\n") }
             :: !olds[0]
             fi;
             if
-            :: olds[1] -> atomic { delete_set(1); printf("reaper: deletes set 1\n") }
+            :: olds[1] -> atomic { remove(1, there[1]); printf("reaper: removes set 1\n") }
             :: !olds[1]
             fi
         fi
     :: !olds[0] && !olds[1]
     fi;
 dead:
-    atomic { olds[0] = false; olds[1] = false; out = false; m = NONE; names = false; has = false; goto again }
+    atomic {
+        olds[0] = false; olds[1] = false; there[0] = false; there[1] = false;
+        out = false; m = NONE; names = false; has = false; goto again
+    }
 }
 
 /* Poppers and the reaper of pipes: what is listed is consumed and retired. */
@@ -280,6 +353,8 @@ active proctype Late() {
     :: atomic { flies[1] -> decided(1); printf("late: the decision of 1 lands\n") }
     :: atomic { flies[0] -> flies[0] = false }
     :: atomic { flies[1] -> flies[1] = false }
+    :: atomic { comebacks > 0 && was_staged[0] && !staged[0] -> comebacks--; staged[0] = true; printf("set 0 is staged again\n") }
+    :: atomic { comebacks > 0 && was_staged[1] && !staged[1] -> comebacks--; staged[1] = true; printf("set 1 is staged again\n") }
     :: atomic { !old[0] && staged[0] -> old[0] = true }
     :: atomic { !old[1] && staged[1] -> old[1] = true }
     od
@@ -287,8 +362,12 @@ active proctype Late() {
 
 /* Nothing more can happen, and failures have stopped: a decided batch is published, nothing else is left. */
 active proctype Stuck() {
-    timeout -> assert(ends == 2 && (batch != 1 || published[0] || published[1]) && (batch != 2 || published[1])
+    timeout -> assert(ends == DRIVERS && (batch != 1 || published[0] || published[1]) && (batch != 2 || published[1])
                       && manifest == NONE && !staged[0] && !staged[1])    /* stuck, or something stays for ever */
 }
 
+#ifdef ONCE
+init { run Driver(0) }
+#else
 init { atomic { run Driver(0); run Driver(1) } }
+#endif

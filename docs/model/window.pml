@@ -34,6 +34,9 @@
 #ifndef POPPERS
 #define POPPERS 2                    /* 0: one, and nobody comes in its place */
 #endif
+#ifndef KNOCKS
+#define KNOCKS 0                     /* an operator purges, and knocks so often while a window is out */
+#endif
 #ifndef AGES
 #define AGES 0                       /* 2: the pipe grows old, and its pusher may die */
 #endif
@@ -42,6 +45,7 @@
 #define SEQ_MAX 9
 #define OUT SEQ_MAX                  /* the cursor, while a window is out */
 #define PUSHER 2                     /* as an owner */
+#define OPERATOR 3
 
 mtype = { opened, sealed, retired };                 /* phases */
 
@@ -61,7 +65,7 @@ mtype = { take, take_again, begin, renew, cut, force_seal, drain, retire };     
 #define set(f, l) (((1 << (l)) - 1) & ~((1 << ((f) - 1)) - 1))
 #define has(mask, part) (((mask) & (part)) == (part))
 
-byte faults = FAULTS, windows = WINDOWS, crashes = CRASHES, keeps = KEEPS;
+byte faults = FAULTS, windows = WINDOWS, crashes = CRASHES, keeps = KEEPS, knocks = KNOCKS;
 byte age;
 bool pusher_done;
 bool is_dead;                        /* the popper in whose place nobody comes */
@@ -83,7 +87,7 @@ mtype fly[3];                        /* an owner's transaction, whose condition 
 byte fly_to[3];
 bool fly_asked[3];                   /* its owner is about to ask about it */
 
-bool seen[3];                        /* the op that the owner saw stands */
+bool seen[4];                        /* the op that the owner saw stands */
 byte op_by;                          /* 1 + the owner whose last transaction set the op; 0: another */
 
 /* What holders have. */
@@ -154,7 +158,7 @@ inline deliver(p, m) {
 }
 
 inline new_op(by) {
-    seen[0] = false; seen[1] = false; seen[PUSHER] = false;
+    seen[0] = false; seen[1] = false; seen[PUSHER] = false; seen[OPERATOR] = false;
     fly[0] = NONE; fly[1] = NONE; fly[PUSHER] = NONE; fly_to[0] = 0; fly_to[1] = 0; fly_to[PUSHER] = 0;
     op_by = by
 }
@@ -724,6 +728,52 @@ active proctype Late() {
        }
     od
 }
+
+#if KNOCKS
+#define is_in_nobodys_hands(m) (!hand[m] || (m) <= from || (m) > x)
+
+/* An operator's purge, once. Beside a window it writes a fresh op, so that the next renewal is refused. */
+active proctype Operator() {
+    byte x, from;
+
+look:
+    atomic {
+        if
+        :: phase == retired -> goto end
+        :: phase != retired && window_at && knocks > 0 -> seen[OPERATOR] = true
+#ifdef NO_PURGE_CUT
+        :: phase != retired -> seen[OPERATOR] = true; x = newest; from = (window_at -> window_at - 1 : cursor); goto purge
+#else
+        :: phase != retired && !window_at ->         /* RULE purge_cut: no purge beside a window */
+            seen[OPERATOR] = true; from = cursor; x = newest; x = (x > last -> last : x); goto purge
+#endif
+        fi
+    };
+    atomic {
+        if
+        :: seen[OPERATOR] -> knocks--; printf("operator: knocks\n"); new_op(0)
+        :: else
+        fi;
+        goto look
+    };
+
+purge:
+    atomic {
+        if
+        :: phase != retired && seen[OPERATOR] && x > from ->
+            printf("operator: purges %d..%d\n", from + 1, x);
+            assert(is_in_nobodys_hands(1) && is_in_nobodys_hands(2) && is_in_nobodys_hands(3));    /* P2: purged out of a consumer's hands */
+            ended = ended | set(from + 1, x);
+            cursor = (window_at -> cursor : x);
+            new_op(0)
+        :: phase != retired && !seen[OPERATOR] -> x = 0; from = 0; goto look
+        :: else
+        fi
+    };
+end:
+    atomic { seen[OPERATOR] = false; x = 0; from = 0 }
+}
+#endif
 
 /* Nothing more can happen, and failures have stopped: then the pipe is retired, unless nobody is there for it. */
 active proctype Stuck() {

@@ -32,7 +32,7 @@ from scene import Load, Scene
 from stage import Stage, mix
 
 import cassq
-from cassq.ledger import Kind
+from cassq.verification.ledger import Kind
 
 _SHORT_SECONDS = 15.0
 _RATE = 400.0

@@ -11,11 +11,23 @@ import secrets
 import socket
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+from uuid import UUID
 
-from cassq.storage.cassandra import Address, CassandraSchema, open_session
+from cassq.errors import OutcomeUnknownError, UnavailableError
+from cassq.storage.cassandra import (
+    Address,
+    CassandraSchema,
+    CassandraSession,
+    CassandraStorage,
+    open_session,
+)
+
+Answer = TypeVar("Answer")
 
 TOOL = Path(__file__).parents[2] / "tools" / "services"
 CASSANDRA = "cassandra"
@@ -25,6 +37,18 @@ REPLICAS = 3
 # Longer than the tool itself waits, which has the better words for what does not come.
 _ORDER_S = 900.0
 _ASK_S = 5.0
+_ATTEMPTS = 5
+
+# The tables of which no repair can be counted on before deletions are forgotten.
+_LISTS = ("pipes", "staged")
+
+
+def _patiently(do: Callable[[], Answer]) -> Answer:
+    """Do what may be done twice: a node that has just lost a peer may leave it without an answer."""
+    for _ in range(_ATTEMPTS - 1):
+        with contextlib.suppress(UnavailableError, OutcomeUnknownError):
+            return do()
+    return do()
 
 
 class RingError(Exception):
@@ -96,6 +120,10 @@ class Ring:
         group = self._groups.get(number) if service == CASSANDRA else None
         self._order("start", "--only", service, "--node", str(number), group=group)
 
+    def wipe(self, number: int) -> None:
+        """Crash one Cassandra node and delete its data; `go_on` has it replace itself from the others."""
+        self._order("stop", "--only", CASSANDRA, "--node", str(number), "--wipe")
+
     def freeze(self, service: str, number: int) -> None:
         """Halt one server where it is."""
         self._order("freeze", "--only", service, "--node", str(number))
@@ -155,7 +183,46 @@ class Ring:
         """Make a keyspace with the schema, three replicas of everything."""
         self.keyspace = f"cassq_chaos_{secrets.token_hex(4)}"
         session = self._open(self.keyspace)
-        CassandraSchema(session).apply({"class": "SimpleStrategy", "replication_factor": REPLICAS})
+        replication = {"class": "SimpleStrategy", "replication_factor": REPLICAS}
+        _patiently(partial(CassandraSchema(session).apply, replication))
+        session.close()
+
+    @contextlib.contextmanager
+    def forgetting(self, seconds: int) -> Iterator[None]:
+        """Have the lists' deletions, and the hints that tell of them, be kept for so long only."""
+        session = self._open(self.keyspace)
+        kept = {table: grace for table, grace in self._tables(session).items() if table in _LISTS}
+        change = f"ALTER TABLE {self.keyspace}.{{}} WITH gc_grace_seconds = {{}}"
+        try:
+            for table in kept:
+                _patiently(partial(session.define, change.format(table, seconds)))
+            yield
+        finally:
+            for table, grace in kept.items():
+                _patiently(partial(session.define, change.format(table, grace)))
+            session.close()
+
+    def _tables(self, session: CassandraSession) -> dict[str, int]:
+        """Return for how many seconds each table keeps deletions."""
+        asked = (
+            "SELECT table_name, gc_grace_seconds FROM system_schema.tables "
+            f"WHERE keyspace_name = '{self.keyspace}'"
+        )
+        return dict(_patiently(partial(session.ask, asked)))  # type: ignore[arg-type]
+
+    def listed(self, queue: str) -> set[UUID]:
+        """Return the pipes that a queue's list has."""
+        storage = CassandraStorage(self._open(self.keyspace))
+        try:
+            return {entry.pipe for entry in _patiently(partial(storage.list_pipes, queue)).entries}
+        finally:
+            storage.close()
+
+    def repair(self) -> None:
+        """Make the two nodes equal that are left of three: a quorum is both, and a read repairs it."""
+        session = self._open(self.keyspace)
+        for table in self._tables(session):
+            _patiently(partial(session.ask, f"SELECT * FROM {self.keyspace}.{table}"))
         session.close()
 
     def first_node(self, queue: str) -> int:

@@ -19,7 +19,7 @@ from firewall import FIRST_GROUP, Firewall
 from pace import Course
 from ring import Ring
 
-from cassq.ledger import Kind
+from cassq.verification.ledger import Kind
 
 _TICK_S = 0.25
 

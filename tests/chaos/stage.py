@@ -27,7 +27,7 @@ from ring import Ring, RingError
 from scene import Load, Scene, seat_of
 
 from cassq.errors import CassqError
-from cassq.ledger import Kind
+from cassq.verification.ledger import Kind
 
 _SETTLE_S = 3.0
 _DISK_MIB = 48

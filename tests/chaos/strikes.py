@@ -7,11 +7,12 @@ returns, everything that it stopped, froze or cut goes on again.
 import os
 import signal
 
+from crew import wait_until
 from firewall import FIRST_GROUP, rules_for_group, rules_for_node, to_server
-from ring import CASSANDRA, ZOOKEEPER
+from ring import CASSANDRA, REPLICAS, ZOOKEEPER
 from scene import Scene
 
-from cassq.ledger import Kind
+from cassq.verification.ledger import Kind
 
 REAPERS_KILLED = 12
 OUTAGE_S = 8.0
@@ -19,6 +20,8 @@ SILENCE_S = 10.0
 #: Longer than drivers take to notice by themselves that a node is silent.
 PAST_HEARTBEAT_S = 25.0
 REST_S = 3.0
+#: An hour of the list of pipes, after which nobody knows of a deletion there any more.
+FORGETFUL_S = 3
 
 #: A popper's clock, a pusher's, and so on: hours ahead or behind.
 HOURS = (5, -7, 26, -1, 3, -48, 9, -3, 12)
@@ -89,6 +92,43 @@ def _kill_server(scene: Scene, service: str, number: int) -> None:
     scene.wait(OUTAGE_S)
     scene.blow(f"{service} {number} starts")
     scene.servers.go_on(service, number)
+
+
+def keep_node_away(scene: Scene) -> None:
+    """A node that was away while others forgot deletions has entries that nobody else has."""
+    number, queue = _first(scene), scene.crew.queue
+
+    def is_all_gone() -> bool:
+        scene.wait(1.0)
+        return not known & scene.servers.listed(queue)
+
+    with scene.servers.forgetting(FORGETFUL_S):
+        known = scene.servers.listed(queue)
+        scene.blow(f"cassandra {number} is frozen")
+        scene.servers.freeze(CASSANDRA, number)
+        wait_until(is_all_gone, "the pipes that it knows are gone")
+        scene.wait(FORGETFUL_S + REST_S)
+        scene.blow(f"cassandra {number} goes on")
+        scene.servers.thaw(CASSANDRA, number)
+        # Until everybody has read all of the list, which is once in the life of a pipe.
+        scene.wait(scene.load.past_push)
+
+
+def lose_node(scene: Scene) -> None:
+    """What was pushed while a node was down is on two; one of them is lost before the third hears of it."""
+    lost = _first(scene)
+    other = lost % REPLICAS + 1
+    scene.blow(f"cassandra {other} is stopped")
+    scene.servers.stop(CASSANDRA, other, kill=False)
+    scene.wait(OUTAGE_S)
+    scene.blow(f"cassandra {other} starts")
+    scene.servers.go_on(CASSANDRA, other)
+    scene.blow(f"cassandra {lost} is lost")
+    scene.servers.wipe(lost)
+    scene.wait(PAST_HEARTBEAT_S)
+    scene.servers.repair()
+    scene.blow(f"cassandra {lost} is replaced")
+    scene.servers.go_on(CASSANDRA, lost)
 
 
 def freeze_node(scene: Scene) -> None:

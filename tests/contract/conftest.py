@@ -7,11 +7,12 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from stored import created
 
 from cassq.model.ids import time_key
 from cassq.storage.cassandra import CassandraStorage, open_storage
 from cassq.storage.port import Storage
-from cassq.storage.sqlite import SqliteStorage
+from cassq.storage.sqlite.storage import SqliteStorage
 
 #: What can be planted: of a pipe (by its id) or of a queue (by its name).
 SQLITE_GARBAGE = {
@@ -83,3 +84,9 @@ def storage(adapter, request) -> Iterator[Storage]:
 def queue() -> str:
     """A queue name that no other test uses."""
     return f"q-{secrets.token_hex(6)}"
+
+
+@pytest.fixture
+def pipe(storage, queue):
+    """A fresh pipe of `queue`."""
+    return created(storage, queue)

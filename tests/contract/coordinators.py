@@ -13,10 +13,10 @@ from typing import Protocol
 import pytest
 from kazoo.client import KazooClient
 
-from cassq.clock import SystemClock
-from cassq.coordination.local import LocalCoordinator
+from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.coordination.port import Coordinator
-from cassq.coordination.zookeeper import ZooKeeperCoordinator
+from cassq.coordination.zookeeper.coordinator import ZooKeeperCoordinator
+from cassq.runtime.clock import SystemClock
 
 PATIENCE = 20.0
 SESSION_SECONDS = 4.0

@@ -31,6 +31,7 @@ APART = {"schema_version", "clock"}
 SOUND = {
     ("waiting", "headers", "null"),  # no message of the batch has any
     ("pipes", "priority", "negative"),  # the lower, the later
+    ("staged", "priority", "negative"),
     ("pending", "window_ms", "null"),  # of before there were windows
     ("queues", "writers", "null"),  # of before there were staged pipes
     ("queues", "publications", "null"),
@@ -55,6 +56,7 @@ class Scene:
         spoilt: the older pipe: message 1 is committed, 2 came back, 3 is in somebody's hands, 4 waits.
         messages: what was pushed, by id.
         sound: the ids of the younger pipe's two messages.
+        staged: a pipe of a bulk write that is not published.
     """
 
     queue: str
@@ -62,6 +64,7 @@ class Scene:
     spoilt: UUID
     messages: Mapping[cassq.MessageId, bytes]
     sound: frozenset[cassq.MessageId]
+    staged: UUID
 
 
 HEADERS = {"colour": "blue"}
@@ -95,7 +98,12 @@ def make_scene(store: cassq.Store, name: str) -> Scene:
     store.storage.change_dead(name, added=[letter])
     now_ms = store.storage.list_pipes(name).now_ms
     store.storage.write_rollups(name, [make_rollup(now_ms)])
-    return Scene(name, now_ms, ids[0].pipe, dict(zip(ids, bodies, strict=True)), frozenset(ids[4:]))
+    with_staged = store.queue(name)
+    write = with_staged.staging.open("loader", 1, "task")
+    write.add(b"staged")
+    (staged,) = write.close()
+    with_staged.close()
+    return Scene(name, now_ms, ids[0].pipe, dict(zip(ids, bodies, strict=True)), frozenset(ids[4:]), staged)
 
 
 # -- who hears of it -----------------------------------------------------------------------------------
@@ -176,6 +184,7 @@ HEARERS = {
     "marks": _PIPE,
     "dead": {"dead"},
     "statistics": {"rollups"},
+    "staged": {"reap"},
 }
 
 
@@ -292,6 +301,7 @@ def cassandra_update(keyspace: str, scene: Scene, way: Way) -> tuple[str, tuple[
     keys = {
         "queues": ("queue = %s AND shard = 0", (scene.queue,)),
         "pipes": ("queue = %s AND shard = 0 AND pipe = %s", (scene.queue, scene.spoilt)),
+        "staged": ("queue = %s AND shard = 0 AND pipe = %s", (scene.queue, scene.staged)),
         "waiting": ("pipe = %s AND first = 1", (scene.spoilt,)),
         "dead": ("queue = %s AND shard = 0 AND pipe = %s AND seq = 1", (scene.queue, scene.spoilt)),
         "statistics": (

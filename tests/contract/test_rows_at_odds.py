@@ -7,12 +7,15 @@ the place.
 
 import contextlib
 import sqlite3
+from datetime import timedelta
 
 import pytest
 from spoilt import HEARERS, hear, make_scene
 
 import cassq
+from cassq.bulk.run_reader import read_leased
 from cassq.model.ids import time_key
+from cassq.pipes.batch_reader import BatchReader
 
 
 @pytest.fixture
@@ -66,6 +69,33 @@ def test_batches_that_overlap_are_heard_of(path, opened):
 
     with opened.queue("orders").popper() as popper, pytest.raises(cassq.CorruptError):
         assert sorted(each.message_id.seq for each in popper.pop_many(10, timeout=5)) == [1, 2, 3, 4]
+
+
+@pytest.fixture
+def torn(path, opened):
+    """A storage; a run of three batches, leased and as it was written down; the second is gone."""
+    queue = opened.queue("orders")
+    for body in (b"1", b"2", b"3"):
+        queue.push(body)
+    (leased,) = queue.run_reader("tests", lease=timedelta(minutes=1)).take(3)
+    storage = queue._services.storage
+    (run,) = storage.load_pipe(leased.pipe).runs
+    spoil(path, "DELETE FROM waiting WHERE first = 2")
+    return storage, run, leased
+
+
+def test_a_batch_that_is_gone_from_the_middle_of_what_is_handed_out_again_is_heard_of(torn):
+    storage, run, leased = torn
+    with pytest.raises(
+        cassq.DecodeError, match=f"{leased.pipe}: messages 2 to 2 were handed out, and are gone"
+    ):
+        BatchReader(storage, leased.pipe).read_run(run, run.last)
+
+
+def test_a_batch_that_is_gone_from_the_middle_of_what_was_written_down_is_heard_of(torn):
+    storage, _, leased = torn
+    with pytest.raises(cassq.DecodeError, match=f"{leased.pipe}: messages 2 to 2 of a leased run are gone"):
+        list(read_leased(storage, leased))
 
 
 def test_a_batch_that_is_gone_from_a_sealed_pipe_is_heard_of(path, opened):

@@ -18,6 +18,13 @@ OPERATIONS = ROOT / "docs" / "operations.md"
 PROTOCOL = ROOT / "docs" / "protocol.md"
 RULES = table_below(PROTOCOL, "## Where each rule lives")
 
+#: What loggers are called in the code; `__name__` would be a name that no page tells.
+LOGGERS = {
+    name.strip('"')
+    for path in (ROOT / "cassq").glob("**/*.py")
+    for name in re.findall(r"""getLogger\(("[^"]+"|__name__)\)""", path.read_text("utf-8"))
+}
+
 _UNITS = {
     "ms": timedelta(milliseconds=1),
     "s": timedelta(seconds=1),
@@ -76,7 +83,7 @@ def test_every_rule_names_code_that_exists(row) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_every_dotted_name_in_a_page_exists(page) -> None:
     for name in re.findall(r"`(cassq(?:\.\w+)+)(?:\(\))?`", prose(page)):
-        if not re.search(r"\.(service|timer|db|log|kazoo|popper|reaper)$", name):
+        if not re.search(r"\.(service|timer|db|log)$", name) and name not in LOGGERS:
             resolve(name)
 
 
@@ -88,9 +95,18 @@ def test_every_file_that_a_page_names_exists(page) -> None:
 
 def test_the_architecture_names_every_module_of_the_library() -> None:
     rows = table_below(ROOT / "docs" / "architecture.md", "## What each module owns")
-    told = {name for row in rows for name in re.findall(r"`cassq\.(\w+)", row[0])}
-    places = [path for path in (ROOT / "cassq").iterdir() if not path.name.startswith(("_", "schema"))]
-    assert told == {path.stem for path in places if path.suffix == ".py" or path.is_dir()}
+    told = {name for row in rows for name in re.findall(r"`cassq\.([\w.]+)`", row[0])}
+    paths = [path.relative_to(ROOT / "cassq").with_suffix("") for path in (ROOT / "cassq").glob("**/*.py")]
+    modules = {".".join(path.parts) for path in paths if not path.name.startswith("_")}
+    # A package that is told of as a whole stands for its modules.
+    assert {name for name in modules if not any(f"{name}.".startswith(f"{each}.") for each in told)} == set()
+    packages = {".".join(path.parts[:-1]) for path in paths}
+    assert told <= modules | packages
+
+
+def test_every_logger_is_in_the_table_and_the_other_way_round() -> None:
+    rows = table_below(OPERATIONS, "In the log, at WARNING and above; a lost race is never logged:")
+    assert {row[0].strip("`") for row in rows} == LOGGERS
 
 
 def test_the_settings_table_is_that_of_the_code() -> None:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,19 +10,23 @@ from pathlib import Path
 import pytest
 from pages import ROOT, Example, examples
 
+import cassq
+
 _URL = re.compile(r"cassandra://[^\"'\s]+")
+_BIN = str(Path(sys.executable).parent)
 _EXAMPLES = list(examples())
 
 
-def run(command: list[str], folder) -> None:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+def run(command: list[str], folder, *, is_activated: bool = True) -> None:
+    bare = os.pathsep.join(each for each in os.environ["PATH"].split(os.pathsep) if each != _BIN)
+    path = f"{_BIN}{os.pathsep}{bare}" if is_activated else bare
     ended = subprocess.run(
         command,
         cwd=folder,
         env=os.environ | {"PATH": path},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert ended.returncode == 0, f"\n{command[-1]}\n{ended.stdout}{ended.stderr}"
@@ -44,6 +49,26 @@ def parameters(language: str, mark: str) -> list[object]:
 def test_an_embedded_example_runs(example: Example, tmp_path) -> None:
     assert not _URL.search(example.code), f"{example} needs a cluster: put <!-- test: service --> before it"
     run_python(example.code, tmp_path)
+
+
+@pytest.mark.parametrize("example", parameters("python", "worker"))
+def test_a_worker_that_is_told_to_stop_ends_well_and_counts_no_attempt(example: Example, tmp_path) -> None:
+    with cassq.connect(f"sqlite:///{tmp_path}/orders.db") as store:
+        orders = store.queue("orders")
+        orders.push_many(b"%d" % number for number in range(2000))
+        command = [sys.executable, "-u", "-W", "error", "-c", example.code]
+        with subprocess.Popen(
+            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as worker:
+            first = worker.stdout.readline()
+            worker.send_signal(signal.SIGTERM)
+            rest, words = worker.communicate(timeout=600)
+        stats = orders.stats()
+
+    assert (worker.returncode, words) == (0, b"")
+    assert (stats.rolled_back, stats.pending) == (0, 0)
+    assert stats.committed == len((first + rest).splitlines())
+    assert stats.committed + stats.waiting == 2000
 
 
 @pytest.mark.service
@@ -72,16 +97,20 @@ spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "fals
 orders = spark.createDataFrame([("three", {"type": "new"})], "body string, headers map<string,string>")
 """
 _SPARK_END = """
-for query in spark.streams.active:
-    query.processAllAvailable()
-    query.stop()
+(query,) = spark.streams.active
+while sum(batch["numInputRows"] for batch in query.recentProgress) < 3:
+    query.processAllAvailable()  # which is also done when a first look found nothing yet
+query.stop()
 assert spark.read.parquet(out).count() == 3
 """
 
 
 @pytest.mark.parametrize("example", parameters("python", "spark"))
-def test_an_example_on_spark_runs(example: Example, tmp_path) -> None:
-    run([sys.executable, "-c", example.code], tmp_path)
+def test_an_example_on_spark_runs_in_an_environment_that_is_not_activated(
+    example: Example, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    run([sys.executable, "-c", example.code], tmp_path, is_activated=False)
 
 
 def test_the_fragments_of_the_page_on_spark_run_one_after_the_other(tmp_path) -> None:
@@ -97,5 +126,5 @@ def test_the_readme_has_an_example_of_each_kind() -> None:
 
 def test_every_mark_is_one_that_is_tested() -> None:
     marked = {(each.language, each.mark) for each in _EXAMPLES if each.language == "python" or each.mark}
-    kinds = {("python", mark) for mark in ("", "service", "spark", "fragment")}
-    assert marked <= kinds | {("console", "shell")}
+    kinds = {("python", mark) for mark in ("", "service", "spark", "fragment", "worker", "submit")}
+    assert marked <= kinds | {("console", "shell"), ("console", "submit")}

@@ -21,17 +21,17 @@ from reckoning import Reckoning
 from workers import QUEUE, SETTINGS, commit, note_delivered
 
 import cassq
-from cassq.checker import Verdict, judge
-from cassq.clock import SystemClock
 from cassq.errors import OutcomeUnknownError, UnavailableError
-from cassq.ledger import Kind, LedgerReader, LedgerWriter, Line, read_ledger
-from cassq.popper import Popper
+from cassq.popping.popper import Popper
 from cassq.queue import Queue
+from cassq.runtime.clock import SystemClock
+from cassq.verification.checker import Verdict, judge
+from cassq.verification.ledger import Kind, LedgerReader, LedgerWriter, Line, read_ledger
 
 WORKERS = Path(__file__).with_name("workers.py")
 SEED = int(os.environ.get("CASSQ_FAULT_SEED", "0")) or random.randrange(1, 1_000_000)
 
-PATIENCE_S = 40.0
+PATIENCE_S = 600.0
 LOOK_S = 0.02
 
 #: The clock of every ledger here.

@@ -12,21 +12,22 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import groupby
 from uuid import UUID
 
 from faulty_storage import Faults, FaultyStorage, Odds
 
-from cassq.checker import Verdict, judge
-from cassq.clock import SystemClock
-from cassq.coordination.local import LocalCoordinator
-from cassq.delivery import Delivery
+from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.errors import CassqError, DeliveryExpiredError, OutcomeUnknownError, UnavailableError
-from cassq.ledger import Kind, Line
-from cassq.popper import Popper
+from cassq.observing.statistics import QueueStats
+from cassq.popping.delivery import Delivery
+from cassq.popping.popper import Popper
 from cassq.queue import Queue
-from cassq.statistics import QueueStats
-from cassq.storage.sqlite import SqliteStorage
+from cassq.runtime.clock import SystemClock
+from cassq.storage.sqlite.storage import SqliteStorage
 from cassq.store import Store
+from cassq.verification.checker import Verdict, judge
+from cassq.verification.ledger import Kind, Line
 
 SPEED = 10.0
 
@@ -99,8 +100,8 @@ class _Stage:
     trouble: list[str] = field(default_factory=list)
     is_over: threading.Event = field(default_factory=threading.Event)
 
-    def note(self, who: str, kind: Kind, body: str = "", attempt: int = 0) -> None:
-        self.lines.append(Line(self.clock.now(), who, kind, body, attempt))
+    def note(self, who: str, kind: Kind, body: str = "", attempt: int = 0, until: float = 0.0) -> None:
+        self.lines.append(Line(self.clock.now(), who, kind, body, attempt, until))
 
     def note_delivered(self, who: str, each: Delivery) -> None:
         place = {"pipe": str(each.message_id.pipe), "seq": each.message_id.seq}
@@ -210,7 +211,7 @@ def _push(stage: _Stage, queue: Queue, number: int, messages: int, dice: random.
     made = 0
     flying: list[tuple[str, Future[object]]] = []
     while made < messages:
-        # Never more than one parcel: of several, the first may be stored though the call says "not pushed".
+        # Never more than one request: of several, the first may be stored though the call says "not pushed".
         count = min(dice.choice((1, 1, 3, 17, 40)), messages - made)
         bodies = [f"{number}-{made + place}" for place in range(count)]
         made += count
@@ -281,8 +282,7 @@ def _pop_some(stage: _Stage, popper: Popper, who: str, dice: random.Random) -> N
                 stage.sleep(1.3)
                 _commit(stage, popper, part, who)
             case roll if roll < 0.22:
-                with suppress(CassqError):
-                    part[0].extend()
+                _extend(stage, part, who)
                 _commit(stage, popper, part, who)
             case _:
                 _commit(stage, popper, part, who)
@@ -294,7 +294,21 @@ def _roll_back(stage: _Stage, deliveries: list[Delivery], who: str, delay: timed
         each.rollback(delay)
 
 
+def _extend(stage: _Stage, deliveries: list[Delivery], who: str) -> None:
+    run = deliveries[0].run
+    with suppress(CassqError):
+        deliveries[0].extend()
+        for each in deliveries:
+            if each.run is run:
+                stage.note(who, Kind.EXTENDED, each.body.decode(), each.attempt, run.ends_at)
+
+
 def _commit(stage: _Stage, popper: Popper, deliveries: list[Delivery], who: str) -> None:
+    for _, each in groupby(deliveries, key=lambda delivery: delivery.run):
+        _commit_run(stage, popper, list(each), who)
+
+
+def _commit_run(stage: _Stage, popper: Popper, deliveries: list[Delivery], who: str) -> None:
     for each in deliveries:
         stage.note(who, Kind.COMMITTING, each.body.decode(), each.attempt)
     try:

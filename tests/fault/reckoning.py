@@ -4,11 +4,19 @@ Owns the rules that compare the ledgers' verdict with the queue's own totals. Re
 must not break: every figure is held to be exact; only a push whose outcome nobody heard leaves room.
 """
 
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from cassq.checker import Verdict
-from cassq.ledger import Kind, Line
-from cassq.statistics import QueueStats
+from cassq.observing.statistics import QueueStats
+from cassq.verification.checker import Verdict
+from cassq.verification.ledger import Kind, Line
+
+#: What is noted of a dead letter: it is about to be put back or discarded; it was.
+LEAVING, GONE = "leaving", "gone"
+
+#: What the words of messages begin with that are written together, all or none.
+BATCH = "batch "
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +34,55 @@ class Reckoning:
         # What a killed pusher had on its way has no outcome in its ledger.
         heard = verdict.acknowledged | verdict.refused | verdict.unknown
         open_ended = len(verdict.unknown) + len(verdict.attempted - heard)
-        ended = verdict.committed | verdict.maybe_committed
-        left = (stats.waiting, stats.pending, stats.delayed, stats.dead, stats.pipes)
+        ended = verdict.committed | (verdict.maybe_committed - verdict.dead)
+        left = (stats.waiting, stats.pending, stats.delayed, stats.pipes)
         rules = {
             "pushed is not what was acknowledged": (
                 len(verdict.acknowledged) <= stats.pushed <= len(verdict.acknowledged) + open_ended
             ),
-            "pushed, popped and committed differ": stats.pushed == stats.popped == stats.committed,
+            "pushed and popped differ, or what was committed and what died": (
+                stats.pushed == stats.popped == stats.committed + stats.dead
+            ),
             "committed is not what the ledgers tell": stats.committed == len(ended),
-            "waiting, pending, delayed, dead and pipes are not all 0": not any(left),
-            "something was delivered and never committed": verdict.delivered <= ended,
+            "dead is not what the ledgers tell": stats.dead == len(verdict.dead),
+            "waiting, pending, delayed and pipes are not all 0": not any(left),
+            "something was delivered, and neither committed nor buried": (
+                verdict.delivered <= ended | verdict.dead
+            ),
         }
         return [*trouble, *verdict.broken(), *(what for what, is_so in rules.items() if not is_so)]
+
+
+def broken_letters(lines: Sequence[Line], finder: str) -> Iterator[str]:
+    """Yield the dead letters of a history that are not where they were left.
+
+    Args:
+        finder: the name of the one that looked at them in the end.
+    """
+    pushed = {line.message for line in lines if line.kind is Kind.ATTEMPTED}
+    delivered = {line.message for line in lines if line.kind is Kind.DELIVERED}
+    letters = [line for line in lines if line.kind is Kind.DEAD_LETTER]
+    found = {line.message for line in letters if line.who == finder}
+    told: defaultdict[str, set[str]] = defaultdict(set)
+    for line in letters:
+        told[line.message].add(line.words)
+    for message, words in told.items():
+        if message in found:
+            if GONE in words:
+                yield f"dead letter {message} came back"
+            continue
+        again = f"{message} again"
+        if LEAVING not in words or (again in pushed and again not in delivered | found):
+            yield f"dead letter {message} is gone"
+
+
+def broken_batches(lines: Sequence[Line]) -> Iterator[str]:
+    """Yield the bulk writes of a history of which a part was delivered."""
+    delivered = {line.message for line in lines if line.kind is Kind.DELIVERED}
+    batches: defaultdict[str, set[str]] = defaultdict(set)
+    for line in lines:
+        if line.kind is Kind.ATTEMPTED and line.words.startswith(BATCH):
+            batches[line.words].add(line.message)
+    for name, messages in batches.items():
+        if 0 < len(messages & delivered) < len(messages):
+            yield f"of {name} only {sorted(messages & delivered)} came"

@@ -12,7 +12,7 @@ from crew import PAST_LEASE_S, PAST_PUSH_S, SEED, Crew, Member, now, wait_for_cl
 from workers import QUEUE
 
 import cassq
-from cassq.ledger import Kind
+from cassq.verification.ledger import Kind
 
 #: How much longer than a dead pusher's limit a reaper may take, and how often the freezing is tried.
 SEAL_PATIENCE_S = 4.0
@@ -106,14 +106,18 @@ def _freeze_until_sealed(team: Crew) -> bool:
             return False
         with cassq.connect(team.url) as store:
             queue = store.find_queue(QUEUE)
-            wait_until(
-                lambda: now() > deadline or all(pipe.phase != "PA" for pipe in queue.pipes()),
-                "every pipe is sealed",
-            )
-            return all(pipe.phase != "PA" for pipe in queue.pipes())
+            wait_until(lambda: now() > deadline or _are_sealed(queue), "every pipe is sealed")
+            return _are_sealed(queue)
     finally:
         for each in pushers:
             each.thaw()
+
+
+def _are_sealed(queue: cassq.Queue) -> bool:
+    # A database that has too much to do is asked again.
+    with contextlib.suppress(cassq.UnavailableError):
+        return all(pipe.phase != "PA" for pipe in queue.pipes())
+    return False
 
 
 def _is_writable(url: str) -> bool:

@@ -4,68 +4,19 @@ The servers are started here, so that no other test meets an outage; where they 
 fail. CASSQ_FAULT_SEED as in `test_faults_embedded`.
 """
 
-import secrets
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import scenarios
 from crew import PAST_LEASE_S, crew, now, wait_for_clock
 
-from cassq.ledger import Kind
-from cassq.storage.cassandra import Address, CassandraSchema, open_session
+from cassq.verification.ledger import Kind
 
 pytestmark = [pytest.mark.slow, pytest.mark.service]
-
-TOOL = Path(__file__).parents[2] / "tools" / "services"
 
 #: What one request may take; an outage outlasts it, and the ZooKeeper session.
 TIMEOUT_S = 2.0
 SESSION_S = 2.0
 PAST_TIMEOUT_S = 2.5 * TIMEOUT_S
 PAST_SESSION_S = 6.0  # servers grant no session shorter than two of their ticks, 4 s by default
-
-
-class Servers:
-    """A Cassandra and a ZooKeeper of one's own."""
-
-    def __init__(self, folder):
-        self._folder = folder
-        started = self.order("start")
-        exported = dict(
-            line.removeprefix("export ").split("=", 1)
-            for line in started.splitlines()
-            if line.startswith("export ")
-        )
-        self.cassandra = exported["CASSQ_TEST_CASSANDRA"]
-        self.zookeeper = exported["CASSQ_TEST_ZOOKEEPER"]
-
-    def order(self, command, *options):
-        done = subprocess.run(
-            [sys.executable, str(TOOL), command, "--dir", str(self._folder), *options],
-            capture_output=True,
-            text=True,
-            timeout=900,
-            check=False,
-        )
-        if done.returncode != 0:
-            pytest.fail(f"tools/services {command} ended with {done.returncode}: {done.stderr[-2000:]}")
-        return done.stdout
-
-    def make_keyspace(self):
-        host, _, port = self.cassandra.partition(",")[0].rpartition(":")
-        session = open_session(Address([(host, int(port))]), f"cassq_fault_{secrets.token_hex(4)}")
-        CassandraSchema(session).apply({"class": "SimpleStrategy", "replication_factor": 1})
-        session.close()
-        return session.keyspace
-
-
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory):
-    made = Servers(tmp_path_factory.mktemp("services"))
-    yield made
-    made.order("remove")
 
 
 @pytest.fixture

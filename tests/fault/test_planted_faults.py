@@ -8,16 +8,25 @@ from uuid import UUID
 
 import pytest
 
-from cassq.clock import SystemClock
-from cassq.coordination.local import LocalCoordinator
-from cassq.errors import CassqError, CorruptError, OutcomeUnknownError, StorageUnavailableError
+from cassq.coordination.local.coordinator import LocalCoordinator
+from cassq.errors import (
+    CassqError,
+    CorruptError,
+    DecodeError,
+    OutcomeUnknownError,
+    StorageUnavailableError,
+)
+from cassq.limits import SEQ_MAX
 from cassq.model.ids import new_token
+from cassq.model.message import Batch
 from cassq.model.pipe import End, Mark, PipeEntry
 from cassq.model.settings import QueueSettings
-from cassq.model.transaction import Retire, Transaction
-from cassq.owned_pipe import OwnedPipe
-from cassq.popper import Popper
-from cassq.storage.sqlite import SqliteStorage
+from cassq.model.transaction import Answer, Retire, Transaction
+from cassq.pipes import upkeep
+from cassq.pipes.owned_pipe import OwnedPipe, TakeResult
+from cassq.popping.popper import Popper
+from cassq.runtime.clock import SystemClock
+from cassq.storage.sqlite.storage import SqliteStorage
 from cassq.store import Store
 
 PATIENCE = 10
@@ -218,8 +227,8 @@ def test_a_pipe_that_was_cleared_away_under_its_former_owner_is_let_go_quietly(s
     store.queue("q").close()
     (entry,) = storage.list_pipes("q").entries
     owned = _own(storage, clock, entry, settings)
-    loot = owned.take(2)
-    run = loot.runs[0].run
+    result = owned.take(2)
+    run = result.runs[0].run
     owned.note(replace(run, state=type(run.state).RETURNED, leased_at_ms=0))
     storage.mark(entry.pipe, [Mark(1, 2, End.COMMITTED)])
     storage.transact(entry.pipe, Transaction(Retire(owned.head.op, new_token())))
@@ -251,6 +260,113 @@ def test_a_reaper_frozen_before_it_read_the_list_takes_no_fresh_pipe_for_an_old_
         assert popper.pop(timeout=2).body == b"2"
 
 
+def test_what_lands_just_before_the_forced_seal_is_not_cut_off(store, storage, clock):
+    # Given a pipe of which everything was handed out, and a push that lands while a reaper seals it
+    queue = store.queue("q")
+    queue.push(b"1")
+    with queue.popper() as popper:
+        popper.pop(timeout=PATIENCE).commit()
+    (entry,) = storage.list_pipes("q").entries
+    owned = _own(storage, clock, entry, queue.settings)
+
+    def pushed_before(pipe: UUID, transaction: Transaction) -> object:
+        storage.plants.clear()
+        storage.append(pipe, Batch(2, (b"2",), None, 1))
+        return storage.real("transact")(pipe, transaction)
+
+    storage.plants["transact"] = pushed_before
+    # When the reaper has sealed and drained it
+    assert upkeep.seal(owned)
+    assert upkeep.drain(owned)
+    # Then the push counts
+    assert not storage.load_pipe(entry.pipe).head.is_decided
+    assert owned.take(10).runs[0].count == 1
+
+
+def test_a_read_that_missed_a_batch_hands_out_nothing_behind_it(store, storage, clock):
+    queue = store.queue("q")
+    queue.push(b"1")
+    (entry,) = storage.list_pipes("q").entries
+    storage.append(entry.pipe, Batch(3, (b"3",), None, 1))
+    owned = _own(storage, clock, entry, queue.settings)
+    assert _numbers(owned.take(10)) == [1]
+    storage.append(entry.pipe, Batch(2, (b"2",), None, 1))
+    assert _numbers(owned.take(10)) == [2, 3]
+
+
+def test_what_lands_in_an_older_pipe_between_two_reads_comes_before_what_follows_it(store, storage):
+    # Given a pipe that is half full, so that its successor is listed
+    queue = store.queue("q", pipe_messages_max=4, pop_width=1)
+    opened: list[UUID] = []
+    are_both_there = threading.Event()
+
+    def create(queue: str, entry: PipeEntry, head: object) -> None:
+        storage.real("create_pipe")(queue, entry, head)
+        opened.append(entry.pipe)
+        if len(opened) == 2:
+            are_both_there.set()
+
+    storage.plants["create_pipe"] = create
+    pushed = [b"1", b"2", b"3", b"last of the older", b"first of the younger"]
+    for body in pushed[:3]:
+        queue.push(body)
+    assert are_both_there.wait(PATIENCE)
+    # When the rest lands in both after a popper read the older one, and before it reads the other
+    left = pushed[3:]
+
+    def read(pipe: UUID, query: object) -> object:
+        found = storage.real("read_batches")(pipe, query)
+        while left and pipe == opened[0]:
+            queue.push(left.pop(0))
+        return found
+
+    storage.plants["read_batches"] = read
+    came: list[bytes] = []
+    with queue.popper() as popper:
+        while len(came) < len(pushed):
+            deliveries = popper.pop_many(10, timeout=PATIENCE)
+            came += [delivery.body for delivery in deliveries]
+            popper.commit_many(deliveries)
+    # Then all comes in the order in which it was pushed
+    assert came == pushed
+
+
+def test_a_take_of_unknown_outcome_is_not_made_over_that_of_another_owner(store, storage, clock):
+    # Given a popper whose take gets lost, while another one takes the same messages
+    queue = store.queue("q")
+    queue.push_many([b"1", b"2"])
+    (entry,) = storage.list_pipes("q").entries
+    owned, other = (_own(storage, clock, entry, queue.settings) for _ in range(2))
+    taken: list[int] = []
+
+    def lost(*_: object) -> object:
+        storage.plants.clear()
+        taken.extend(_numbers(other.take(10)))
+        raise OutcomeUnknownError("planted")
+
+    storage.plants["transact"] = lost
+    # When it looks what became of that, then it learns that the pipe is not its own any more
+    assert owned.take(10) is None
+    assert taken == [1, 2]
+
+
+def test_what_comes_back_comes_back_under_a_lease_of_nobody(store, storage):
+    queue = store.queue("q")
+    queue.push_many([b"1", b"2"])
+    with queue.popper() as popper:
+        first, _ = popper.pop_many(2, timeout=PATIENCE)
+        (entry,) = storage.list_pipes("q").entries
+        (leased,) = storage.load_pipe(entry.pipe).runs
+        first.rollback(timedelta(hours=1))
+        back, kept = storage.load_pipe(entry.pipe).runs
+        assert (kept.lease_id, back.leased_at_ms) == (leased.lease_id, 0)
+        assert back.lease_id != leased.lease_id
+
+
+def _numbers(result: TakeResult | None) -> list[int]:
+    return [seq for taken in result.runs for seq, *_ in taken.messages] if result else []
+
+
 def test_a_reaper_whose_step_failed_lets_the_pipe_go(store, storage, clock):
     # Given a message whose holder died, and a reaper that returns it but never hears that it did
     queue = store.queue("q", clock_skew_max=timedelta(0))
@@ -277,3 +393,37 @@ def test_a_reaper_whose_step_failed_lets_the_pipe_go(store, storage, clock):
     assert not store.coordinator.holders("q")
     with queue.popper() as popper:
         assert popper.pop(timeout=2).body == b"1"
+
+
+@pytest.mark.parametrize("stands", ["a window", "an undecided seal"])
+def test_a_lane_goes_on_after_a_pipe_that_cannot_be_decoded(store, storage, clock, stands):
+    # Given a push without an answer, into a pipe that cannot be read
+    queue = store.queue("q", pop_width=1)
+    spoilt = queue.push(b"1").pipe
+
+    def plant(name: str, does: Callable[..., object]) -> None:
+        real = storage.real(name)
+        storage.plants[name] = lambda pipe, *more: does() if pipe == spoilt else real(pipe, *more)
+
+    def fail(error: CassqError) -> object:
+        raise error
+
+    plant("append", lambda: fail(OutcomeUnknownError("planted")))
+    plant("load_pipe", lambda: fail(DecodeError("planted")))
+    refused = Answer(is_applied=False, cursor=SEQ_MAX, last=SEQ_MAX)
+    plant("transact", lambda: refused if stands == "a window" else fail(DecodeError("planted")))
+    # When it is given up, then its caller hears that nobody knows
+    with pytest.raises(OutcomeUnknownError):
+        queue.push(b"2", timeout=0.4)
+    # And later pushes go on, in another pipe, from which nothing is handed out before the first is mended
+    later = queue.push(b"3", timeout=PATIENCE)
+    assert later.pipe != spoilt
+    with queue.popper() as popper:
+        with pytest.raises(DecodeError):
+            popper.pop(timeout=0.5)
+        storage.plants.clear()
+        first = popper.pop(timeout=PATIENCE)
+        assert first.body == b"1"
+        first.commit()
+        clock.ahead += 3600  # its pusher has left it, so it is closed as those of dead ones are
+        assert popper.pop(timeout=PATIENCE).body == b"3"

@@ -1,8 +1,8 @@
 """Worker processes that push, pop or reap until they are told to stop, and write down what they saw.
 
-Owns what one worker does, and what it notes, in the words of `cassq.ledger`. Refuses to judge anything: a
-worker may be killed or frozen between any two lines. The rule that must not break: a line about an intention
-is written before the call, a line about an outcome only after it.
+Owns what one worker does, and what it notes, in the words of `cassq.verification.ledger`. Refuses to judge
+anything: a worker may be killed or frozen between any two lines. The rule that must not break: a line about
+an intention is written before the call, a line about an outcome only after it.
 
     python workers.py pusher --url URL --ledger FILE --who NAME --seed 7 --timeout 8
 
@@ -28,12 +28,12 @@ from typing import TypeVar
 from kazoo.client import KazooClient
 
 import cassq
-from cassq.delivery import Delivery
 from cassq.errors import CassqError, DeliveryExpiredError, OutcomeUnknownError, UnavailableError
-from cassq.ledger import Kind, LedgerWriter, Line
 from cassq.limits import BATCH_MESSAGES_MAX
-from cassq.popper import Popper
+from cassq.popping.delivery import Delivery
+from cassq.popping.popper import Popper
 from cassq.queue import Queue
+from cassq.verification.ledger import Kind, LedgerWriter, Line
 
 Begun = TypeVar("Begun")
 
@@ -67,7 +67,7 @@ class Habits:
         timeout_s: how long one push may take.
         padding: blanks behind each body.
         mishaps: how many of a popper's parts end otherwise than by a commit: rolled back, one in four of
-            them forgotten.
+            them forgotten. As many are extended first.
         work_s: how long a popper works on what one call brought.
         rest_s: a reaper's pause between two passes.
     """
@@ -135,7 +135,7 @@ class Worker:
         begun_at = self.ledger.now()
         made = 0
         while not self._is_over.is_set():
-            # Never more than one parcel: of several, the first may be stored though the call raised.
+            # Never more than one request: of several, the first may be stored though the call raised.
             count = self.dice.choice((1, 1, 1, 3, 10, 40))
             if self._habits.rate:
                 count = self._due((self.ledger.now() - begun_at) * self._habits.rate - made)
@@ -191,6 +191,8 @@ class Worker:
             elif roll < self._habits.mishaps:
                 continue  # forgotten: the lease ends
             else:
+                if roll < 2 * self._habits.mishaps:
+                    extend(self.ledger, part)
                 commit(self.ledger, popper, part)
 
     def reap(self, store: cassq.Store) -> None:
@@ -239,6 +241,21 @@ def commit(ledger: LedgerWriter, popper: Popper, deliveries: Sequence[Delivery])
         else:
             kind = Kind.COMMITTED
         ledger.note(kind, *bodies, attempt=attempt)
+
+
+def extend(ledger: LedgerWriter, deliveries: Sequence[Delivery]) -> None:
+    """Extend the lease of the first one's run, and note that of those that are in hand."""
+    run = deliveries[0].run
+    try:
+        deliveries[0].extend()
+    except (DeliveryExpiredError, UnavailableError, OutcomeUnknownError):
+        return
+    at = ledger.now()
+    ledger.append(
+        Line(at, ledger.who, Kind.EXTENDED, name_of(each), each.attempt, run.ends_at)
+        for each in deliveries
+        if each.run is run
+    )
 
 
 def steal_session(store: cassq.Store) -> None:

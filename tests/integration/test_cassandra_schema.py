@@ -151,6 +151,78 @@ class TestApply:
 
         assert schema.check() == []
 
+    def test_mends_columns_and_options_that_have_drifted_and_keeps_what_is_stored(self, session):
+        schema = CassandraSchema(session)
+        schema.apply()
+        storage = CassandraStorage(session)
+        pipe = new_pipe_id()
+        storage.create_pipe("orders", PipeEntry(pipe, "a pusher"), Head(new_token()))
+        for change in (
+            "ALTER TABLE {ks}.pending DROP holder",
+            "ALTER TABLE {ks}.waiting WITH gc_grace_seconds = 3600",
+            "ALTER TABLE {ks}.pending WITH read_repair = 'NONE'",
+            "ALTER TABLE {ks}.pending WITH speculative_retry = 'NEVER'",
+            "ALTER TABLE {ks}.dead WITH comment = 'it''s ours'",
+            "ALTER TABLE {ks}.pipes WITH default_time_to_live = 60",
+            "ALTER TABLE {ks}.queues WITH compaction = {{'class': 'LeveledCompactionStrategy'}}",
+        ):
+            session.define(change.format(ks=session.keyspace))
+        drifted = schema.check()
+
+        mended = schema.apply()
+
+        assert sorted(mended.done) == sorted(drifted)
+        assert len(drifted) == 7
+        assert (mended.left, mended.statements) == ((), ())
+        assert schema.check() == []
+        assert storage.load_pipe(pipe) is not None
+
+    def test_leaves_settings_of_compaction_that_the_file_does_not_name(self, session):
+        schema = CassandraSchema(session)
+        schema.apply()
+        tuned = "{'class': 'UnifiedCompactionStrategy', 'scaling_parameters': 'T8'}"
+        for table in ("pipes", "dead"):
+            session.define(f"ALTER TABLE {session.keyspace}.{table} WITH compaction = {tuned}")
+
+        mended = schema.apply()
+
+        (told,) = mended.done
+        assert told.startswith("compaction of table pipes is UnifiedCompactionStrategy, and should be ")
+        kept = session.ask(
+            "SELECT compaction FROM system_schema.tables "
+            f"WHERE keyspace_name = '{session.keyspace}' AND table_name = 'pipes'"
+        )
+        assert dict(kept[0][0])["scaling_parameters"] == "T8"
+        assert schema.check() == []
+
+    def test_hands_over_the_statements_that_would_remove_what_is_stored(self, session):
+        schema = CassandraSchema(session)
+        schema.apply()
+        session.define(f"DROP TABLE {session.keyspace}.dead")
+        session.define(f"CREATE TABLE {session.keyspace}.dead (queue text PRIMARY KEY, seq int)")
+        session.define(f"ALTER TABLE {session.keyspace}.pipes ADD colour text")
+
+        mended = schema.apply()
+
+        assert "column dead.seq is int, and should be bigint, clustering 2 asc" in mended.left
+        assert schema.check() == list(mended.left)
+        for statement in mended.statements:
+            session.define(statement)
+        assert schema.check() == []
+
+    def test_tells_why_the_server_refuses_to_mend(self, session):
+        schema = CassandraSchema(session)
+        schema.apply()
+        session.define(f"ALTER TABLE {session.keyspace}.pending DROP holder")
+        session.define(f"ALTER TABLE {session.keyspace}.pending ADD holder blob")
+        session.define(f"ALTER TABLE {session.keyspace}.pending DROP holder")
+
+        mended = schema.apply()
+
+        (left,) = mended.left
+        assert left.startswith("column pending.holder (text) is missing; the server refused to mend it: ")
+        assert "holder" in mended.statements[0]
+
     def test_takes_the_replication_that_it_is_given(self, session):
         CassandraSchema(session).apply({"class": "NetworkTopologyStrategy", "datacenter1": 1})
 
@@ -185,7 +257,8 @@ class TestApply:
 
 class TestCheck:
     def test_knows_every_table_of_the_file(self):
-        tables = ["dead", "pending", "pipes", "queues", "schema_version", "statistics", "waiting"]
+        tables = ["dead", "pending", "pipes", "queues", "schema_version", "staged"]
+        tables += ["statistics", "waiting"]
         assert sorted(read_shapes()) == tables
 
     def test_names_every_planted_difference(self, session):
@@ -335,6 +408,10 @@ class TestFacts:
         assert facts.replication["replication_factor"] == "1"
         assert facts.settings["paxos_variant"] in {"v1", "v2"}
         assert facts.settings["max_hint_window"] == "3h"
+        assert facts.settings["commitlog_sync"] == "periodic"
+        assert (facts.unwritable, facts.closed, facts.hints) == ((), (), ())
+        assert facts.repaired_at == dict.fromkeys(read_shapes(), 0.0)
+        assert set(facts.started_at) == {node.address for node in facts.nodes}
         assert abs(facts.clock_offset_ms) <= 1000
 
     def test_sees_a_clock_that_is_off(self, session):

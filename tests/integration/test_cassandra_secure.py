@@ -15,7 +15,7 @@ from cassandra.cluster import NoHostAvailable
 from command_line import CommandLine
 
 import cassq
-from cassq.storage.cassandra import Address, CassandraSchema, open_session
+from cassq.storage.cassandra import Address, CassandraSchema, CassandraStorage, open_session
 from cassq.storage.cassandra.errors_map import tell_rejection
 from cassq.storage.cassandra.schema import VERSION
 from cassq.storage.cassandra.statements import Call
@@ -200,7 +200,9 @@ def test_a_store_without_a_certificate_is_told_that_one_is_asked_for():
 
 @pytest.mark.parametrize("username", [USER, "nobody"])
 def test_a_wrong_user_name_or_password_is_told_as_that(cluster, username):
-    told = refusal(cluster.url, tls_ca=cluster.authority, username=username, password=SECRET)
+    told = refusal(
+        cluster.url, cassq.AccessDeniedError, tls_ca=cluster.authority, username=username, password=SECRET
+    )
 
     assert cluster.address in told
     assert "the user name or password was refused" in told
@@ -209,11 +211,13 @@ def test_a_wrong_user_name_or_password_is_told_as_that(cluster, username):
 def test_a_wrong_password_in_a_url_does_not_show_either(cluster):
     url = f"cassandra://cassandra:{SECRET}@{cluster.address}/{cluster.keyspace}?tls_ca={cluster.authority}"
 
-    assert "the user name or password was refused" in refusal(url)
+    assert "the user name or password was refused" in refusal(url, cassq.AccessDeniedError)
 
 
 def test_a_store_without_a_user_name_is_told_that_one_is_asked_for(cluster):
-    assert "asks for a user name and password" in refusal(cluster.url, tls_ca=cluster.authority)
+    told = refusal(cluster.url, cassq.AccessDeniedError, tls_ca=cluster.authority)
+
+    assert "asks for a user name and password" in told
 
 
 @pytest.mark.parametrize("slip", ["/", "?", "?x=1&", "#", "[7]", "@", ":", "\u2100", "%"])
@@ -231,6 +235,161 @@ def test_a_password_among_the_options_does_not_show(query):
         cassq.connect(f"cassandra://127.0.0.1/cassq?{query.format(SECRET)}")
 
     assert SECRET not in str(raised.value)
+
+
+# -- permissions ---------------------------------------------------------------------------------------
+
+
+OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
+
+#: Each command, and what it may need of stdin.
+WORK = [
+    (("queue", "create", "{name}-2"), b""),
+    (("push", "{name}"), b"a message"),
+    (("pop", "{name}", "--commit"), b""),
+    (("queue", "pause", "{name}"), b""),
+    (("queue", "resume", "{name}"), b""),
+    (("queue", "purge", "{name}", "--yes"), b""),
+    (("reap",), b""),
+    (("doctor",), b""),
+    (("queue", "delete", "{name}", "--yes"), b""),
+]
+MONITORING = [
+    (("queue", "list"), b""),
+    (("queue", "stats", "{name}"), b""),
+    (("queue", "pipes", "{name}"), b""),
+    (("peek", "{name}"), b""),
+    (("dead", "list", "{name}"), b""),
+    (("schema", "check"), b""),
+    (("schema", "version"), b""),
+    (("doctor", "--read-only"), b""),
+]
+
+
+@pytest.fixture(scope="module")
+def roles(cluster):
+    """The roles of the page, made by its own statements."""
+    block = OPERATIONS.read_text().split("### Permissions")[1].split("```sql\n")[1].split("```")[0]
+    lines = [line for line in block.splitlines() if line.startswith("GRANT")]
+    names = {line.rpartition(" ")[2].rstrip(";") for line in lines}
+    session = cluster.session()
+    for name in [*sorted(names), "cassq_nobody"]:
+        session.define(f"CREATE ROLE {name} WITH PASSWORD = 'a-Word-17' AND LOGIN = true")
+    for line in lines:
+        session.define(line.rstrip(";").replace("KEYSPACE cassq ", f"KEYSPACE {cluster.keyspace} "))
+    session.close()
+    assert names == {"cassq_work", "cassq_monitoring", "cassq_schema"}
+
+
+@pytest.fixture
+def command_line(cluster, roles, zookeeper_address):
+    """A command line for each role."""
+
+    def make(role, keyspace=cluster.keyspace):
+        tail = f"{keyspace}?tls_ca={quote(cluster.authority, safe='')}&zookeeper={zookeeper_address}"
+        return CommandLine(f"cassandra://{role}:a-Word-17@{cluster.address}/{tail}")
+
+    return make
+
+
+def test_the_role_for_work_can_do_its_work(command_line, name):
+    cli = command_line("cassq_work")
+    cli.ok("queue", "create", name)
+
+    for arguments, stdin in WORK:
+        cli.ok(*(each.format(name=name) for each in arguments), stdin=stdin)
+
+
+def test_the_role_for_monitoring_can_look_and_changes_nothing(command_line, name):
+    command_line("cassq_work").ok("queue", "create", name)
+    command_line("cassq_work").ok("push", name, stdin=b"a message")
+    cli = command_line("cassq_monitoring")
+
+    for arguments, _ in MONITORING:
+        cli.ok(*(each.format(name=name) for each in arguments))
+    for arguments, stdin in WORK:
+        if arguments[0] not in ("doctor", "reap", "pop"):
+            done = cli.run(*(each.format(name=name) for each in arguments), stdin=stdin)
+            assert done.returncode == 77, (arguments, done.stderr)
+            assert "no MODIFY permission" in done.stderr
+
+
+def test_doctor_says_what_a_role_that_may_only_read_cannot_do(command_line):
+    cli = command_line("cassq_monitoring")
+
+    done = cli.run("doctor", "--json")
+
+    (found,) = [each for each in json.loads(done.stdout)["checks"] if each["check"] == "permissions"]
+    assert (done.returncode, found["level"]) == (1, "fail")
+    assert "pushes, pops and commits are refused" in found["told"]
+    watching = cli.json("doctor", "--read-only")
+    assert watching["counts"]["fail"] == 0
+
+
+def test_doctor_says_what_it_was_not_let_look_at(command_line):
+    checks = command_line("cassq_work").json("doctor")["checks"]
+
+    hints = [each["told"] for each in checks if (each["check"], each["level"]) == ("permissions", "hint")]
+    assert hints == [
+        "system_distributed and system_views may not be read: settings, hints or repairs were not looked at"
+    ]
+
+
+def test_the_role_for_schemas_can_bring_one_up_and_mend_it(cluster, command_line):
+    cli = command_line("cassq_schema")
+    session = cluster.session()
+    session.define(f"ALTER TABLE {cluster.keyspace}.statistics WITH gc_grace_seconds = 60")
+    session.define(f"DROP TABLE {cluster.keyspace}.statistics")
+    session.define(f"ALTER TABLE {cluster.keyspace}.dead WITH comment = 'none'")
+    session.close()
+
+    applied = cli.json("schema", "apply")
+
+    assert applied["left"] == []
+    assert len(applied["mended"]) == 2
+    assert cli.json("schema", "check") == {"differences": []}
+
+
+@pytest.mark.parametrize("role", ["cassq_work", "cassq_monitoring"])
+def test_a_role_without_the_right_to_change_the_schema_is_told_at_once(cluster, command_line, role):
+    session = cluster.session()
+    session.define(f"ALTER TABLE {cluster.keyspace}.dead WITH comment = 'none'")
+
+    done = command_line(role).run("schema", "apply")
+
+    CassandraSchema(session).apply()
+    session.close()
+    assert done.returncode == 77
+    assert "no ALTER permission" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [("queue", "list"), ("push", "orders"), ("pop", "orders"), ("schema", "check")]
+)
+def test_a_role_that_may_do_nothing_is_told_what_it_lacks(command_line, arguments):
+    done = command_line("cassq_nobody").run(*arguments, stdin=b"a message")
+
+    assert done.returncode == 77
+    assert "no SELECT permission" in done.stderr
+
+
+def push_for_ever(queue):
+    while True:
+        queue.push(b"next", timeout=60)
+
+
+def test_a_push_that_loses_its_permission_fails_at_once(cluster, command_line, name):
+    with cassq.connect(command_line("cassq_work").url) as store:
+        queue = store.queue(name)
+        queue.push(b"first")
+        session = cluster.session()
+        session.define(f"REVOKE MODIFY ON KEYSPACE {cluster.keyspace} FROM cassq_work")
+        try:
+            with pytest.raises(cassq.AccessDeniedError, match="no MODIFY permission"):
+                push_for_ever(queue)  # the server remembers permissions for two seconds
+        finally:
+            session.define(f"GRANT MODIFY ON KEYSPACE {cluster.keyspace} TO cassq_work")
+            session.close()
 
 
 # -- datacenter ----------------------------------------------------------------------------------------
@@ -270,7 +429,10 @@ def test_statements_run_at_the_levels_of_the_datacenter(
 ):
     url = f"{cluster.user_url}&zookeeper={zookeeper_address}"
     with cassq.connect(f"{url}&datacenter={datacenter}" if datacenter else url) as store:
-        session = store.storage._storage._session
+        storage = store.storage
+        while not isinstance(storage, CassandraStorage):
+            storage = storage._storage
+        session = storage._session
         traced = TracedDriver(session._driver)
         monkeypatch.setattr(session, "_driver", traced)
         pushed_and_popped(store, name, b"traced")
@@ -302,7 +464,8 @@ def test_the_command_line_brings_up_a_schema_and_never_shows_the_password(cluste
     url = cluster.user_url.replace(cluster.keyspace, keyspace)
     cli = CommandLine(f"{url}&datacenter=datacenter1&zookeeper={zookeeper_address}")
 
-    assert cli.json("schema", "apply", "--replication", "datacenter1:1") == {"version": VERSION}
+    applied = cli.json("schema", "apply", "--replication", "datacenter1:1")
+    assert applied == {"version": VERSION, "mended": [], "left": [], "statements": []}
     examined = cli.run("doctor")
     wrong = cli.run("doctor", env={**cli.env, "CASSQ_URL": cli.url.replace("%40ss", SECRET)})
 

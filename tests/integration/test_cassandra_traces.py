@@ -4,14 +4,18 @@ import os
 import re
 import secrets
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
+from support.clocks import HandClock
 
-from cassq.clock import SystemClock
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.message import Batch
 from cassq.model.pipe import End, Head, Mark, PipeEntry, Run, RunState
+from cassq.model.settings import QueueSettings
 from cassq.model.transaction import Advance, Cancel, RunChange, Seal, Transaction
+from cassq.pipes.pipe_list import PipeList
+from cassq.runtime.clock import SystemClock
 from cassq.storage.cassandra import (
     Address,
     CassandraSchema,
@@ -24,6 +28,9 @@ from cassq.storage.cassandra.statements import Call
 from cassq.storage.port import BatchQuery
 
 pytestmark = pytest.mark.service
+
+#: The pipes of a test are made within this, however slow the machine is.
+PUSHED_WITHIN_S = 60
 
 _ROWS_READ = re.compile(r"Read (\d+) live rows and (\d+) tombstone cells")
 
@@ -50,7 +57,8 @@ class TracedDriver:
         return [
             event.description
             for _, future in self.requests
-            for event in future.get_query_trace(max_wait=20).events
+            for trace in future.get_all_query_traces(max_wait_per=20)
+            for event in trace.events
         ]
 
 
@@ -74,7 +82,7 @@ def driver(plain_session):
 
 @pytest.fixture
 def storage(driver, plain_session):
-    return CassandraStorage(CassandraSession(driver, plain_session.keyspace, SickNodes(SystemClock())))
+    return CassandraStorage(CassandraSession(driver, plain_session.keyspace, SickNodes(SystemClock()), 10.0))
 
 
 def run(first, last, **changes):
@@ -136,6 +144,26 @@ def test_a_listing_from_a_later_id_does_not_cross_the_retired_pipes(storage, dri
 
     assert tombstones_of(None) >= 3  # so the traces do show them
     assert tombstones_of(pipes[3]) == 0
+
+
+def test_a_look_crosses_the_retired_pipes_once_and_not_again_while_no_time_passes(storage, driver):
+    clock = HandClock()
+    settings = QueueSettings(clock_skew_max=timedelta(0))
+    pipes = [lived_in(storage, "looked at") for _ in range(4)]
+    for pipe in pipes[:3]:
+        storage.delete_pipe("looked at", pipe)
+    seen = PipeList(storage, "looked at", settings, clock)
+
+    def tombstones_of_a_look(after_s):
+        clock.seconds += after_s
+        driver.requests.clear()
+        assert [entry.pipe for entry in seen.refresh().entries] == [pipes[3]]
+        return rows_and_tombstones(driver.events())[1]
+
+    assert tombstones_of_a_look(0) >= 3  # all of the list is read at first
+    assert tombstones_of_a_look(0) == 0
+    assert tombstones_of_a_look(PUSHED_WITHIN_S) >= 3
+    assert tombstones_of_a_look(0) == 0
 
 
 def test_a_take_is_one_lightweight_transaction(storage, driver):

@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,19 @@ from command_line import CASSQ, WITHOUT_ROOT, CommandLine, finish
 import cassq
 from cassq.cli import exit_codes, main
 from cassq.cli.signals import Ending
+
+#: Sends a signal to its own process as soon as a module is asked for.
+STRIKE = """
+import os, signal, sys
+
+class Strike:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.{number})
+
+sys.meta_path.insert(0, Strike)
+"""
 
 
 @pytest.fixture
@@ -91,6 +105,14 @@ class TestQueue:
 
         assert finish(watching) == (130, "")
 
+    def test_watching_its_figures_ends_well_when_it_is_told_to(self, orders):
+        watching = orders.start("queue", "stats", "orders", "--watch", "100ms", "--json")
+        watching.stdout.readline()
+
+        watching.send_signal(signal.SIGTERM)
+
+        assert finish(watching) == (0, "")
+
     def test_tells_of_its_pipes(self, orders):
         orders.ok("push", "orders", stdin=b"one")
 
@@ -160,12 +182,42 @@ class TestQueue:
 
 
 class TestPush:
+    @pytest.mark.parametrize("options", [(), ("--lines",), ("--allow-empty",)])
+    def test_pushes_nothing_where_standard_input_was_closed(self, orders, options):
+        done = orders.run("push", "orders", *options, wrapper=("/bin/sh", "-c", 'exec "$@" <&-', "sh"))
+
+        assert (done.returncode, done.stdout) == (66, "")
+        assert "cannot read standard input: Bad file descriptor" in done.stderr
+        assert stats(orders)["pushed"] == 0
+
+    def test_tells_a_full_disk_once_the_message_is_stored(self, orders):
+        done = orders.run(
+            "push", "orders", stdin=b"one", wrapper=("/bin/sh", "-c", 'exec "$@" >/dev/full', "sh")
+        )
+
+        assert done.returncode == 74
+        assert "No space left on device" in done.stderr
+        assert stats(orders)["pushed"] == 1
+
     def test_takes_standard_input_as_one_message(self, orders):
         (pushed,) = orders.lines("push", "orders", stdin=b"a\nb\n")
 
         (popped,) = orders.lines("pop", "orders", "--commit")
         assert popped["id"] == pushed["id"]
         assert popped["body"] == "a\nb\n"
+
+    def test_asks_before_it_takes_an_empty_input_for_a_message(self, orders, tmp_path):
+        (tmp_path / "empty").touch()
+        for arguments in ((), ("--lines",), (tmp_path / "empty",), ("--lines", tmp_path / "empty")):
+            refused = orders.run("push", "orders", *arguments)
+            assert refused.returncode == 64
+            assert "--allow-empty" in refused.stderr
+        assert stats(orders)["pushed"] == 0
+
+        assert orders.ok("push", "orders", "--lines", "--allow-empty", "-q") == "0\n"
+        assert orders.ok("push", "orders", "--allow-empty", "-q") == "1\n"
+        assert orders.ok("push", "orders", "--lines", "-q", stdin=b"\n") == "1\n"
+        assert orders.ok("pop", "orders", "-n", "2", "--commit") == "\n\n"
 
     def test_takes_each_file_as_one_message(self, orders, tmp_path):
         for name in ("first", "second"):
@@ -258,6 +310,21 @@ class TestPop:
         again = orders.lines("pop", "orders", "-n", "2", "--commit")
         assert [(each["body"], each["attempt"]) for each in again] == [("one", 2), ("two", 2)]
 
+    def test_has_what_a_killed_popper_of_the_machine_had_not_taken_yet(self, orders):
+        orders.ok("push", "orders", "--lines", stdin=b"".join(b"%d\n" % number for number in range(500)))
+        code = (
+            "import sys, cassq; popper = cassq.connect(sys.argv[1]).queue('orders').popper();"
+            "print(popper.pop(30).body.decode(), flush=True); sys.stdin.read()"
+        )
+        killed = subprocess.Popen(
+            [sys.executable, "-c", code, orders.url], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        with killed:
+            assert killed.stdout.readline() == b"0\n"
+            killed.kill()
+
+        assert orders.ok("pop", "orders", "--timeout", "0", "--commit").strip()
+
     def test_finds_nothing_and_says_so(self, orders):
         done = orders.run("pop", "orders", "--timeout", "0")
 
@@ -274,8 +341,58 @@ class TestPop:
 
         following.send_signal(signal.SIGTERM)
 
-        assert finish(following) == (143, "")
+        assert finish(following) == (0, "")
         assert stats(orders)["committed"] == 2
+
+    @pytest.mark.parametrize("again", [signal.SIGTERM, signal.SIGHUP])
+    def test_that_follows_takes_signals_in_a_row_for_one(self, orders, again):
+        orders.ok("push", "orders", stdin=b"one")
+        following = orders.start("pop", "orders", "--follow", "--commit")
+        assert following.stdout.readline() == b"one\n"
+
+        following.send_signal(signal.SIGTERM)
+        following.send_signal(again)
+
+        assert finish(following) == (0, "")
+
+    def test_that_follows_ends_well_while_it_connects(self):
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            url = f"cassandra://127.0.0.1:{silent.getsockname()[1]}/orders"
+            following = CommandLine(url).start("pop", "orders", "--follow", "--commit")
+            asked, _ = silent.accept()
+            with asked:
+                following.send_signal(signal.SIGTERM)
+
+                assert finish(following) == (0, "")
+
+    @pytest.mark.parametrize("module", ["cassq", "cassq.cli.session"])
+    @pytest.mark.parametrize(
+        ("number", "command", "code"),
+        [
+            ("SIGTERM", ("pop", "orders", "--follow", "--commit"), 0),
+            ("SIGTERM", ("reap", "--watch", "1"), 0),
+            ("SIGHUP", ("queue", "stats", "orders", "--watch", "1"), 0),
+            ("SIGINT", ("pop", "orders", "--follow", "--commit"), 130),
+            ("SIGTERM", ("pop", "orders"), 143),
+        ],
+    )
+    def test_ends_as_ever_while_it_is_imported(self, orders, tmp_path, number, command, code, module):
+        # Python imports this before anything else; it sends the signal as soon as the module is asked for.
+        (tmp_path / "sitecustomize.py").write_text(STRIKE.format(number=number, module=module))
+        orders.env["PYTHONPATH"] = str(tmp_path)
+
+        done = orders.run(*command)
+
+        assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
+
+    def test_that_follows_tells_ctrl_c(self, orders):
+        orders.ok("push", "orders", stdin=b"one")
+        following = orders.start("pop", "orders", "--follow", "--commit")
+        assert following.stdout.readline() == b"one\n"
+
+        following.send_signal(signal.SIGINT)
+
+        assert finish(following) == (130, "")
 
     def test_ends_on_ctrl_c_while_it_waits(self, orders):
         orders.ok("push", "orders", stdin=b"one")
@@ -308,6 +425,35 @@ class TestPop:
         assert found["waiting"] == count - found["committed"]
         popping.stdin.close()
         popping.stderr.close()
+
+    @pytest.mark.parametrize("options", [("--commit",), ("--commit", "--json"), ()])
+    def test_commits_nothing_where_stdout_was_closed(self, orders, options):
+        orders.ok("push", "orders", stdin=b"one")
+
+        done = orders.run("pop", "orders", *options, wrapper=("/bin/sh", "-c", 'exec "$@" >&-', "sh"))
+
+        assert (done.returncode, done.stdout) == (74, "")
+        found = stats(orders)
+        assert (found["waiting"], found["committed"]) == (1, 0)
+
+    @pytest.mark.parametrize(
+        ("arguments", "code"), [(("orders", "--shell"), 64), (("none",), 66), (("orders", "--commit"), 0)]
+    )
+    def test_ends_with_its_own_code_though_nothing_can_be_said(self, orders, arguments, code):
+        orders.ok("push", "orders", stdin=b"one")
+
+        done = orders.run("pop", *arguments, wrapper=("/bin/sh", "-c", 'exec "$@" 2>/dev/full', "sh"))
+
+        assert (done.returncode, done.stdout) == (code, "" if code else "one\n")
+
+    def test_runs_where_every_standard_stream_was_closed(self, orders):
+        orders.ok("push", "orders", stdin=b"one")
+        closed = ("/bin/sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh")
+
+        done = orders.run("pop", "orders", "--exec", "cat", wrapper=closed)
+
+        assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
+        assert orders.ok("pop", "orders", "--commit") == "one\n"
 
     def test_commits_nothing_on_a_full_disk(self, orders):
         orders.ok("push", "orders", stdin=b"one")
@@ -365,6 +511,22 @@ class TestDead:
         assert dead.json("dead", "discard", "orders", "--all", "--yes")["discarded"] == 2
         assert dead.json("dead", "list", "orders") == []
 
+    @pytest.mark.parametrize(
+        ("command", "told", "left"),
+        [(("put-back",), "put_back", ["two"]), (("discard", "--yes"), "discarded", ["two"])],
+    )
+    def test_ids_that_are_no_letters_are_told_and_the_others_dealt_with(self, dead, command, told, left):
+        first = dead.json("dead", "list", "orders")[0]["id"]
+        unknown = f"{first.partition(':')[0]}:77"
+
+        done = dead.run("dead", *command, "orders", unknown, first, "--json")
+
+        assert done.returncode == 66
+        assert json.loads(done.stdout) == {"queue": "orders", told: 1}
+        assert unknown in done.stderr
+        assert first not in done.stderr
+        assert [each["body"] for each in dead.json("dead", "list", "orders")] == left
+
     def test_letters_have_to_be_named(self, dead):
         assert dead.run("dead", "put-back", "orders").returncode == 64
         assert dead.run("dead", "put-back", "orders", "nonsense").returncode == 64
@@ -396,6 +558,20 @@ class TestSchema:
         assert cli.json("schema", "version") == {"version": applied["version"], "needed": applied["version"]}
         assert cli.json("schema", "check") == {"differences": []}
 
+    def test_of_a_file_that_has_drifted_is_mended_or_told(self, cli, tmp_path):
+        cli.ok("schema", "apply")
+        (path,) = tmp_path.glob("*.db")
+        with closing(sqlite3.connect(path)) as db:
+            db.execute("DROP TABLE statistics")
+        mended = cli.run("schema", "apply")
+        with closing(sqlite3.connect(path)) as db:
+            db.execute("ALTER TABLE dead ADD COLUMN surplus TEXT")
+        left = cli.run("schema", "apply")
+
+        assert mended.returncode == 0
+        assert cli.run("schema", "check").returncode == left.returncode == 1
+        assert "left: table dead is " in left.stderr
+
     def test_of_a_file_has_no_replication(self, cli):
         assert cli.run("schema", "apply", "--replication", "simple:1").returncode == 64
 
@@ -423,17 +599,18 @@ class TestReap:
 
         reaping.send_signal(signal.SIGTERM)
 
-        assert finish(reaping) == (143, "")
+        assert finish(reaping) == (0, "")
 
 
 class TestDoctor:
     def test_finds_a_sound_file_sound(self, orders):
         found = orders.json("doctor")
 
-        assert {each["level"] for each in found["checks"]} == {"ok"}
-        assert {each["check"] for each in found["checks"]} == {
-            *("file", "integrity", "schema", "journal", "durability", "disk", "pipes")
-        }
+        # What is said of the library depends on the machine.
+        levels = {each["check"]: each["level"] for each in found["checks"]}
+        assert levels.pop("library") in {"ok", "warn"}
+        sound = ("file", "integrity", "schema", "journal", "durability", "disk", "pipes")
+        assert levels == dict.fromkeys(sound, "ok")
         assert found["counts"]["fail"] == 0
         assert "ok    journal: write-ahead log" in orders.ok("doctor")
 
@@ -466,7 +643,7 @@ class TestDoctor:
         (pipes,) = [each for each in cli.json("doctor")["checks"] if each["check"] == "pipes"]
 
         assert pipes["level"] == "warn"
-        assert "1 of dead pushers still open" in pipes["told"]
+        assert "1 pipes of dead pushers still open" in pipes["told"]
         assert "cassq reap" in pipes["way_out"]
         assert cli.json("reap")["sealed"] == 1
 
@@ -544,7 +721,8 @@ class TestBadInput:
         [
             ("--lease", "13h", "out of range: 0.1s to 43200s"),
             ("--lease", "1ms", "out of range"),
-            ("--lease", "30", "write 500ms, 30s, 2m or 1h"),
+            ("--lease", "30x", "write 500ms, 30s, 2m, 1h or 1d"),
+            ("--lease", "half an hour", "a number with its unit"),
             ("--lease", "9" * 400 + "h", "too long"),
             ("--max-attempts", "0", "out of range: 1 to 1000000"),
             ("--max-attempts", "many", "not a valid int"),
@@ -570,6 +748,13 @@ class TestBadInput:
             assert done.returncode == 65
             assert "body_bytes_max" in done.stderr
         assert cli.run("push", "orders", stdin=b"x" * 10).returncode == 0
+
+    @pytest.mark.parametrize("header", ["type=two\nlines", "two\rlines=type"])
+    def test_headers_of_more_than_one_line(self, orders, header):
+        done = orders.run("push", "orders", "--header", header, stdin=b"x")
+
+        assert done.returncode == 64
+        assert "NUL, CR and LF are refused" in done.stderr
 
     def test_headers(self, orders):
         assert orders.run("push", "orders", "--header", "type", stdin=b"x").returncode == 64
@@ -664,7 +849,7 @@ class TestWayOut:
             raise RuntimeError("a fault")
 
         monkeypatch.setattr(cassq, "connect", fail)
-        monkeypatch.setattr(Ending, "install", lambda _self: None)
+        monkeypatch.setattr(Ending, "install", lambda _self, _mask: None)
 
         code = main.run(["queue", "list", "--url", "memory:", *(["--debug"] if is_debug else [])])
 

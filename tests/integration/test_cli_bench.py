@@ -14,10 +14,10 @@ import pytest
 from command_line import CASSQ, CommandLine, cluster_url, finish, service
 
 import cassq
-from cassq.cli.bench import own_queue
-from cassq.cli.bench_figures import Latencies
-from cassq.cli.bench_messages import BenchFailedError, Plan, number_of, numbered_bodies
-from cassq.cli.bench_throughput import measure_pop
+from cassq.cli.bench.command import own_queue
+from cassq.cli.bench.figures import Latencies
+from cassq.cli.bench.messages import BenchFailedError, Plan, number_of, numbered_bodies
+from cassq.cli.bench.throughput import measure_pop
 from cassq.storage.cassandra import Address, open_session
 
 SMALL = ("--messages", "500", "--rate", "50", "--seconds", "1")
@@ -297,7 +297,7 @@ class TestBadInput:
             (("--messages", "many"), "'many' is not a valid integer"),
             (("--rate", "100001"), "100001 is not in the range 1<=x<=100000"),
             (("--rate", "0.5"), "'0.5' is not a valid integer"),
-            (("--seconds", "0"), "0 is not in the range 1<=x<=3600"),
+            (("--seconds", "0"), "'0' is out of range: whole seconds, 1s to 3600s"),
             (("--body-bytes", "7"), "'7' is out of range: 8 bytes (a number stands in them) to 8MiB"),
             (("--body-bytes", "9MiB"), "'9MiB' is out of range"),
             (("--body-bytes", "1MB"), "'1MB' is not a number of bytes: write 4096, 64KiB or 1MiB"),

@@ -34,7 +34,8 @@ def keyspace():
 def cli(keyspace):
     """The command line with a store whose schema it has applied."""
     cli = CommandLine(cluster_url(keyspace))
-    assert cli.json("schema", "apply", "--replication", "simple:1") == {"version": VERSION}
+    applied = cli.json("schema", "apply", "--replication", "simple:1")
+    assert applied == {"version": VERSION, "mended": [], "left": [], "statements": []}
     return cli
 
 
@@ -83,6 +84,22 @@ class TestSchema:
         assert done.returncode == 1
         assert "surplus" in json.loads(done.stdout)["differences"][0]
 
+    def test_that_has_drifted_is_mended_or_the_way_is_told(self, cli, keyspace):
+        session = open_session(Address(contact_points()), keyspace)
+        session.define(f"ALTER TABLE {keyspace}.dead WITH gc_grace_seconds = 60")
+        mended = cli.run("schema", "apply")
+        session.define(f"ALTER TABLE {keyspace}.dead ADD surplus text")
+        left = cli.run("schema", "apply")
+
+        for statement in left.stdout.split(";\n")[:-1]:
+            session.define(statement)
+        session.close()
+        assert mended.returncode == 0
+        assert "mended: gc_grace_seconds of table dead is 60, and should be 86400" in mended.stderr
+        assert left.returncode == 1
+        assert "left: column dead.surplus (text) is not one of cassq's" in left.stderr
+        assert cli.json("schema", "check") == {"differences": []}
+
     def test_that_is_shown_can_be_loaded(self, cli, keyspace):
         text = cli.ok("schema", "show", "--replication", "simple:1")
 
@@ -121,7 +138,7 @@ class TestCommands:
 
         following.send_signal(signal.SIGTERM)
 
-        assert finish(following)[0] == 143
+        assert finish(following)[0] == 0
 
     def test_a_queue_is_steered_and_ended(self, cli, queue):
         cli.ok("push", queue, "--lines", "-q", stdin=b"one\ntwo\n")

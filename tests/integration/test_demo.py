@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from command_line import CommandLine, cluster_url, finish, service
 
-from cassq.cli.demo_verdict import judge
-from cassq.ledger import Kind, Line
+from cassq.cli.demo.verdict import judge
 from cassq.storage.cassandra import Address, open_session
+from cassq.verification.ledger import Kind, Line
 
 
 def check(found, copies=1):

@@ -9,9 +9,11 @@ from datetime import timedelta
 import pytest
 
 import cassq
-from cassq.clock import SystemClock
-from cassq.coordination.local import LocalCoordinator
-from cassq.storage.sqlite import SqliteStorage
+from cassq.coordination.local.coordinator import LocalCoordinator
+from cassq.model.ids import new_pipe_id
+from cassq.runtime.clock import SystemClock
+from cassq.storage.port import DeadLetter
+from cassq.storage.sqlite.storage import SqliteStorage
 from cassq.store import Store
 
 
@@ -267,6 +269,19 @@ def test_a_delivery_cannot_be_ended_in_a_forked_child(store, name, commit):
         assert os.waitpid(child, 0)[1] == 0
         delivery.commit()
     assert queue.stats().committed == 1
+
+
+def test_a_letter_whose_headers_break_a_younger_rule_is_read_and_put_back():
+    headers = {"two": "li\nnes", "n\0l": "\r"}
+    with cassq.connect("memory:") as store:
+        queue = store.queue("q")
+        letter = DeadLetter(cassq.MessageId(new_pipe_id(), 1), b"x", headers, 0, 5, "failed")
+        store.storage.change_dead("q", added=[letter])
+
+        assert [each.headers for each in queue.dead] == [headers]
+        assert queue.dead.put_back() == 1
+        with queue.popper() as popper:
+            assert popper.pop(timeout=20).headers == headers
 
 
 def test_a_purge_steps_over_messages_that_the_database_lost(tmp_path):

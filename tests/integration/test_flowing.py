@@ -5,26 +5,27 @@ import threading
 import pytest
 
 import cassq
-from cassq.model.pace import Pace
+from cassq.popping.arrival_rate import ArrivalRate
 
 
 @pytest.fixture(autouse=True)
 def flowing(monkeypatch):
     """Take whatever comes for a flow, so that windows are leased however slow the machine is."""
-    monkeypatch.setattr(Pace, "is_fast", lambda *_: True)
+    monkeypatch.setattr(ArrivalRate, "is_fast", lambda *_: True)
 
 
 @pytest.fixture
 def counted(store, monkeypatch):
     """The transactions on pipes so far."""
     calls = []
-    transact = store.storage.transact
+    below = store.storage._storage  # what each queue's own wrapper is around, too
+    transact = below.transact
 
     def noted(pipe, transaction):
         calls.append(transaction)
         return transact(pipe, transaction)
 
-    monkeypatch.setattr(store.storage, "transact", noted)
+    monkeypatch.setattr(below, "transact", noted)
     return calls
 
 
@@ -48,7 +49,7 @@ def test_a_flow_comes_in_order_with_few_transactions(queue, popper, counted):
     pushing.join()
 
     assert came == [b"%d" % number for number in range(200)]
-    assert len(counted) < 100
+    assert 0 < len(counted) < 100
 
 
 def test_figures_are_exact_when_nothing_is_in_flight_though_a_window_is_out(store, queue, popper):

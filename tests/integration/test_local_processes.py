@@ -1,5 +1,6 @@
 """The local coordinator between real processes that are killed, stopped, woken, or find a broken file."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -10,19 +11,19 @@ from uuid import uuid1
 
 import pytest
 
-from cassq.clock import SystemClock
-from cassq.coordination.local import LocalCoordinator
+from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.errors import CoordinationUnavailableError
+from cassq.runtime.clock import SystemClock
 
 CLAIM_TTL = 1.0
 PATIENCE = 30.0
 PIPE = uuid1()
 
 POPPER = """
-import sys
+import os, signal, sys, warnings
 from uuid import UUID
-from cassq.clock import SystemClock
-from cassq.coordination.local import LocalCoordinator
+from cassq.runtime.clock import SystemClock
+from cassq.coordination.local.coordinator import LocalCoordinator
 
 path, name, ttl = sys.argv[1:]
 clock = SystemClock()
@@ -45,6 +46,12 @@ for line in sys.stdin:
         say("announce")
     elif verb == "wake":
         say("wake", seat.wake("orders", int(rest[0])))
+    elif verb == "fork":
+        warnings.simplefilter("ignore", DeprecationWarning)  # of threads, from Python 3.12 on
+        child = os.fork()
+        if not child:
+            signal.pause()
+        say("fork", child)
 seat.close()
 """
 
@@ -52,8 +59,8 @@ seat.close()
 class Popper:
     """A process with a seat of its own, which does what it is told."""
 
-    def __init__(self, path, name):
-        command = [sys.executable, "-W", "error", "-c", POPPER, str(path), name, str(CLAIM_TTL)]
+    def __init__(self, path, name, ttl=CLAIM_TTL):
+        command = [sys.executable, "-W", "error", "-c", POPPER, str(path), name, str(ttl)]
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -115,8 +122,8 @@ def path(tmp_path):
 def popper(path):
     started = []
 
-    def start(name):
-        started.append(Popper(path, name))
+    def start(name, ttl=CLAIM_TTL):
+        started.append(Popper(path, name, ttl))
         return started[-1]
 
     yield start
@@ -163,6 +170,71 @@ def test_the_claims_of_a_killed_process_become_free(popper, seat):
     a.process.kill()
     assert eventually(lambda: seat.claim("orders", PIPE, "B"))
     assert eventually(lambda: seat.hungry("orders") == 0)
+
+
+def test_the_claims_of_a_killed_process_are_free_at_once_however_long_a_seat_stands(popper, seat):
+    a = popper("A", ttl=1000.0)
+    assert a.ask("claim", PIPE) == ["True"]
+    a.ask("announce")
+    assert not seat.claim("orders", PIPE, "B")
+    a.process.kill()
+    a.process.wait()
+    assert seat.holders("orders") == {}
+    assert seat.hungry("orders") == 0
+    assert seat.claim("orders", PIPE, "B")
+
+
+def test_a_child_that_was_forked_off_does_not_keep_the_claims_of_its_killed_parent(popper, seat):
+    a = popper("A", ttl=1000.0)
+    assert a.ask("claim", PIPE) == ["True"]
+    child = int(a.ask("fork")[0])
+    try:
+        assert not seat.claim("orders", PIPE, "B")
+        a.process.kill()
+        a.process.wait()
+        # A child closes its copy as the first thing it does, but nobody waits for a child to get so far.
+        assert eventually(lambda: seat.claim("orders", PIPE, "B"))
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_a_store_that_is_closed_leaves_the_claims_of_another_one_of_its_process_alone(path, popper, seat):
+    other = LocalCoordinator(str(path), SystemClock(), claim_ttl=1000.0)
+    assert seat.claim("orders", PIPE, "A")
+    assert other.claim("orders", uuid1(), "A")
+    other.close()
+    assert popper("B").ask("claim", PIPE) == ["False"]
+
+
+def test_a_seat_that_takes_the_place_of_a_dead_one_has_nothing_of_it(popper, seat):
+    a = popper("A", ttl=1000.0)
+    assert a.ask("claim", PIPE) == ["True"]
+    a.process.kill()
+    a.process.wait()
+    b = popper("B", ttl=1000.0)
+    assert b.ask("claim", uuid1()) == ["True"]
+    assert seat.claim("orders", PIPE, "C")
+
+
+def test_beats_decide_where_the_lock_file_was_thrown_away(path, popper, seat):
+    a = popper("A", ttl=1000.0)
+    assert a.ask("claim", PIPE) == ["True"]
+    Path(f"{path}-lock").unlink()
+    assert not seat.claim("orders", PIPE, "B")
+    assert seat.claim("orders", uuid1(), "B")
+
+
+def test_beats_decide_where_the_system_has_no_such_locks(path, popper, monkeypatch):
+    monkeypatch.setattr("cassq.coordination.local.seat_locks._SET", None)
+    seat = LocalCoordinator(str(path), SystemClock(), claim_ttl=CLAIM_TTL)
+    try:
+        a = popper("A")
+        assert a.ask("claim", PIPE) == ["True"]
+        assert not seat.claim("orders", PIPE, "B")
+        a.process.kill()
+        assert eventually(lambda: seat.claim("orders", PIPE, "B"))
+    finally:
+        seat.close()
 
 
 def test_a_stopped_process_loses_its_claims_and_knows_it_when_it_goes_on(popper, seat):

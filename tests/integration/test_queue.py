@@ -10,7 +10,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import cassq
-from cassq.intake import INTAKES_MAX
+from cassq.coordination.local.coordinator import LocalCoordinator
+from cassq.popping.shared_intake import INTAKES_MAX
+from cassq.storage.sqlite.storage import SqliteStorage
 
 
 def drain(popper, count, timeout=10.0):
@@ -136,6 +138,18 @@ def test_a_rollback_with_a_delay_rests_the_message(queue, popper):
     assert popper.pop(timeout=20).attempt == 2
 
 
+def test_what_is_given_back_counts_as_no_attempt_and_ends_once(queue, popper):
+    queue.push(b"one")
+    delivery = popper.pop(timeout=10)
+
+    assert delivery.give_back()
+
+    with pytest.raises(cassq.ClosedError, match="given back before"):
+        delivery.rollback()
+    assert popper.pop(timeout=10).attempt == 1
+    assert queue.stats().rolled_back == 0
+
+
 def test_one_message_of_a_run_rolls_back_alone(queue, popper):
     queue.push_many([b"%d" % number for number in range(5)])
     popped = drain(popper, 5)
@@ -223,6 +237,49 @@ def test_a_message_that_fails_too_often_is_a_dead_letter_and_can_be_put_back(sto
         assert list(queue.dead) == []
         again = popper.pop(timeout=10)
         assert (again.body, again.headers, again.attempt) == (b"poison", {"kind": "bad"}, 1)
+
+
+def test_what_came_back_from_its_last_attempt_is_neither_waiting_nor_purged(store, name):
+    queue = store.queue(name, max_attempts=1)
+    spent = queue.push(b"poison")
+    with queue.popper() as popper:
+        popper.pop(timeout=10).rollback(delay=timedelta(milliseconds=1))
+    fresh = queue.push(b"fresh")
+
+    stats, pipes = queue.stats(), queue.pipes()
+    assert (stats.waiting, stats.delayed, stats.dead, stats.rolled_back) == (1, 0, 1, 1)
+    assert sum(pipe.waiting for pipe in pipes) == 1
+    assert [message.message_id for message in queue.peek()] == [fresh]
+    assert queue.status(spent) is cassq.MessageStatus.DEAD
+
+    assert queue.purge() == 1
+
+    stats = queue.stats()
+    assert (stats.waiting, stats.purged, stats.dead, stats.oldest_age) == (0, 1, 1, None)
+    with queue.popper() as popper:
+        assert popper.pop(timeout=0.5) is None
+        assert [letter.message_id for letter in queue.dead] == [spent]
+    assert queue.stats().dead == 1
+
+
+def test_letters_that_do_not_exist_are_told_and_the_others_dealt_with(store, name):
+    queue = store.queue(name, max_attempts=1)
+    ids = list(queue.push_many([b"1", b"2", b"3"]))
+    with queue.popper() as popper:
+        for delivery in drain(popper, 3):
+            delivery.rollback()
+        assert popper.pop(timeout=0.5) is None
+    unknown = cassq.MessageId(ids[0].pipe, 77)
+
+    with pytest.raises(cassq.DeadLetterNotFoundError, match=str(unknown)) as putting:
+        queue.dead.put_back([unknown, ids[0], ids[0]])
+    with pytest.raises(cassq.DeadLetterNotFoundError, match=str(ids[0])) as discarding:
+        queue.dead.discard([ids[1], ids[0]])
+
+    assert (putting.value.count, discarding.value.count) == (1, 1)
+    assert [letter.message_id for letter in queue.dead] == [ids[2]]
+    with queue.popper() as popper:
+        assert popper.pop(timeout=10).body == b"1"
 
 
 def test_dead_letters_can_be_discarded(store, name):
@@ -520,3 +577,48 @@ def test_a_program_that_ends_without_closing_its_store_stores_what_it_pushed(tmp
         stats = store.queue("left-open").stats()
         assert (stats.pushed, stats.waiting + stats.pending) == (5000, 5000)
         assert {pipe.phase for pipe in store.queue("left-open").pipes()} == {"PF"}, "every pipe is sealed"
+
+
+def test_what_came_back_from_its_last_attempt_is_a_dead_letter_whatever_its_delay(store, name):
+    queue = store.queue(name, max_attempts=1)
+    queue.push(b"poison")
+    with queue.popper() as popper:
+        popper.pop(timeout=60).rollback(timedelta(hours=1))
+        while not list(queue.dead):
+            assert popper.pop(timeout=0.1) is None
+
+    assert [letter.body for letter in queue.dead] == [b"poison"]
+
+
+@pytest.mark.parametrize(
+    ("service", "call", "error", "words"),
+    [
+        (
+            LocalCoordinator,
+            "claim",
+            cassq.CoordinationUnavailableError,
+            "the coordination of this process does",
+        ),
+        (SqliteStorage, "load_pipe", cassq.StorageUnavailableError, "the database does not answer"),
+    ],
+)
+def test_a_pop_whose_look_does_not_end_names_the_service_that_is_silent(
+    monkeypatch, service, call, error, words
+):
+    may_answer, answer = threading.Event(), getattr(service, call)
+
+    def wait_and_answer(*values, **named):
+        may_answer.wait()
+        return answer(*values, **named)
+
+    may_answer.set()
+    monkeypatch.setattr(service, call, wait_and_answer)
+    with cassq.connect("memory:") as store:
+        queue = store.queue("orders")
+        queue.push(b"one")
+        may_answer.clear()
+        try:
+            with pytest.raises(error, match=words):
+                queue.popper().pop(timeout=0)
+        finally:
+            may_answer.set()

@@ -1,15 +1,20 @@
 """A reader that is restarted under its name, on every store."""
 
+import os
+import re
+import socket
 from collections import Counter
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
-import cassq.run_reader
+import cassq.bulk.run_reader
+from cassq.bulk.run_reader import LeasedRun, read_leased, tag
 from cassq.errors import DecodeError, InvalidNameError, InvalidOptionError
-from cassq.held_run import Return
-from cassq.model.stretches import Stretches
-from cassq.run_reader import LeasedRun, read_leased, tag
+from cassq.model.ranges import Ranges
+from cassq.pipes.held_run import Return
+from cassq.runtime.fork_guard import may_run_here, process_name
 
 LEASE = timedelta(minutes=10)
 
@@ -101,8 +106,7 @@ def test_after_a_restart_what_was_not_written_down_is_found(queue):
     before.close()
     after = queue.run_reader("tests", lease=LEASE)
     found = after.adopt(written)
-    assert {run.parts for run in found} == {run.parts for run in lost}
-    assert not {run.lease_id for run in found} & {run.lease_id for run in lost}
+    assert {run.lease_id: run.parts for run in found} == {run.lease_id: run.parts for run in lost}
     assert Counter(bodies_of(queue, found)) == Counter(bodies_of(queue, lost))
     after.commit([*written, *found])
     assert queue.stats().committed == 50
@@ -145,7 +149,7 @@ def test_what_others_took_is_said_to_be_lost(queue):
     before = queue.run_reader("tests", lease=LEASE)
     runs = take_all(before)
     for run in runs:
-        before._held_of(run).give_back(Stretches(run.parts), Return())
+        before._held_of(run).give_back(Ranges(run.parts), Return())
     before.close()
     with queue.popper() as popper:
         deliveries = popper.pop_many(10, timeout=5)
@@ -198,12 +202,122 @@ def test_a_process_that_lost_its_name_holds_nothing_any_more(queue, monkeypatch)
     runs = take_all(frozen)
     queue._services.coordinator.release(queue.name, frozen._seat, frozen._holder)
     after = queue.run_reader("tests", lease=LEASE)
-    with pytest.raises(InvalidOptionError, match="by another process"):
+    with pytest.raises(InvalidOptionError, match="by this process"):
         frozen.commit(runs)
     frozen.keep_alive()
     assert after.hold(runs) == []
     after.commit(runs)
     assert queue.stats().committed == 10
+
+
+class Interrupted:
+    """The storage of a process that is frozen once, behind one call of one method."""
+
+    def __init__(self, storage, method, meanwhile):
+        self._storage = storage
+        self._method = method
+        self._meanwhile = meanwhile
+
+    def __getattr__(self, name):
+        call = getattr(self._storage, name)
+        return partial(self._interrupted, call) if name == self._method else call
+
+    def _interrupted(self, call, *arguments, **options):
+        found = call(*arguments, **options)
+        meanwhile, self._meanwhile = self._meanwhile, lambda: None
+        meanwhile()
+        return found
+
+
+def lose_claim(queue, reader):
+    queue._services.coordinator.release(queue.name, reader._seat, reader._holder)
+
+
+def test_who_lost_the_name_while_it_adopted_takes_nothing_away_from_the_next(queue):
+    queue.push_many(numbered(0, 10))
+    frozen = queue.run_reader("tests", lease=LEASE)
+    taken = []
+
+    def meanwhile():
+        lose_claim(queue, frozen)
+        after = queue.run_reader("tests", lease=LEASE)
+        taken.append((after, take_all(after)))
+
+    frozen._storage = Interrupted(frozen._storage, "list_pipes", meanwhile)
+
+    adopted = frozen.adopt([])
+
+    ((after, runs),) = taken
+    assert {run.lease_id for run in adopted} <= {run.lease_id for run in runs}
+    after.commit(runs)
+    assert queue.stats().committed == 10
+
+
+def test_who_lost_the_name_while_it_began_a_lease_anew_holds_what_others_adopted_since(queue):
+    queue.push_many(numbered(0, 10))
+    dead = queue.run_reader("tests", lease=LEASE)
+    runs = take_all(dead)
+    lose_claim(queue, dead)
+    frozen = queue.run_reader("tests", lease=LEASE)
+    others = []
+
+    def meanwhile():
+        lose_claim(queue, frozen)
+        other = queue.run_reader("tests", lease=LEASE)
+        others.append(other.adopt([]))
+        lose_claim(queue, other)
+
+    frozen._storage = Interrupted(frozen._storage, "transact", meanwhile)
+
+    # Which of the two may work on it the checkpoint tells: both have the same run.
+    assert frozen.hold(runs) == []
+    assert others == [runs]
+
+
+def test_what_was_held_before_the_name_was_lost_is_committed_once(queue):
+    queue.push_many(numbered(0, 10))
+    frozen = queue.run_reader("tests", lease=LEASE)
+    runs = take_all(frozen)
+    lose_claim(queue, frozen)
+    other = queue.run_reader("tests", lease=LEASE)
+    assert other.adopt([]) == runs
+    other.commit(runs)
+    lose_claim(queue, other)
+
+    frozen.commit(runs)
+
+    assert queue.stats().committed == 10
+
+
+class TestACheckpointThatIsOlderThanTheClaim:
+    """Spark reads it before the stream claims its name, and what is written down in between is unknown."""
+
+    def test_takes_nothing_away_that_was_written_down_since(self, queue):
+        queue.push_many(numbered(0, 10))
+        writer = queue.run_reader("tests", lease=LEASE)
+        runs = take_all(writer)  # written down, and in the sink
+        lose_claim(queue, writer)
+        behind = queue.run_reader("tests", lease=LEASE)
+        behind.adopt([])  # Spark refuses its batch, because that is written down
+        lose_claim(queue, behind)
+        after = queue.run_reader("tests", lease=LEASE)
+
+        after.commit(runs)
+
+        assert after.adopt(runs) == []
+
+    def test_nor_where_the_name_was_lost_and_is_had_again(self, queue):
+        behind = queue.run_reader("tests", lease=LEASE)
+        lose_claim(queue, behind)
+        queue.push_many(numbered(0, 10))
+        writer = queue.run_reader("tests", lease=LEASE)
+        runs = take_all(writer)
+        lose_claim(queue, writer)
+        behind.adopt([])
+        lose_claim(queue, behind)
+        after = queue.run_reader("tests", lease=LEASE)
+
+        assert after.hold(runs) == []
 
 
 def test_a_longer_lease_holds_for_what_is_held_from_before(queue):
@@ -234,11 +348,31 @@ def test_dead_letters_keep_their_bodies(store, name):
     with queue.popper() as popper:
         popper.pop(timeout=5).rollback()
         reader = queue.run_reader("tests", lease=LEASE)
-        while not queue.stats().dead:
+        while not queue.dead.peek():
             assert reader.take(None) == []
         reader.close()
     (letter,) = queue.dead.peek()
     assert (letter.body, letter.headers) == (b"poison", {"a": "b"})
+
+
+def test_what_ended_beside_a_dead_letter_is_none(store, name):
+    # Given a run that comes back from its last attempt, and has a message that was committed
+    queue = store.queue(name, max_attempts=1)
+    queue.push_many(numbered(1, 4))
+    with queue.popper() as popper:
+        deliveries = popper.pop_many(3, timeout=5)
+        assert len({delivery.run for delivery in deliveries}) == 1
+        deliveries[1].commit()
+        assert deliveries[0].run.give_back(Ranges(((1, 3),)), Return())
+        # When a reader meets it
+        reader = queue.run_reader("tests", lease=LEASE)
+        while not queue.dead.peek():
+            assert reader.take(None) == []
+        reader.close()
+    # Then the others are given up
+    assert [letter.body for letter in queue.dead.peek()] == [b"m1", b"m3"]
+    stats = queue.stats()
+    assert (stats.committed, stats.dead) == (1, 2)
 
 
 def test_a_paused_queue_gives_nothing(queue, reader):
@@ -250,9 +384,23 @@ def test_a_paused_queue_gives_nothing(queue, reader):
 
 
 def test_two_processes_cannot_read_under_one_name(queue, reader, monkeypatch):
-    monkeypatch.setattr(cassq.run_reader, "NAME_PATIENCE_S", 0.0)
-    with pytest.raises(InvalidOptionError, match="by another process"):
+    monkeypatch.setattr(cassq.bulk.run_reader, "NEIGHBOUR_PATIENCE_S", 0.0)
+    with pytest.raises(InvalidOptionError, match=rf"by this process \({re.escape(reader._holder)}\)"):
         queue.run_reader("tests", lease=LEASE)
+
+
+@pytest.mark.parametrize(
+    ("name", "runs"),
+    [
+        (f"{process_name()}-1-orders", True),
+        (f"{socket.gethostname()}-{2**31 - 1}-1-orders", False),
+        (f"elsewhere-{os.getpid()}-1-orders", False),
+        ("", False),
+    ],
+    ids=["here", "here no more", "elsewhere", "nobody"],
+)
+def test_a_holder_that_still_runs_on_this_machine_is_known(name, runs):
+    assert may_run_here(name) is runs
 
 
 @pytest.mark.parametrize(

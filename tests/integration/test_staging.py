@@ -2,9 +2,9 @@
 
 import pytest
 
-from cassq.errors import InvalidNameError, PipeLostError
+from cassq.bulk.staging import ONCE
+from cassq.errors import InvalidNameError, OutcomeUnknownError, PipeLostError, StorageUnavailableError
 from cassq.model.ids import new_pipe_id
-from cassq.staging import ONCE
 
 
 def fill(queue, bodies, writer="loader", batch=1, task="0"):
@@ -162,9 +162,50 @@ def test_a_writer_of_one_batch_whose_driver_died_is_forgotten_when_it_is_old(sto
     queue.staging._decide(writer, 0, fill(queue, [b"x"], writer, 0))
     assert store.reap().published == 1
     assert writer in queue.record.read().writers
-    monkeypatch.setattr("cassq.staging.FORGET_S", -10.0)
+    monkeypatch.setattr("cassq.bulk.staging.FORGET_S", -10.0)
     queue.reap()
     assert queue.record.read().writers == {}
+    assert drain(queue) == [b"x"]
+
+
+def test_a_decision_that_was_sent_is_never_told_as_refused_once_it_took_too_long(store, queue, monkeypatch):
+    writer = f"{ONCE}{new_pipe_id()}"
+    pipes = fill(queue, [b"x"], writer, 0)
+    storage = queue._services.storage
+    change_queue = storage.change_queue
+
+    def lose(old, new):
+        """Lose the reply; before anybody looks it is published, the writer is forgotten, and hours pass."""
+        monkeypatch.setattr(storage, "change_queue", change_queue)
+        assert change_queue(old, new)
+        assert store.reap().published == 1
+        monkeypatch.setattr("cassq.bulk.staging.FORGET_S", -10.0)
+        queue.reap()
+        monkeypatch.setattr("cassq.bulk.staging.DECIDE_WITHIN_S", -1.0)
+        raise OutcomeUnknownError("the reply was lost")
+
+    monkeypatch.setattr(storage, "change_queue", lose)
+    with pytest.raises(OutcomeUnknownError):
+        queue.staging.publish(writer, 0, pipes)
+    assert queue.staging.publish(writer, 0, pipes)
+    assert drain(queue) == [b"x"]
+
+
+@pytest.mark.parametrize("call", ["publish_pipes", "read_batches"])
+def test_a_batch_that_is_decided_is_not_told_as_refused_where_it_cannot_be_published(
+    queue, monkeypatch, call
+):
+    pipes = fill(queue, [b"x"])
+
+    def refuse(*_, **__):
+        raise StorageUnavailableError("not now")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(queue._services.storage, call, refuse)
+        with pytest.raises(OutcomeUnknownError, match="batch 1 is decided"):
+            queue.staging.publish("loader", 1, pipes)
+
+    assert queue.staging.publish("loader", 1, pipes)
     assert drain(queue) == [b"x"]
 
 
@@ -226,16 +267,123 @@ def test_a_reaper_leaves_a_write_alone_that_is_under_way(store, queue):
 
 def test_what_was_staged_too_long_ago_is_not_published(queue, monkeypatch):
     pipes = fill(queue, numbered(3))
-    monkeypatch.setattr("cassq.staging.PUBLISH_WITHIN_S", -1.0)
+    monkeypatch.setattr("cassq.bulk.staging.PUBLISH_WITHIN_S", -1.0)
     with pytest.raises(PipeLostError, match="older than"):
         queue.staging.publish("loader", 1, pipes)
 
 
 def test_the_reaper_deletes_what_was_staged_and_never_decided(store, queue, monkeypatch):
     fill(queue, numbered(3))
-    monkeypatch.setattr("cassq.staging.KEPT_S", -1.0)
+    monkeypatch.setattr("cassq.bulk.staging.KEPT_S", -1.0)
     assert queue.reap().removed == 1
     assert staged(queue) == ()
+
+
+def test_a_decision_waits_until_the_one_before_is_published(queue):
+    first, second = fill(queue, numbered(3)), fill(queue, numbered(3, "second"), batch=2)
+    queue.staging._decide("loader", 1, first)
+    queue.staging._decide("loader", 2, second)
+    queue.staging.publish("loader", 2, second)
+    assert sorted(drain(queue)) == sorted(numbered(3) + numbered(3, "second"))
+
+
+class Killed(Exception):  # noqa: N818 - nothing of the store's
+    """The process ends here."""
+
+
+def killed(*_, **__):
+    raise Killed
+
+
+def test_a_driver_that_dies_while_it_publishes_has_its_batch_published_by_the_reaper(
+    store, queue, monkeypatch
+):
+    pipes = fill(queue, numbered(3))
+    monkeypatch.setattr(queue._services.storage, "publish_pipes", killed)
+    with pytest.raises(Killed):
+        queue.staging.publish("loader", 1, pipes)
+    monkeypatch.undo()
+    store.reap()
+    assert drain(queue) == numbered(3)
+
+
+class TestADecisionInFlight:
+    """A driver died when it had sent its decision, which lands at any time."""
+
+    @pytest.fixture
+    def pipes(self, queue):
+        return fill(queue, numbered(3))
+
+    @pytest.fixture
+    def land(self, queue, pipes, monkeypatch):
+        """Let the decision land; tells whether it was applied."""
+        storage = queue._services.storage
+        sent = []
+
+        def send(*change):
+            sent.append(change)
+            raise Killed
+
+        monkeypatch.setattr(storage, "change_queue", send)
+        with pytest.raises(Killed):
+            queue.staging.publish("loader", 1, pipes)
+        monkeypatch.undo()
+        return lambda: storage.change_queue(*sent[0])
+
+    def test_is_refused_once_the_batch_was_discarded(self, queue, pipes, land):
+        queue.staging.discard("loader", 1, pipes)
+        assert not land()
+
+    def test_is_refused_once_what_is_old_was_deleted(self, queue, land, monkeypatch):
+        monkeypatch.setattr("cassq.bulk.staging.KEPT_S", -1.0)
+        assert queue.staging.tidy().removed
+        assert not land()
+
+    def test_counts_where_nobody_came_between(self, store, queue, land):
+        assert land()
+        store.reap()
+        assert drain(queue) == numbered(3)
+
+
+def test_the_reaper_deletes_nothing_that_was_published_while_it_looked(queue, monkeypatch):
+    # Given a batch that is published right after the reaper has read what is staged
+    pipes = fill(queue, numbered(3))
+    storage = queue._services.storage
+    list_pipes = storage.list_pipes
+
+    def list_and_publish(*given, **options):
+        listing = list_pipes(*given, **options)
+        monkeypatch.setattr(storage, "list_pipes", list_pipes)
+        queue.staging.publish("loader", 1, pipes)
+        return listing
+
+    monkeypatch.setattr("cassq.bulk.staging.KEPT_S", -1.0)
+    monkeypatch.setattr(storage, "list_pipes", list_and_publish)
+    queue.staging.tidy()
+    assert drain(queue) == numbered(3)
+
+
+@pytest.mark.parametrize("writer", ["loader", f"{ONCE}{new_pipe_id()}"], ids=["of many", "of one"])
+def test_what_was_decided_stays_for_as_long_as_it_cannot_be_published(store, queue, monkeypatch, writer):
+    # Given a batch that is decided, whose publication fails for longer than what is staged is kept, and than
+    # a writer of one batch is remembered
+    pipes = fill(queue, numbered(3), writer)
+    queue.staging._decide(writer, 1, pipes)
+    storage = queue._services.storage
+    publish_pipes = storage.publish_pipes
+
+    def refuse(*_, **__):
+        raise StorageUnavailableError("not now")
+
+    monkeypatch.setattr("cassq.bulk.staging.KEPT_S", -1.0)
+    monkeypatch.setattr("cassq.bulk.staging.FORGET_S", -10.0)
+    monkeypatch.setattr(storage, "publish_pipes", refuse)
+    tidied = queue.staging.tidy()
+    assert (tidied.removed, len(tidied.failed)) == (0, 1)
+    # Then it comes as soon as it can
+    monkeypatch.setattr(storage, "publish_pipes", publish_pipes)
+    queue.staging.tidy()
+    assert sorted(drain(queue)) == sorted(numbered(3))
 
 
 def test_a_task_whose_pipe_was_cleared_away_says_so(queue):

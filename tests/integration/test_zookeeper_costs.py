@@ -6,8 +6,8 @@ from uuid import uuid1
 
 import pytest
 
-from cassq.clock import SystemClock
-from cassq.coordination.zookeeper import ZooKeeperCoordinator
+from cassq.coordination.zookeeper.coordinator import ZooKeeperCoordinator
+from cassq.runtime.clock import SystemClock
 
 pytestmark = pytest.mark.service
 

@@ -10,9 +10,9 @@ from uuid import uuid1
 import pytest
 from kazoo.exceptions import ConnectionDropped
 
-from cassq.clock import SystemClock
-from cassq.coordination.zookeeper import ZooKeeperCoordinator
-from cassq.errors import CoordinationUnavailableError, InvalidOptionError
+from cassq.coordination.zookeeper.coordinator import ZooKeeperCoordinator
+from cassq.errors import AccessDeniedError, CoordinationUnavailableError, InvalidOptionError
+from cassq.runtime.clock import SystemClock
 
 pytestmark = [pytest.mark.service, pytest.mark.slow]
 
@@ -342,7 +342,7 @@ def test_credentials_keep_strangers_out(running, seat):
         assert not b.claim("orders", PIPE, "B")
         a.release("orders", PIPE, "A")
         assert b.claim("orders", PIPE, "B")
-        with pytest.raises(CoordinationUnavailableError, match="NoAuth"):
+        with pytest.raises(AccessDeniedError, match="NoAuth"):
             stranger.claim("orders", uuid1(), "S")
     finally:
         for coordinator in (a, b, stranger):

@@ -24,7 +24,7 @@ PATIENCE = timedelta(seconds=30)
 
 LEASE = timedelta(seconds=60)
 
-_TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+_TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r\n"), max_size=6)
 _HEADERS = st.dictionaries(_TEXTS, _TEXTS, max_size=2)
 _BODIES = st.binary(max_size=12)
 

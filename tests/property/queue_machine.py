@@ -5,6 +5,7 @@ check follows from what the documentation promises.
 """
 
 import sys
+from datetime import timedelta
 
 import pytest
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from queue_flow import CHOICES, QueueFlow
 from queue_model import ALIVE, COMING, Place
 
 import cassq
-from cassq.inspection import MessageStatus
+from cassq.observing.inspection import MessageStatus
 
 _STATUS = {
     Place.WAITING: {MessageStatus.WAITING, MessageStatus.PENDING},  # pending: in the popper's buffer
@@ -38,7 +39,7 @@ class QueueMachine(QueueFlow):
         assert len(seen) <= count
         for message in seen:
             pushed = self.model.by_body[message.body]
-            assert pushed.place in {Place.WAITING, Place.LATE, Place.DOOMED}
+            assert pushed.place in {Place.WAITING, Place.LATE}
             assert dict(message.headers) == pushed.headers
         assert len({message.message_id for message in seen}) == len(seen)
         if self.popper is None:
@@ -139,6 +140,9 @@ class QueueMachine(QueueFlow):
         while self.model.count(*COMING):
             self.pop(10)
             self.commit_all()
+        while self.model.count(Place.DOOMED):  # who looks buries them
+            assert self._pop(1, timedelta(0)) == []
+            self._note_the_dead()
         self.purge()
         assert self.model.count(*ALIVE) == 0
         self.the_figures_agree()

@@ -22,7 +22,7 @@ class Place(Enum):
     PURGED = auto()
 
 
-#: In nobody's hands, and not over: what a purge ends.
+#: In nobody's hands, and not over.
 IDLE = (Place.WAITING, Place.DELAYED, Place.DOOMED)
 
 #: What a pop may still bring.
@@ -114,11 +114,11 @@ class ListQueue:
         return self.push(pushed.body, pushed.headers)
 
     def purge(self) -> int:
-        """End what is in nobody's hands; return how many messages that were.
+        """End what is in nobody's hands and no dead letter to be; return how many messages that were.
 
         Where leases have run out and a reaper has seen it, that is so of those messages too.
         """
-        idle = self.at(*IDLE, Place.LATE)
+        idle = self.at(Place.WAITING, Place.DELAYED, Place.LATE)
         for pushed in idle:
             pushed.place = Place.PURGED
         return len(idle)

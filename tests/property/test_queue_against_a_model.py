@@ -14,9 +14,9 @@ from queue_flow import Ground
 from queue_machine import QueueMachine
 
 import cassq
-from cassq.clock import SystemClock
-from cassq.coordination.local import LocalCoordinator
-from cassq.storage.sqlite import SqliteStorage
+from cassq.coordination.local.coordinator import LocalCoordinator
+from cassq.runtime.clock import SystemClock
+from cassq.storage.sqlite.storage import SqliteStorage
 from cassq.store import Store
 
 EXAMPLES = int(os.environ.get("CASSQ_PROPERTY_EXAMPLES", "100"))

@@ -15,9 +15,9 @@ from cassq.model.message import Batch
 from cassq.model.pipe import End, Head, Phase, Run, RunState, Tally
 from cassq.model.queue_record import QueueRecord, Sample
 from cassq.model.settings import QueueSettings
-from cassq.storage import sqlite_rows
 from cassq.storage.cassandra import rows as cassandra_rows
 from cassq.storage.port import DeadLetter
+from cassq.storage.sqlite import rows as sqlite_rows
 
 quietly = settings(derandomize=True, deadline=None, max_examples=300)
 

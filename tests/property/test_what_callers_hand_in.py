@@ -12,11 +12,12 @@ from odd_values import OBJECTS, TEXTS, Mute, names, refused
 import cassq
 from cassq.errors import DecodeError, InvalidNameError, InvalidOptionError, UsageError
 from cassq.limits import SEQ_MAX
-from cassq.model.arguments import check_count, to_seconds
-from cassq.model.ids import MessageId, check_name, new_pipe_id, to_message_id
+from cassq.model.arguments import check_count, tell_duration, to_duration, to_seconds
+from cassq.model.ids import MessageId, check_name, new_pipe_id, shorten, to_message_id
 from cassq.model.message import check_body, check_headers
 from cassq.model.settings import QueueSettings
 from cassq.storage.cassandra import rows as cassandra_rows
+from cassq.urls import take_apart_cassandra
 
 SETTINGS = fields(QueueSettings)
 PIPES = st.builds(new_pipe_id)
@@ -104,6 +105,45 @@ def test_a_timeout_longer_than_any_float_is_cut_like_every_long_one():
     assert to_seconds(10**400) == to_seconds(1e300)
 
 
+# -- durations -----------------------------------------------------------------------------------------
+
+
+@quietly
+@given(OBJECTS.filter(_is_shown))
+@example(True)
+@example(float("nan"))
+def test_a_duration_is_taken_or_refused_by_name(value):
+    words = refused(InvalidOptionError, lambda: to_duration(value))
+
+    assert words is None or shorten(value) in words
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        *(("500ms", timedelta(milliseconds=500)), ("2m", timedelta(minutes=2)), ("1d", timedelta(days=1))),
+        *(("30", timedelta(seconds=30)), ("0.1", timedelta(milliseconds=100)), (30, timedelta(seconds=30))),
+        *((0.1, timedelta(milliseconds=100)), (timedelta(hours=1), timedelta(hours=1))),
+    ],
+)
+def test_a_duration_is_a_number_with_its_unit_or_a_number_of_seconds(written, meant):
+    assert to_duration(written) == meant
+    assert to_duration(tell_duration(meant)) == meant
+
+
+@pytest.mark.parametrize("written", ["1 h", "1min", "-1s", "1e3", "", "s", "٣s", "1h30m"])
+def test_what_is_no_duration_is_told_how_one_is_written(written):
+    with pytest.raises(InvalidOptionError, match="write 500ms, 30s, 2m, 1h or 1d"):
+        to_duration(written)
+
+
+@pytest.mark.parametrize(
+    "url", ["cassandra://h/ks?timeout={}", "cassandra://h/ks?zookeeper=z&zookeeper_session={}"]
+)
+def test_options_of_a_url_are_durations_too(url):
+    assert take_apart_cassandra(url.format("2m")) == take_apart_cassandra(url.format("120"))
+
+
 # -- messages ------------------------------------------------------------------------------------------
 
 
@@ -146,8 +186,23 @@ def test_headers_are_taken_as_they_are_or_refused_by_name(headers):
 
     if words is None:
         assert check_headers(headers) == (headers or {})
+        assert not any(set(text) & set("\0\r\n") for pair in (headers or {}).items() for text in pair)
     else:
         assert "header" in words
+
+
+@pytest.mark.parametrize("end", ["\0", "\r", "\n", "\r\n"], ids=repr)
+def test_a_header_of_more_than_one_line_is_refused_by_its_name_and_the_rule(end):
+    for headers in ({f"ty{end}pe": "new"}, {"type": f"new{end}"}):
+        with pytest.raises(InvalidOptionError, match="NUL, CR and LF are refused") as refusal:
+            check_headers(headers)
+        assert repr(next(iter(headers))) in str(refusal.value)
+
+
+def test_a_header_may_hold_what_cannot_be_printed():
+    headers = {"tab": "a\tb", "separator": "a\u2028b", "escape": "\x1b[0m"}
+
+    assert check_headers(headers) == headers
 
 
 @pytest.mark.parametrize("headers", [{"x": Mute()}, {Mute(): "x"}], ids=["value", "name"])
@@ -158,7 +213,10 @@ def test_a_header_that_cannot_be_shown_is_refused(headers):
 
 @settings(quietly, max_examples=60)
 @given(
-    st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), st.text(st.characters(codec="utf-8"))),
+    st.dictionaries(
+        st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r\n")),
+        st.text(st.characters(codec="utf-8", exclude_characters="\0\r\n")),
+    ),
     st.binary(max_size=60),
 )
 def test_a_message_comes_back_out_of_a_store_as_it_went_in(headers, body):

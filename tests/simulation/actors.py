@@ -10,12 +10,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from itertools import groupby
 from typing import Any, Protocol
 
+from hands import Hands
 from plan import Habits
 from scheduler import Process, World
 
-from cassq.delivery import Delivery
 from cassq.errors import (
     CassqError,
     ClosedError,
@@ -23,10 +24,13 @@ from cassq.errors import (
     OutcomeUnknownError,
     UnavailableError,
 )
-from cassq.ledger import Kind
-from cassq.popper import Popper
+from cassq.model.ids import MessageId
+from cassq.popping.delivery import Delivery
+from cassq.popping.popper import Popper
 from cassq.queue import Queue
+from cassq.storage.port import Storage
 from cassq.store import Store
+from cassq.verification.ledger import Kind
 
 #: A consumer's patience.
 POP_S = 0.3
@@ -39,12 +43,20 @@ class Stage(Protocol):
     is_over: bool
     is_healed: bool
     lease_s: float
+    patiences_s: tuple[float, ...]
     habits: Habits
+    hands: Hands
+    unknown: dict[str, list[CassqError]]
     consumers: int
 
     def open(self, process: Process) -> tuple[Store, Queue]: ...
 
     def note(self, who: str, kind: Kind, bodies: Iterable[str], **more: Any) -> None: ...
+
+
+def place_of(message_id: MessageId) -> dict[str, Any]:
+    """Return what tells a message from others with its body, as a line has it."""
+    return {"pipe": str(message_id.pipe), "seq": message_id.seq}
 
 
 def push_all(stage: Stage, process: Process, messages: int) -> None:
@@ -57,7 +69,7 @@ def push_all(stage: Stage, process: Process, messages: int) -> None:
         count = min(dice.choice((1, 1, 2, 4)), messages - made)
         bodies = [f"{process.name}-{made + place}" for place in range(count)]
         made += count
-        timeout = timedelta(seconds=dice.choice((0.2, 1, 30)))
+        timeout = timedelta(seconds=dice.choice(stage.patiences_s))
         stage.note(process.name, Kind.ATTEMPTED, bodies)
         if dice.random() < 0.3:
             for body in bodies:
@@ -85,7 +97,11 @@ def _push_soon(
 
 
 def _push_many(queue: Queue, bodies: list[str], timeout: timedelta) -> None:
-    queue.push_many([body.encode() for body in bodies], timeout=timeout)
+    """Push together; every other group has headers."""
+    headers = {"group": bodies[0]} if len(bodies) % 2 == 0 else None
+    queue.push_many(
+        [(body.encode(), headers) if headers else body.encode() for body in bodies], timeout=timeout
+    )
 
 
 def _note_push(stage: Stage, process: Process, bodies: list[str], push: Callable[[], object]) -> None:
@@ -151,6 +167,10 @@ def _consume_for_a_while(stage: Stage, consumer: Consumer, queue: Queue, *, leav
     finally:
         stage.note(consumer.name, Kind.CLOSING, [""])
         popper.close()
+        if commit == "grouped":
+            # Who closes second does not wait for what the first one writes.
+            popper._intake.committer.flush()  # type: ignore[attr-defined]
+            stage.hands.flush(consumer.name)
 
 
 def _pop_some(
@@ -161,16 +181,15 @@ def _pop_some(
     except (UnavailableError, OutcomeUnknownError):
         stage.world.sleep(0.05)
         return
-    offset = consumer.offset_s
+    stage.hands.give(consumer.name, deliveries)
     for each in deliveries:
         stage.note(
             consumer.name,
             Kind.DELIVERED,
             [each.body.decode()],
             attempt=each.attempt,
-            until=each.run.ends_at - offset,
-            pipe=str(each.message_id.pipe),
-            seq=each.message_id.seq,
+            until=stage.world.now + each.run.left_s,
+            **place_of(each.message_id),
         )
     while deliveries:
         count = dice.choice((1, 1, 3, len(deliveries)))
@@ -207,7 +226,8 @@ def _end_some(
 
 def _note_each(stage: Stage, consumer: Consumer, kind: Kind, deliveries: list[Delivery]) -> None:
     for each in deliveries:
-        stage.note(consumer.name, kind, [each.body.decode()], attempt=each.attempt)
+        place = place_of(each.message_id)
+        stage.note(consumer.name, kind, [each.body.decode()], attempt=each.attempt, **place)
 
 
 def _roll_back(stage: Stage, consumer: Consumer, deliveries: list[Delivery], delay: timedelta) -> None:
@@ -219,12 +239,19 @@ def _roll_back(stage: Stage, consumer: Consumer, deliveries: list[Delivery], del
 def _commit(
     stage: Stage, consumer: Consumer, popper: Popper, deliveries: list[Delivery], *, is_grouped: bool
 ) -> None:
-    _note_each(stage, consumer, Kind.COMMITTING, deliveries)
-    try:
-        if len(deliveries) == 1:
-            deliveries[0].commit()
+    """Commit in calls of one run each, so that what a call ends with is true of all that it names."""
+    for _, each in groupby(deliveries, key=lambda delivery: delivery.run):
+        together = list(each)
+        _note_each(stage, consumer, Kind.COMMITTING, together)
+        if is_grouped:
+            _commit_later(stage, popper, together)
         else:
-            popper.commit_many(deliveries)
+            _commit_now(stage, consumer, popper, together)
+
+
+def _commit_now(stage: Stage, consumer: Consumer, popper: Popper, deliveries: list[Delivery]) -> None:
+    try:
+        _call_commit(popper, deliveries)
     except DeliveryExpiredError:
         kind = Kind.EXPIRED
     except OutcomeUnknownError:
@@ -232,18 +259,55 @@ def _commit(
     except ClosedError:
         return
     else:
-        # A grouped commit has only begun when the call returns.
-        kind = Kind.UNKNOWN_COMMIT if is_grouped else Kind.COMMITTED
+        kind = Kind.COMMITTED
     _note_each(stage, consumer, kind, deliveries)
+
+
+def _commit_later(stage: Stage, popper: Popper, deliveries: list[Delivery]) -> None:
+    """Hand a commit over; it has only begun when that returns."""
+    stage.hands.group(deliveries)
+    try:
+        _call_commit(popper, deliveries)
+    except DeliveryExpiredError:
+        stage.hands.refuse(deliveries)
+
+
+def _call_commit(popper: Popper, deliveries: list[Delivery]) -> None:
+    if len(deliveries) == 1:
+        deliveries[0].commit()
+    else:
+        popper.commit_many(deliveries)
 
 
 def purge_all(stage: Stage, process: Process, times: int) -> None:
     """Purge the queue now and then, as an operator may."""
     _, queue = stage.open(process)
+    unknown = stage.unknown[process.name]
     for _ in range(times):
         stage.world.sleep(stage.world.dice.random())
+        unknown.clear()
+        stage.note(process.name, Kind.PURGING, [""])
         with suppress(UnavailableError, OutcomeUnknownError):
-            queue.purge()
+            count = queue.purge()
+            # Where an answer got lost, the count is of what was surely this purge's: there may be more.
+            if not unknown:
+                stage.note(process.name, Kind.PURGED, [""], count=count)
+
+
+def unknown_transactions(storage: Storage) -> list[CassqError]:
+    """Return a list that grows by each transaction whose outcome stays unknown; before a store wraps it."""
+    unknown: list[CassqError] = []
+    transact = storage.transact
+
+    def transact_and_tell(*arguments: Any) -> Any:
+        try:
+            return transact(*arguments)
+        except OutcomeUnknownError as error:
+            unknown.append(error)
+            raise
+
+    storage.transact = transact_and_tell  # type: ignore[method-assign]
+    return unknown
 
 
 def reap_all(stage: Stage, process: Process) -> None:

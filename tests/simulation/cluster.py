@@ -2,26 +2,30 @@
 
 Owns what a request may meet on its way: it comes late or never, its reply does, only one replica writes it, a
 replica misses it for ever or gets it by a hint much later, a transaction lands after the client has given up,
-coordinators' clocks differ, nodes are down. Refuses to break what Cassandra promises:
+coordinators' clocks differ, nodes are down. What becomes of nodes besides is in `nodes.py`. Refuses to break
+what Cassandra promises:
 
-- a plain write that is acknowledged is on two of three replicas, and a QUORUM read asks two and repairs both;
+- a plain write that is acknowledged is on two of three replicas;
+- a QUORUM read asks two and repairs both: the rows that it read, and in these the columns that it named;
 - transactions of one partition are linearizable; what one decided is on a quorum before the next begins;
 - a SERIAL read sees every transaction that was decided before. One that is still on its way it cannot see,
   and that one may land afterwards: by a timer, or in ambush, right behind the next read of its partition.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
+from uuid import UUID
 
-from cassandra import OperationTimedOut, ReadTimeout, Unavailable, WriteTimeout, WriteType
+from cassandra import OperationTimedOut, ReadFailure, ReadTimeout, Unavailable, WriteTimeout, WriteType
 from cassandra.cluster import NoHostAvailable
 from cassandra.connection import ConnectionException
 from cql import Select, Table, Write
 from execution import (
     Answer,
     Bound,
+    conditioned_rows,
     key_of,
     live_rows,
     place_of,
@@ -30,12 +34,12 @@ from execution import (
     to_mutation,
     to_time,
 )
+from nodes import REPLICAS, Nodes
 from replicas import Key, Mutation, Partition, Replica, merge_partitions
 from scheduler import EPOCH_S, Process, Task, World
 
 from cassq.storage.cassandra.statements import Call
 
-REPLICAS = 3
 QUORUM = 2
 
 #: What the coordinators' clocks show when the world begins.
@@ -43,6 +47,9 @@ EPOCH_MS = EPOCH_S * 1000
 
 #: Transactions carry ballots as timestamps: above every fixed one, below a deletion's.
 _FIRST_BALLOT = 1 << 50
+
+
+_OUTLINE = {"count", "pushed_at"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,8 @@ class Odds:
         late: a write is carried out after its client has given up, after `late_s` at most.
         ambush: such a write waits for another request on its partition instead, and lands behind it.
         partial: a plain write reaches one replica only.
+        parts: a batch reaches one replica only, however often it is sent; another may have its outline, as a
+            read leaves it that does not name its bodies.
         missed: a replica that did not write at once never will, unless it is repaired.
         slow_replica: the third replica writes later.
         torn: a QUORUM read asks its two replicas one after the other, with time in between.
@@ -70,6 +79,7 @@ class Odds:
     late: float = 0.0
     ambush: float = 0.5
     partial: float = 0.0
+    parts: float = 0.0
     missed: float = 0.5
     slow_replica: float = 0.3
     torn: float = 0.0
@@ -98,6 +108,11 @@ class Flight:
             if self.task:
                 self.world.unpark(self.task)
 
+    @property
+    def timeout(self) -> float:
+        """As the driver's futures call it."""
+        return self.timeout_s
+
     def result(self) -> Any:
         """Wait for the reply, as the driver's futures do."""
         while not self.is_done:
@@ -121,6 +136,7 @@ class _Paxos:
     """What the replicas of one partition agreed on last, and who waits to get in between."""
 
     latest: Mutation | None = None
+    decided_on: float = 0.0
     ambushes: list[tuple[int, Callable[[], None]]] = field(default_factory=list)
 
 
@@ -129,6 +145,7 @@ class Cluster:
 
     Args:
         skews_ms: how far each coordinator's clock is ahead.
+        day_s: how long a day takes, for hints and deletions.
         watch: hears of each request that is carried out: process, call, what was bound, the answer.
         stop: crashes or freezes a process.
     """
@@ -140,21 +157,28 @@ class Cluster:
         odds: Odds,
         skews_ms: Sequence[int],
         timeout_s: float,
+        day_s: float = 86400.0,
         watch: Callable[[Process, Call, Sequence[Bound], object], None] | None = None,
         stop: Callable[[Process, str], None] | None = None,
     ) -> None:
         self.world = world
         self.odds = odds
         self.is_faulty = True
-        self.replicas = [Replica() for _ in range(REPLICAS)]
+        self.nodes = Nodes(world, day_s)
+        self.replicas = self.nodes.replicas
         self.requests = 0
+        #: `tombstone_failure_threshold`.
+        self.tombstones_max = 100_000
         self._skews_ms = skews_ms
         self._timeout_s = timeout_s
         self._watch = watch
         self._stop = stop
         self._paxos: dict[tuple[str, Key], _Paxos] = {}
         self._ballot = _FIRST_BALLOT
-        self._waiting_hints: list[Callable[[], None]] = []
+        # By body: the row that it was written in, and which columns that has.
+        self._homes: dict[bytes, list[tuple[Key, Key, Collection[str]]]] = {}
+        self._deleted: set[Key] = set()
+        self._alone: dict[Any, Replica | None] = {}
 
     def send(self, process: Process, call: Call, work: Sequence[Bound]) -> Flight:
         """Send one request; the flight lands with the answer, or with what the driver would raise."""
@@ -194,35 +218,61 @@ class Cluster:
         self.world.after(self._timeout_s, partial(flight.land, None, OperationTimedOut()))
 
     def heal(self) -> None:
-        """Make no more faults; every node is up again, and gets what hints wait for it."""
+        """Make no more faults; every node is up again that is not lost, and gets what hints wait for it."""
         self.is_faulty = False
-        for replica in self.replicas:
-            replica.is_up = True
-        hints, self._waiting_hints = self._waiting_hints, []
-        for hint in hints:
-            hint()
+        self.nodes.heal()
 
-    def compact_list(self) -> None:
-        """Forget that entries of the pipe list were deleted; one that missed the deletion has it still."""
-        for replica in self.replicas:
-            replica.compact("pipes")
+    def is_kept(self, body: bytes, messages: int = 1) -> bool:
+        """Tell whether a quorum has all of so many messages with a body, or had it when a node was lost.
+
+        What is deleted had ended before; whether rightly, others judge.
+        """
+        kept = {
+            (key, ck)
+            for key, ck, columns in self._homes.get(body, [])
+            if key in self._deleted
+            or sum(replica.had("waiting", key, ck, columns) for replica in self.replicas) >= QUORUM
+        }
+        return len(kept) >= messages
+
+    def come_back(self) -> list[str]:
+        """Let days pass until every deletion is forgotten; tell what of pipes that ended is there again."""
+        stood = self._standing()  # an entry that landed late, of a pipe that nobody ever pushed into
+        self.nodes.let_days_pass()
+        found = [f"came back: {row}" for row in self.leftovers()]
+        return found + [f"came back: pipe {UUID(int=number)}" for number in sorted(self._standing() - stood)]
+
+    def _standing(self) -> set[int]:
+        """Return the pipes that stand in a list and have a head, as numbers."""
+        return {
+            number
+            for number in self._listed()
+            if live_rows(self._merged("pending", (UUID(int=number),), self.replicas))
+        }
 
     def leftovers(self) -> list[str]:
         """Tell which rows of `waiting` and `pending` can still be read, of pipes that nobody lists.
 
         A head alone is no fault: the outcome of its insertion was unknown, and its id was thrown away.
         """
-        listed = set()
-        for key in {key for replica in self.replicas for key in replica.keys("pipes")}:
-            listed |= {ck[0][1] for ck, _ in live_rows(self._merged("pipes", key, self.replicas))}
+        listed = self._listed()
         found = []
         for table in ("waiting", "pending"):
-            for key in {key for replica in self.replicas for key in replica.keys(table)}:
+            for key in self.nodes.keys(table):
                 rows = live_rows(self._merged(table, key, self.replicas))
                 is_head_alone = [ck for ck, _ in rows] == [(-1, 0)] and rows[0][1]["cursor"] == 0
                 if key[0].int not in listed and not is_head_alone:
                     found += [f"{table} {key[0]} {ck}: {values}" for ck, values in rows]
         return found
+
+    def _listed(self) -> set[int]:
+        """Return the pipes that stand in a list, as numbers."""
+        return {
+            ck[0][1]
+            for table in ("pipes", "staged")
+            for key in self.nodes.keys(table)
+            for ck, _ in live_rows(self._merged(table, key, self.replicas))
+        }
 
     def _lie_in_ambush(
         self, process: Process, flight: Flight, call: Call, work: Sequence[Bound], at_most_s: float
@@ -297,7 +347,7 @@ class Cluster:
         statement, values = work[0]
         if call is Call.LOCAL:
             return [(to_time(now_ms),)]
-        up = [replica for replica in self.replicas if replica.is_up]
+        up = self.nodes.up
         if len(up) < QUORUM:
             raise Unavailable("two replicas are down")
         if call is Call.TRANSACTION:
@@ -325,6 +375,7 @@ class Cluster:
         found: list[tuple[Any, ...]] = []
         for each in keys:
             quorum = self._quorum(up)
+            self._forget(table.name, each, quorum)
             if is_serial:
                 self._finish_last(table.name, each, quorum)
             seen = [replica.partition(table.name, each) for replica in quorum]
@@ -333,9 +384,12 @@ class Cluster:
                 quorum = [half.replica, other]
                 seen = [half.partition, other.partition(table.name, each)]
             merged = merge_partitions(seen)
-            for replica in quorum:  # blocking read repair
-                replica.take_over(table.name, each, merged)
-            found += select_rows(select, values, each, merged, now_ms)
+            rows, read = select_rows(select, values, each, merged, now_ms)
+            if merged.count_tombstones(read) > self.tombstones_max:
+                raise ReadFailure("too many tombstones", error_code_map={"a node": 1})
+            for replica in quorum if table.is_repaired else ():
+                replica.take_over(table.name, each, merged, read, select.named)
+            found += rows
         return found
 
     def _half_read(self, bound: Bound) -> "HalfRead | None":
@@ -345,10 +399,16 @@ class Cluster:
             return None
         replica = self.replicas[self.world.dice.randrange(REPLICAS)]
         seen = replica.partition(cast("Select", select).table.name, key)  # type: ignore[union-attr]
-        return HalfRead(replica, Partition(dict(seen.rows), seen.deleted_at))
+        copy = Partition(dict(seen.rows), seen.deleted_at, seen.deleted_on, dict(seen.ranges))
+        return HalfRead(replica, copy)
+
+    def _forget(self, table: str, key: Key, replicas: Sequence[Replica]) -> None:
+        if self.nodes.is_aging:
+            for replica in replicas:
+                self.nodes.forget(replica, table, key)
 
     def _merged(self, table: str, key: Key, replicas: Sequence[Replica]) -> Partition:
-        return merge_partitions(replica.partition(table, key) for replica in replicas)
+        return self.nodes.merged(table, key, replicas)
 
     def _quorum(self, up: list[Replica]) -> list[Replica]:
         if len(up) == QUORUM:
@@ -360,13 +420,40 @@ class Cluster:
 
     def _write(self, work: Sequence[tuple[Write, Sequence[Any]]], up: list[Replica], now_ms: int) -> None:
         # A write without a fixed timestamp carries the coordinator's time in microseconds.
-        mutation = to_mutation(work, now_ms, now_ms * 1000 + int(self.world.now * 1_000_000) % 1000)
+        stamp = now_ms * 1000 + int(self.world.now * 1_000_000) % 1000
+        mutation = to_mutation(work, now_ms, stamp, self.world.now)
+        if mutation.table == "waiting":
+            self._note_homes(mutation)
         dice, odds = self.world.dice, self.odds
+        alone = self._alone_at(mutation) if self.is_faulty and odds.parts else None
+        if alone is not None and alone.is_up:
+            self._spread(mutation, [alone])
+            other = next(replica for replica in up if replica is not alone)
+            if dice.random() < 0.3:
+                other.take_over(mutation.table, mutation.key, mutation.partition, mutation.rows, _OUTLINE)
+            raise WriteTimeout("one replica answered", write_type=WriteType.SIMPLE)
         if self.is_faulty and dice.random() < odds.partial:
             self._spread(mutation, [up[dice.randrange(len(up))]])
             raise WriteTimeout("one replica answered", write_type=WriteType.SIMPLE)
         quorum = up if dice.random() >= odds.slow_replica else self._quorum(up)
         self._spread(mutation, quorum)
+
+    def _note_homes(self, mutation: Mutation) -> None:
+        if mutation.deleted_at >= 0:
+            self._deleted.add(mutation.key)
+        for ck, row in mutation.rows.items():
+            for body in row.cells["bodies"][1]:
+                self._homes.setdefault(body, []).append((mutation.key, ck, tuple(row.cells)))
+
+    def _alone_at(self, mutation: Mutation) -> Replica | None:
+        """Return the one replica that a batch can reach; None if a quorum hears of it, as of other writes."""
+        if mutation.table != "waiting" or not mutation.rows:
+            return None
+        place = mutation.key, *mutation.rows
+        if place not in self._alone:
+            dice = self.world.dice
+            self._alone[place] = dice.choice(self.replicas) if dice.random() < self.odds.parts else None
+        return self._alone[place]
 
     def _spread(self, mutation: Mutation, at_once: Sequence[Replica]) -> None:
         dice, odds = self.world.dice, self.odds
@@ -374,13 +461,7 @@ class Cluster:
             if replica in at_once:
                 replica.apply(mutation)
             elif not self.is_faulty or dice.random() >= odds.missed:
-                self.world.after(dice.random() * odds.late_s, partial(self._hint, replica, mutation))
-
-    def _hint(self, replica: Replica, mutation: Mutation) -> None:
-        if replica.is_up:
-            replica.apply(mutation)
-        else:
-            self._waiting_hints.append(partial(replica.apply, mutation))
+                self.nodes.hint(replica, mutation, dice.random() * odds.late_s)
 
     # Transactions
 
@@ -394,9 +475,13 @@ class Cluster:
 
     def _finish_last(self, table: str, key: Key, quorum: Sequence[Replica]) -> None:
         paxos = self._paxos.get((table, key))
-        if paxos and paxos.latest:
+        if paxos and paxos.latest and not self._is_forgotten(table, paxos):
             for replica in quorum:
                 replica.apply(paxos.latest)
+
+    def _is_forgotten(self, table: str, paxos: _Paxos) -> bool:
+        """Tell whether what was decided last is older than nodes remember it: as long as a deletion."""
+        return self.nodes.is_aging and self.world.now - paxos.decided_on > self.nodes.grace_s(table)
 
     def _transact(
         self, work: Sequence[tuple[Write, Sequence[Any]]], up: list[Replica], now_ms: int
@@ -405,15 +490,17 @@ class Cluster:
         paxos = self._paxos_of(place)
         table, key = cast("tuple[str, Key]", place)
         quorum = self._quorum(up)
+        self._forget(table, key, quorum)
         self._finish_last(table, key, quorum)
         merged = self._merged(table, key, quorum)
-        for replica in quorum:
-            replica.take_over(table, key, merged)
+        for replica in quorum:  # a transaction reads whole rows, but only those with conditions
+            replica.take_over(table, key, merged, conditioned_rows(work), None)
         refusal = refusal_of(work, merged)
         if refusal is not None:
             return refusal
         self._ballot += 1
-        paxos.latest = mutation = to_mutation(work, now_ms, self._ballot)
+        paxos.decided_on = self.world.now
+        paxos.latest = mutation = to_mutation(work, now_ms, self._ballot, self.world.now)
         if self.is_faulty and self.world.dice.random() < self.odds.partial:
             # Decided, but written by one replica at most: the next transaction or SERIAL read finishes it.
             self._spread(mutation, [quorum[0]] if self.world.dice.random() < 0.5 else [])

@@ -18,12 +18,18 @@ _TOKEN = re.compile(r"'[^']*'|-?\d+|[a-z_][a-z0-9_]*(?:\.[a-z_][a-z0-9_]*)?|<=|>
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of the schema."""
+    """A table of the schema.
+
+    Attributes:
+        is_repaired: a read answers once those that it asked have what it shows: `read_repair` is BLOCKING.
+    """
 
     name: str
     partition: tuple[str, ...]
     clustering: tuple[str, ...]
     types: Mapping[str, str]
+    gc_grace_s: int
+    is_repaired: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +60,14 @@ class Select:
     """A read of one table; `table` is None for the node's clock.
 
     Attributes:
+        columns: what each row is answered with: a column, or `writetime(column)`.
+        named: the columns that read repair writes back; None for all of them.
         has_clock: the coordinator's clock comes with each row, behind its columns.
     """
 
     table: Table | None
     columns: tuple[str, ...] = ()
+    named: frozenset[str] | None = None
     where: tuple[Relation, ...] = ()
     is_descending: bool = False
     limit: Term | None = None
@@ -67,7 +76,7 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A write of one row, or the deletion of a row or a partition.
+    """A write of one row, or the deletion of a row, a range or a partition.
 
     Attributes:
         cells: what is written; None for a deletion.
@@ -75,6 +84,7 @@ class Write:
         conditions: None for a plain write.
         is_insert: an insert makes the row exist.
         is_if_absent: INSERT … IF NOT EXISTS.
+        within: of the deletion of a range: the last column of its key, from which value on, and up to which.
     """
 
     table: Table
@@ -84,6 +94,7 @@ class Write:
     conditions: tuple[Relation, ...] | None = None
     is_insert: bool = False
     is_if_absent: bool = False
+    within: tuple[str, Term, Term] | None = None
 
 
 @cache
@@ -91,7 +102,8 @@ def tables() -> Mapping[str, Table]:
     """Read the tables of the schema that users load."""
     text = re.sub(r"--.*", "", SCHEMA.read_text(encoding="utf-8"))
     found: dict[str, Table] = {}
-    for name, body in re.findall(r"CREATE TABLE IF NOT EXISTS cassq\.(\w+) \((.*?)\n\)", text, re.DOTALL):
+    created = r"CREATE TABLE IF NOT EXISTS cassq\.(\w+) \((.*?)\n\)(.*? gc_grace_seconds = (\d+).*?);\n"
+    for name, body, options, gc_grace_s in re.findall(created, text, re.DOTALL):
         key = re.search(r"PRIMARY KEY \(\(([\w, ]+)\)([\w, ]*)\)", body)
         if key is None:
             raise ValueError(f"table {name} has no key that is understood")
@@ -101,8 +113,15 @@ def tables() -> Mapping[str, Table]:
             tuple(re.findall(r"\w+", key.group(1))),
             tuple(re.findall(r"\w+", key.group(2))),
             dict(columns),
+            int(gc_grace_s),
+            "read_repair = 'NONE'" not in options,
         )
     return found
+
+
+def written_in(column: str) -> str | None:
+    """Return the column whose time of writing is asked for; None where its value is."""
+    return column[len("writetime(") : -1] if column.startswith("writetime(") else None
 
 
 @cache
@@ -151,7 +170,9 @@ class _Parser:
             self._next()
             is_descending = self._next() == "DESC"
         limit = self._term() if self._is("LIMIT") else None
-        return Select(table, columns, where, is_descending, limit, has_clock)
+        named = frozenset(written_in(column) or column for column in columns)
+        is_whole = named >= table.types.keys() - {*table.partition, *table.clustering}
+        return Select(table, columns, None if is_whole else named, where, is_descending, limit, has_clock)
 
     def _insert(self) -> Write:
         self._expect("INTO")
@@ -198,8 +219,15 @@ class _Parser:
         table = self._table()
         timestamp = self._timestamp()
         self._expect("WHERE")
-        key = {relation.columns[0]: relation.terms[0] for relation in self._relations()}
-        return Write(table, key, None, timestamp)
+        relations = self._relations()
+        key = {each.columns[0]: each.terms[0] for each in relations if each.sign == "="}
+        bounds = [each for each in relations if each.sign != "="]
+        if not bounds:
+            return Write(table, key, None, timestamp)
+        first, last = bounds
+        if (first.sign, last.sign, first.columns) != (">=", "<=", last.columns):
+            raise ValueError(f"the range is not understood: {self._text}")
+        return Write(table, key, None, timestamp, within=(*first.columns, *first.terms, *last.terms))
 
     def _timestamp(self) -> Term | None:
         if not self._is("USING"):
@@ -226,7 +254,12 @@ class _Parser:
         """Read the names of columns, and whether the clock is asked for behind them."""
         names = []
         while not self._is("to_timestamp"):
-            names.append(self._next())
+            name = self._next()
+            if name == "writetime":
+                self._expect("(")
+                name = f"writetime({self._next()})"
+                self._expect(")")
+            names.append(name)
             if not self._is(","):
                 return tuple(names), False
         self._expect_now()

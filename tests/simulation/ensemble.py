@@ -59,6 +59,9 @@ class Ensemble:
             for popper in [popper for popper, hungry in line.items() if hungry.seat is seat]:
                 seat.stranded.append(line.pop(popper).wake)
         seat.is_lost = True
+        if seat.is_prompt:
+            seat.notice(seat.epoch)
+            return
         self.world.after(self.world.dice.random() * self.odds.notice_s, partial(seat.notice, seat.epoch))
 
     def tell_crowd(self, queue: str) -> None:
@@ -72,7 +75,12 @@ class Ensemble:
 
 
 class Seat:
-    """One process's session; implements the coordination port."""
+    """One process's session; implements the coordination port.
+
+    Attributes:
+        is_prompt: it knows that its session is over before others have its claims, as the adapters see to by
+            elapsed time; what rests on that is the name of a reader.
+    """
 
     def __init__(self, ensemble: Ensemble, process: Process) -> None:
         self._ensemble = ensemble
@@ -81,6 +89,7 @@ class Seat:
         self._held: set[tuple[str, UUID, str]] = set()
         self.stranded: list[Callable[[], None]] = []
         self.is_lost = False
+        self.is_prompt = False
         self.epoch = 0
         self._is_closed = False
 

@@ -11,11 +11,14 @@ from typing import Any, cast
 from uuid import UUID
 
 from cassandra.query import UNSET_VALUE
-from cql import Relation, Select, Table, Term, Write, tables
+from cql import Relation, Select, Table, Term, Write, tables, written_in
 from replicas import MARKER, Key, Mutation, Partition, Row, merge_rows
 
 #: A statement and what is bound to it.
 Bound = tuple[Select | Write, Sequence[Any]]
+
+_LOW = 2**64 - 1
+_SIGNS = 0x8080808080808080
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - as the driver returns them
 
@@ -51,10 +54,20 @@ def _partition_key(table: Table, terms: Any, values: Sequence[Any]) -> Key | Non
 
 
 def _encode(kind: str, value: Any) -> Any:
-    return (value.time, value.int) if kind == "timeuuid" else value
+    """Return what orders as Cassandra does: time-UUIDs by their time, then as signed bytes."""
+    if kind != "timeuuid":
+        return value
+    return value.time, value.int & _LOW ^ _SIGNS, value.int
 
 
-def to_mutation(work: Sequence[tuple[Write, Sequence[Any]]], now_ms: int, timestamp: int) -> Mutation:
+def to_mutation(
+    work: Sequence[tuple[Write, Sequence[Any]]], now_ms: int, timestamp: int, made_on: float = 0.0
+) -> Mutation:
+    """Return what a write does.
+
+    Args:
+        made_on: when a deletion was made, in the world's seconds.
+    """
     first, values = work[0]
     key = cast("Key", _partition_key(first.table, first.key, values))
     mutation = Mutation(first.table.name, key)
@@ -63,12 +76,19 @@ def to_mutation(work: Sequence[tuple[Write, Sequence[Any]]], now_ms: int, timest
         if (table.name, _partition_key(table, write.key, bound)) != (mutation.table, key):
             raise ValueError("one write, two partitions")
         at = timestamp if write.timestamp is None else write.timestamp.of(bound, now_ms)
+        if write.within:
+            low, high = (
+                _encode(table.types[write.within[0]], term.of(bound, 0)) for term in write.within[1:]
+            )
+            around = _clustering(table, write.key, bound)
+            mutation.ranges[(*around, low), (*around, high)] = at, made_on
+            continue
         if not all(column in write.key for column in table.clustering):
-            mutation.deleted_at = at
+            mutation.deleted_at, mutation.deleted_on = at, made_on
             continue
         ck = _clustering(table, write.key, bound)
         if write.cells is None:
-            mutation.rows[ck] = Row({}, at)
+            mutation.rows[ck] = Row({}, at, made_on)
             continue
         cells: dict[str, tuple[int, Any]] = {MARKER: (at, True)} if write.is_insert else {}
         for column, term in write.cells:
@@ -81,11 +101,12 @@ def to_mutation(work: Sequence[tuple[Write, Sequence[Any]]], now_ms: int, timest
 
 
 def _clustering(table: Table, terms: Any, values: Sequence[Any]) -> Key:
-    return tuple(_encode(table.types[column], terms[column].of(values, 0)) for column in table.clustering)
+    known = [column for column in table.clustering if column in terms]
+    return tuple(_encode(table.types[column], terms[column].of(values, 0)) for column in known)
 
 
 def live_rows(partition: Partition) -> list[tuple[Key, dict[str, Any]]]:
-    found = ((key, row.live(partition.deleted_at)) for key, row in partition.rows.items())
+    found = ((key, partition.live(key)) for key in partition.rows)
     return sorted((key, values) for key, values in found if values is not None)
 
 
@@ -97,8 +118,7 @@ def refusal_of(work: Sequence[tuple[Write, Sequence[Any]]], merged: Partition) -
     for write, bound in work:
         if write.conditions is None:
             continue
-        row = merged.rows.get(_clustering(write.table, write.key, bound))
-        values = row.live(merged.deleted_at) if row else None
+        values = merged.live(_clustering(write.table, write.key, bound))
         if write.is_if_absent:
             is_refused |= values is not None
             continue
@@ -142,7 +162,8 @@ def _compare(one: Any, sign: str, other: Any) -> bool:
 
 def select_rows(
     select: Select, values: Sequence[Any], key: Key, merged: Partition, now_ms: int
-) -> list[tuple[Any, ...]]:
+) -> tuple[list[tuple[Any, ...]], list[Key]]:
+    """Return what the client gets, and the keys of all rows that were read for it, also of deleted ones."""
     table = cast("Table", select.table)
     bounds = [
         (places, sign, tuple(_encode(kind, term.of(values, 0)) for kind, term in terms))
@@ -151,16 +172,28 @@ def select_rows(
     limit = select.limit.of(values, 0) if select.limit else None
     readers = _readers(table.name, select.columns)
     clock = (to_time(now_ms),) if select.has_clock else ()
+    written = [(name, column) for name in select.columns if (column := written_in(name))]
     found: list[tuple[Any, ...]] = []
+    read: list[Key] = []
     for ck in sorted(merged.rows, reverse=select.is_descending):
         if not all(_compare(tuple([ck[i] for i in places]), sign, wanted) for places, sign, wanted in bounds):
             continue
-        row = merged.rows[ck].live(merged.deleted_at)
+        read.append(ck)
+        row = merged.live(ck)
         if row is not None:
+            for name, column in written:
+                row[name] = None if row.get(column) is None else merged.rows[ck].cells[column][0]
             found.append((*[reader(key, ck, row) for reader in readers], *clock))
             if len(found) == limit:
                 break
-    return found
+    return found, read
+
+
+def conditioned_rows(work: Sequence[tuple[Write, Sequence[Any]]]) -> list[Key]:
+    """Return the keys of the rows that a transaction reads: those with a condition."""
+    return [
+        _clustering(write.table, write.key, bound) for write, bound in work if write.conditions is not None
+    ]
 
 
 _known_bounds: dict[int, Any] = {}
@@ -195,14 +228,14 @@ def _readers(name: str, columns: tuple[str, ...]) -> list[Reader]:
 
 
 def _reader(table: Table, column: str) -> Reader:  # noqa: PLR0911 - one for each kind of column
-    kind = table.types[column]
+    kind = "bigint" if written_in(column) else table.types[column]
     if column in table.partition:
         place = table.partition.index(column)
         return lambda key, _ck, _row: key[place]
     if column in table.clustering:
         at = table.clustering.index(column)
         if kind == "timeuuid":
-            return lambda _key, ck, _row: UUID(int=ck[at][1])
+            return lambda _key, ck, _row: UUID(int=ck[at][2])
         if kind == "timestamp":
             return lambda _key, ck, _row: _to_time(ck[at])
         return lambda _key, ck, _row: ck[at]

@@ -110,6 +110,8 @@ def _work(first: int, step: int, end: int, mutant: str) -> None:
     import history
     from plan import draw
 
+    if mutant and mutants.find(mutant).about == "run readers":
+        import reader_actors  # noqa: F401 - few histories need Spark, so that is imported late
     if mutant:
         mutants.check_planted(mutants.find(mutant))
     gc.disable()  # collecting now and then costs less

@@ -5,48 +5,71 @@ depends on its plan alone, so that a seed that fails fails again.
 """
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import scheduler
 import threads
-from actors import crew_of, pop_all, purge_all, push_all, reap_all
+from actors import crew_of, place_of, pop_all, purge_all, push_all, reap_all, unknown_transactions
+from bulk_actors import hurried, judge_batches, write_all
+from checkpoint import STREAM, Checkpoint
 from cluster import Cluster
 from ensemble import Ensemble, Seat
+from hands import Hands, listening
+from letter_actors import deal_with_letters
 from plan import LEASE_S, Plan
 from scheduler import Process, SimulationError, World
 from session import SimulatedSession
 
-from cassq import intake, windows
 from cassq import queue as queue_module
-from cassq.checker import Verdict, judge
-from cassq.errors import OutcomeUnknownError, UnavailableError
-from cassq.ledger import Kind, Line
-from cassq.model.pace import Pace
+from cassq.bulk import run_reader
+from cassq.catalog import cached_record
+from cassq.errors import CassqError, OutcomeUnknownError, UnavailableError
+from cassq.model.ids import MessageId
+from cassq.observing.dead_letters import DeadMessage
+from cassq.pipes import window_steps
+from cassq.popping import shared_intake
+from cassq.popping.arrival_rate import ArrivalRate
+from cassq.popping.delivery import Delivery
+from cassq.pushing import pusher
 from cassq.queue import Queue
+from cassq.runtime.clock import SystemClock
 from cassq.storage.cassandra.statements import Call
 from cassq.storage.cassandra.storage import CassandraStorage
 from cassq.store import Store
+from cassq.verification.checker import Verdict, judge
+from cassq.verification.ledger import Kind, Line
 
 #: Pushers are done after so long at most, and all that is left is healed after so long.
 FAULTS_S = 6.0
 HEALED_S = 30.0
 
+#: So many of the looks at the record find their process paused, in a history that is about that.
+PAUSED_LOOKS = 0.1
+
+#: So long a driver waits for the claim on its name.
+PATIENCE_S = 2.0
+
 #: A look at the queue while it drains.
 LOOK_S = 0.15
 
 
-class ProcessClock:
-    """A process's own clock: the world's, from a beginning of its own."""
+class ProcessClock(SystemClock):
+    """A process's own clock: the world's, from a beginning of its own, less the pauses that it missed."""
 
     def __init__(self, world: World, process: Process) -> None:
         self._world = world
         self._process = process
 
     def now(self) -> float:
-        return self._world.now + self._process.offset_s
+        return self._world.now + self._process.offset_s - self._process.missed_s
+
+    def _read_day(self) -> float:
+        return self._world.now + self._process.wall_offset_s - self._process.unset_s
 
     def wait(self, condition: threads.Condition, seconds: float | None) -> None:
         condition.wait(seconds)
@@ -76,19 +99,31 @@ def run(plan: Plan, *, is_traced: bool = False) -> Outcome:
     scheduler.enter(world)
     # Names that count up through a process would make the second history differ from the first.
     numbers, queue_module._numbers = queue_module._numbers, itertools.count(1)
-    is_fast, window_messages, intakes_max = Pace.is_fast, windows.WINDOW_MESSAGES, intake.INTAKES_MAX
-    windows.WINDOW_MESSAGES, intake.INTAKES_MAX = plan.window_messages, plan.intakes
+    is_fast, window_messages, intakes_max = (
+        ArrivalRate.is_fast,
+        window_steps.WINDOW_MESSAGES,
+        shared_intake.INTAKES_MAX,
+    )
+    refresh_s = cached_record.REFRESH_S
+    window_steps.WINDOW_MESSAGES, shared_intake.INTAKES_MAX = plan.window_messages, plan.intakes
+    push_timeout, pusher.PUSH_TIMEOUT = pusher.PUSH_TIMEOUT, timedelta(seconds=plan.put_back_s)
+    patience_s, run_reader.NAME_PATIENCE_S = run_reader.NAME_PATIENCE_S, PATIENCE_S
+    cached_record.REFRESH_S = 0.0 if plan.pauses == "heard" else refresh_s
     if plan.flows:
-        Pace.is_fast = lambda pace, now: world.dice.random() < plan.flows or is_fast(pace, now)  # type: ignore[method-assign]
+        ArrivalRate.is_fast = lambda pace, now: world.dice.random() < plan.flows or is_fast(pace, now)  # type: ignore[method-assign]
     stage = _Stage(plan, world, is_traced=is_traced)
     try:
         threads.install()
-        stage.play()
+        with listening(stage.hands), hurried():
+            stage.play()
         return stage.outcome()
     finally:
         queue_module._numbers = numbers
-        windows.WINDOW_MESSAGES, intake.INTAKES_MAX = window_messages, intakes_max
-        Pace.is_fast = is_fast  # type: ignore[method-assign]
+        window_steps.WINDOW_MESSAGES, shared_intake.INTAKES_MAX = window_messages, intakes_max
+        cached_record.REFRESH_S = refresh_s
+        run_reader.NAME_PATIENCE_S = patience_s
+        pusher.PUSH_TIMEOUT = push_timeout
+        ArrivalRate.is_fast = is_fast  # type: ignore[method-assign]
         scheduler.leave()
 
 
@@ -110,6 +145,7 @@ class _Stage:
             "popper": [],
             "reaper": [],
             "operator": [],
+            "reader": [],
             "judge": [],
         }
         self.cluster = Cluster(
@@ -117,14 +153,21 @@ class _Stage:
             odds=plan.odds,
             skews_ms=plan.skews_ms,
             timeout_s=plan.timeout_s,
+            day_s=plan.day_s,
             watch=self._watch if is_traced else None,
             stop=self._stop,
         )
         self.ensemble = Ensemble(world, plan.seat_odds, is_generous=plan.is_generous, say=self.say)
         self.seats: dict[str, Seat] = {}
         self.lease_s = LEASE_S
+        self.reader_lease_s = plan.reader_lease_s
+        self.checkpoint = Checkpoint()
+        self._committed: set[str] = set()
+        self.patiences_s = plan.patiences_s
         self.habits = plan.habits
         self.consumers = plan.consumers
+        self.hands = Hands(self._note_held)
+        self.unknown: dict[str, list[CassqError]] = {}
         self._done: set[str] = set()
 
     # The play
@@ -159,12 +202,20 @@ class _Stage:
         pushing = [self._start("pusher", n, self._push) for n in range(self.plan.pushers)]
         for number in range(self.plan.poppers):
             self._start("popper", number, partial(pop_all, self))
-        self._start("reaper", 0, partial(reap_all, self))
+        for number in range(self.plan.reapers):
+            self._start("reaper", number, partial(reap_all, self))
         self._start("operator", 0, partial(purge_all, self, times=self.plan.purges))
+        for number in range(1, self.plan.operators + 1):
+            self._start("operator", number, self._deal_with_letters)
+        if self.plan.readers:
+            self._start_streams()
         for blow in self.plan.blows:
             self.world.after(blow.at, partial(self._strike, blow))
-        end = self.world.now + FAULTS_S
-        while self.world.now < end and not all(task.is_done or task.process.is_dead for task in pushing):
+        begun = self.world.now
+        while self.world.now < begun + FAULTS_S and not (
+            self.world.now >= begun + self.plan.faults_s
+            and all(task.is_done or task.process.is_dead for task in pushing)
+        ):
             self.world.sleep(LOOK_S)
         self._heal()
         self._drain(first)
@@ -176,9 +227,7 @@ class _Stage:
         for role in self.cast.values():
             for process in role:
                 process.is_cut = False
-                if process.is_frozen:
-                    self.say("thaws", process.name)
-                    self.world.thaw(process)
+                self._thaw(process)
         self.say("all faults end", "world")
 
     def _drain(self, store: Store) -> None:
@@ -192,15 +241,18 @@ class _Stage:
         if left:
             self.broken.append(f"stuck: {left} {HEALED_S:g} s after the last fault")
         self.is_over = True
-        stats = queue.stats()
-        dead = {letter.body.decode() for letter in queue.dead.peek(1000)}
-        self._judge(stats, dead)
-        self.broken += [f"left behind: {row}" for row in self.cluster.leftovers() if not left]
+        self._judge(queue.stats(), queue.dead.peek(1000))
+        if not left:
+            self.broken += [
+                f"left behind: {row}" for row in self.cluster.leftovers()
+            ] or self.cluster.come_back()
 
     def _left(self, queue: Queue, store: Store, end: float) -> str:
-        if any(self._works(process) for process in self.cast["pusher"]):
-            return "a pusher still pushes"
+        if any(self._works(process) for process in self.cast["pusher"] + self.cast["operator"][1:]):
+            return "a pusher still pushes, or an operator puts letters back"
         pipes = store.storage.list_pipes("q").entries
+        if self.plan.batches:
+            pipes += store.storage.list_pipes("q", is_staged=True).entries
         if pipes and self.world.now > end:
             return f"{len(pipes)} pipes, {queue.stats()}"
         return f"{len(pipes)} pipes" if pipes else ""
@@ -208,21 +260,44 @@ class _Stage:
     def _works(self, process: Process) -> bool:
         return not process.is_dead and process.name not in self._done
 
-    def _judge(self, stats: Any, dead: set[str]) -> None:
-        self.note("judge", Kind.DEAD_LETTER, sorted(dead))
+    def _judge(self, stats: Any, letters: Iterable[DeadMessage]) -> None:
+        for letter in letters:
+            self.note("judge", Kind.DEAD_LETTER, [letter.body.decode()], **place_of(letter.message_id))
         self.verdict = verdict = judge(self.lines)
-        if len(verdict.lost) <= stats.purged:
-            verdict.lost.clear()  # a purge tells how many messages it ended, not which
-        self.broken += verdict.broken()
-        acknowledged, sure = len(verdict.acknowledged), verdict.acknowledged | verdict.delivered | dead
-        most = len(verdict.attempted - verdict.refused)
-        if not len(sure) <= stats.pushed <= most:
+        self.broken += verdict.broken() + judge_batches(self.lines) + list(self._late())
+        told = sum(line.count for line in self.lines if line.kind is Kind.PURGED)
+        # A commit of which nobody knows may land on what a purge ended: then it counts as committed.
+        both = len(verdict.maybe_committed)
+        if told > stats.purged + both or len(verdict.purged) > stats.purged:
             self.broken.append(
-                f"totals: {stats.pushed} pushed, of {acknowledged} acknowledged, {most} at most"
+                f"totals: {stats.purged} purged; {told} were told, {len(verdict.purged)} are missing"
+            )
+        acknowledged, sure = (
+            len(verdict.acknowledged),
+            verdict.acknowledged | verdict.delivered | verdict.dead,
+        )
+        kinds = Counter(line.kind for line in self.lines)
+        least = len(sure) + kinds[Kind.PUT_BACK]
+        most = len(verdict.attempted - verdict.refused) + kinds[Kind.PUTTING_BACK]
+        if not least <= stats.pushed <= most:
+            self.broken.append(
+                f"totals: {stats.pushed} pushed, of {acknowledged} acknowledged, not {least} to {most}"
             )
         ended = stats.committed + stats.dead + stats.purged
         if stats.pushed != ended or not ended - stats.purged <= stats.popped <= ended:
             self.broken.append(f"totals do not add up: {stats}")
+
+    def _late(self) -> Iterator[str]:
+        """Tell which messages waited for too long, where no fault explains that."""
+        came_at: dict[str, float] = {}
+        for line in self.lines:
+            if line.kind is Kind.DELIVERED:
+                came_at.setdefault(line.message, line.at)
+        for line in self.lines if self.plan.prompt_s else ():
+            if line.kind is Kind.ACKNOWLEDGED:
+                waited_s = came_at.get(line.message, self.world.now) - line.at
+                if waited_s > self.plan.prompt_s:
+                    yield f"late: {line.message} waited for {waited_s:.1f} s"
 
     # Processes
 
@@ -234,13 +309,27 @@ class _Stage:
             offset_s=dice.random() * 1000,
             wall_offset_s=offsets[len(self.seats) % len(offsets)],
         )
+        if role == "pusher":
+            process.wall_offset_s -= self.plan.lates_s[len(self.cast[role]) % len(self.plan.lates_s)]
         self.cast[role].append(process)
         return process
 
     def store(self, process: Process) -> Store:
         seat = self.seats[process.name] = Seat(self.ensemble, process)
         storage = CassandraStorage(SimulatedSession(self.cluster, process))
+        self.unknown[process.name] = unknown_transactions(storage)
+        if process in self.cast["reader"]:
+            seat.is_prompt = True
+            self.checkpoint.guard(storage, self.broken.append)
+        if self.plan.pauses == "heard" and process in self.cast["pusher"]:
+            storage.glance_queue = partial(self._stop_and_look, process, storage.glance_queue)  # type: ignore[method-assign]
         return Store(process.name, storage, seat, clock=ProcessClock(self.world, process), closed=seat.close)
+
+    def _stop_and_look(self, process: Process, look: Callable[[str], Any], name: str) -> Any:
+        if not process.is_frozen and self.world.dice.random() < PAUSED_LOOKS:
+            self._stop(process, "freeze", 2.5 * self.plan.push_age_s + 2 * self.plan.grace_s)
+            self.world.sleep(0.0)  # and there it stands
+        return look(name)
 
     def open(self, process: Process) -> tuple[Store, Queue]:
         """Open the queue for an actor, however long that takes."""
@@ -252,26 +341,46 @@ class _Stage:
                 self.world.sleep(0.1)
 
     def _push(self, process: Process) -> None:
-        push_all(self, process, self.plan.messages)
+        if self.plan.batches:
+            write_all(self, process, self.plan.batches)
+        else:
+            push_all(self, process, self.plan.messages)
+        self._done.add(process.name)
+
+    def _deal_with_letters(self, process: Process) -> None:
+        deal_with_letters(self, process, self.plan.deals)
         self._done.add(process.name)
 
     def _start(self, role: str, number: int, work: Callable[[Process], None]) -> scheduler.Task:
         process = self.process(role, f"{role}{number}")
         return self.world.spawn(process, "main", partial(work, process))
 
+    def _start_streams(self) -> None:
+        from reader_actors import supervise  # it brings Spark along, which few histories need
+
+        for number in range(self.plan.readers):
+            self.world.spawn(self.cast["judge"][0], f"supervisor{number}", partial(supervise, self))
+
+    def start_driver(self, work: Callable[[Process], None]) -> tuple[Process, scheduler.Task]:
+        """Start one process of the stream."""
+        task = self._start("reader", len(self.cast["reader"]), work)
+        return task.process, task
+
     def _strike(self, blow: "Any") -> None:
         if self.is_over or not self.cluster.is_faulty:
             return
         if blow.kind == "compact":
-            self.say("deletions in the pipe list are forgotten", "nodes")
-            self.cluster.compact_list()
+            self.say("begin to forget deletions that are old enough", "nodes")
+            self.cluster.nodes.begin_aging()
+            return
+        if blow.kind == "lost":
+            if self.cluster.nodes.lose(blow.target, blow.seconds):
+                self.say("is lost", f"node{blow.target}")
             return
         if blow.kind == "node":
-            replica = self.cluster.replicas[blow.target]
-            if all(each.is_up for each in self.cluster.replicas):
+            if self.cluster.nodes.stop(blow.target):
                 self.say("goes down", f"node{blow.target}")
-                replica.is_up = False
-                self.world.after(blow.seconds, partial(setattr, replica, "is_up", True))
+                self.world.after(blow.seconds, partial(self.cluster.nodes.start, blow.target))
             return
         process = self.cast[blow.role][blow.target]
         if blow.kind == "session":
@@ -297,6 +406,7 @@ class _Stage:
         if seconds is None:
             seconds = self.world.dice.choice((0.1, 0.6, self.plan.push_age_s + self.plan.grace_s + 0.2))
         self.say(f"freezes for {seconds:.1f} s", process.name)
+        process.stopped_at = self.world.now
         self.world.freeze(process)
         if self.world.dice.random() < 0.7:
             self.ensemble.expire(self.seats[process.name])
@@ -305,6 +415,9 @@ class _Stage:
     def _thaw(self, process: Process) -> None:
         if process.is_frozen and not process.is_dead:
             self.say("thaws", process.name)
+            missed_s = self.world.now - process.stopped_at
+            process.missed_s += missed_s if self.plan.pauses else 0.0
+            process.unset_s += missed_s if self.plan.pauses == "heard" else 0.0
             self.world.thaw(process)
 
     # What is written down
@@ -316,8 +429,28 @@ class _Stage:
     def _watch(self, process: Process, call: Call, work: Any, answer: object) -> None:
         self.trace.append((self.world.now, process.name, (call, work, answer)))
 
-    def note(self, who: str, kind: Kind, bodies: Iterable[str], **more: Any) -> None:
+    def _note_held(self, who: str, kind: Kind, delivery: Delivery, left_s: float) -> None:
+        until = self.world.now + left_s if kind is Kind.EXTENDED else 0.0
+        if who == STREAM and not self._is_news(kind, delivery):
+            return
+        place = {} if who == STREAM else place_of(MessageId(delivery.run.pipe, delivery.seq))
+        self.note(who, kind, [delivery.body.decode()], attempt=delivery.attempt, until=until, **place)
+
+    def _is_news(self, kind: Kind, delivery: Delivery) -> bool:
+        """Tell whether a driver's commit or extension is to be noted: it may commit again, also in vain."""
+        done = f"{delivery.body.decode()} {delivery.attempt}"
+        if kind is not Kind.COMMITTED:
+            return kind is Kind.EXTENDED
+        is_new = done not in self._committed
+        self._committed.add(done)
+        return is_new
+
+    def note(self, who: str, kind: Kind, bodies: Iterable[str], at: float | None = None, **more: Any) -> None:
         for body in bodies:
-            line = Line(self.world.now, who, kind, body, **more)
+            line = Line(self.world.now if at is None else at, who, kind, body, **more)
             self.lines.append(line)
             self.say(line, who)
+            if kind in (Kind.ACKNOWLEDGED, Kind.PUT_BACK):
+                put_back = sum(line.kind is Kind.PUT_BACK and line.message == body for line in self.lines)
+                if not self.cluster.is_kept(body.encode(), 1 + put_back):
+                    self.broken.append(f"acknowledged, and whole on no quorum: {body}")

@@ -1,98 +1,19 @@
 """Bugs planted on purpose: each a small patch to the library's own source.
 
-Owns the patches and what each of them breaks. A simulation that cannot find them proves nothing by finding
-nothing. A patch that does not fit the source any more fails loudly.
+Owns the patches and what each of them breaks. Checks that cannot find them prove nothing by finding nothing.
+What carries a rule of the protocol and is found by a test instead of by histories is in `rule_mutants`.
 """
 
-import importlib.abc
-import importlib.machinery
-import importlib.util
-import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
-from types import ModuleType
+from planting import Edit, Mutant, check_planted, plant
+from planting import planted as _one
+from rule_mutants import RULE_MUTANTS
 
-
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """One replacement in one module; `old` stands there exactly once."""
-
-    module: str
-    old: str
-    new: str
-
-
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """A bug.
-
-    Attributes:
-        name: what is wrong, in a few words.
-        edits: the patch.
-        about: the theme of the histories that are to find it; empty for all.
-    """
-
-    name: str
-    edits: tuple[Edit, ...]
-    about: str = ""
-
-
-class _PatchedLoader(importlib.machinery.SourceFileLoader):
-    """Loads a module from its patched source, past every cache."""
-
-    def __init__(self, name: str, path: str, edits: Sequence[Edit]) -> None:
-        super().__init__(name, path)
-        self._edits = edits
-
-    def get_code(self, fullname: str):  # type: ignore[no-untyped-def]
-        source = self.get_data(self.path).decode()
-        for edit in self._edits:
-            if source.count(edit.old) != 1:
-                raise ValueError(
-                    f"{fullname}: the patch finds {source.count(edit.old)} places, not one: {edit.old!r}"
-                )
-            source = source.replace(edit.old, edit.new)
-        return compile(source, self.path, "exec", dont_inherit=True)
-
-
-class _Planter(importlib.abc.MetaPathFinder):
-    def __init__(self, mutant: Mutant) -> None:
-        self._mutant = mutant
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        edits = [edit for edit in self._mutant.edits if edit.module == fullname]
-        if not edits:
-            return None
-        found = importlib.machinery.PathFinder.find_spec(fullname, path, target)
-        if found is None or found.origin is None:
-            raise ImportError(f"{fullname} is not there to be patched")
-        return importlib.util.spec_from_loader(fullname, _PatchedLoader(fullname, found.origin, edits))
-
-
-def plant(mutant: Mutant) -> None:
-    """Patch the library, which must not have been imported yet."""
-    known = [edit.module for edit in mutant.edits if edit.module in sys.modules]
-    if known:
-        raise ImportError(f"{known} were imported already")
-    sys.meta_path.insert(0, _Planter(mutant))
-
-
-def check_planted(mutant: Mutant) -> None:
-    """Raise ImportError unless every patched module was imported."""
-    missing = [edit.module for edit in mutant.edits if edit.module not in sys.modules]
-    if missing:
-        raise ImportError(f"{missing} were never imported: the mutant {mutant.name!r} is not there")
+__all__ = ["MUTANTS", "check_planted", "find", "plant"]
 
 
 def find(name: str) -> Mutant:
     """Return a mutant by its name."""
     return next(mutant for mutant in MUTANTS if mutant.name == name)
-
-
-def _one(name: str, module: str, old: str, new: str, about: str = "") -> Mutant:
-    return Mutant(name, (Edit(module, old, new),), about)
 
 
 _STATEMENTS = "cassq.storage.cassandra.statements"
@@ -117,28 +38,28 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _one(
         "hand out before the transaction is applied",
-        "cassq.owned_pipe",
+        "cassq.pipes.owned_pipe",
         "        if not self.advance(head, tuple(change for plan in plans for change in plan.changes)):\n"
         "            return None\n",
         "        self.advance(head, tuple(change for plan in plans for change in plan.changes))\n",
     ),
     _one(
         "believe that an unknown take was applied",
-        "cassq.owned_pipe",
+        "cassq.pipes.owned_pipe",
         "            return state.head.op == op\n",
         "            return True\n",
     ),
     _one(
         "count the lease from the reply on",
-        "cassq.owned_pipe",
+        "cassq.pipes.owned_pipe",
         "        for plan in plans:\n            # When the lease began",
-        "        sent_at = self._clock.now() + 0.3\n"
+        "        sent_at = self.clock.latest() + 0.3\n"
         "        for plan in plans:\n"
         "            # When the lease began",
     ),
     _one(
         "take again without the margin for the clocks",
-        "cassq.owned_pipe",
+        "cassq.pipes.owned_pipe",
         "if run.is_expired(self.read_ms, self.skew_ms)]",
         "if run.is_expired(self.read_ms + 2 * self.skew_ms, self.skew_ms)]",
     ),
@@ -152,7 +73,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _one(
         "take a run again whatever lease it has now",
-        "cassq.model.taking",
+        "cassq.model.take_plan",
         "    changes = [RunChange(taken, run.lease_id, run.leased_at_ms, is_leased_now=True)]\n",
         "    changes = [RunChange(taken, run.lease_id, None, is_leased_now=True)]\n",
         about="extensions",
@@ -165,27 +86,27 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _one(
         "bury with the mark first",
-        "cassq.owned_pipe",
+        "cassq.pipes.owned_pipe",
         "        self.storage.change_dead(self._queue, added=letters)\n"
-        "        buried = Stretches((letter.message_id.seq, letter.message_id.seq) for letter in letters)\n"
+        "        buried = Ranges((letter.message_id.seq, letter.message_id.seq) for letter in letters)\n"
         "        marks = [Mark(part.first, part.last, End.DEAD) for part in buried]\n"
         "        self.storage.mark(self.pipe, marks)\n",
-        "        buried = Stretches((letter.message_id.seq, letter.message_id.seq) for letter in letters)\n"
+        "        buried = Ranges((letter.message_id.seq, letter.message_id.seq) for letter in letters)\n"
         "        marks = [Mark(part.first, part.last, End.DEAD) for part in buried]\n"
         "        self.storage.mark(self.pipe, marks)\n"
         "        self.storage.change_dead(self._queue, added=letters)\n",
     ),
     _one(
         "forget a claim that may have been lost",
-        "cassq.feeder",
+        "cassq.popping.fetcher",
         "keep the pipe.\n                self._let_go(pipe, 0.0)\n",
         "keep the pipe.\n                self._claimed.pop(pipe)\n",
     ),
     # The holder
     _one(
         "believe a commit that was acknowledged too late",
-        "cassq.held_run",
-        "                if not self.is_live:\n"
+        "cassq.pipes.held_run",
+        "                if not self.still_runs():\n"
         "                    may_have_happened = True\n"
         "                    break\n",
         "",
@@ -204,27 +125,146 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _one(
         "believe that an unknown rollback did not happen",
-        "cassq.held_run",
-        "                # Which rows there are now is not known: nothing more is done under this lease.\n"
-        "                self.ends_at = self._clock.now()\n",
+        "cassq.pipes.held_run",
+        "            # Which rows there are now is not known: nothing more is done under this lease.\n"
+        "            self.ends_at = _ENDED\n",
         "",
     ),
     _one(
         "let a mark reach over the edges of a run",
-        "cassq.held_run",
-        "            if first <= last:\n                yield Stretch(first, last)\n",
-        "            if first <= last:\n                yield Stretch(row.first, last)\n",
+        "cassq.pipes.held_run",
+        "            if first <= last:\n                yield Range(first, last)\n",
+        "            if first <= last:\n                yield Range(row.first, last)\n",
+    ),
+    _one(
+        "write the mark of a commit that is told to be too late",
+        "cassq.pipes.held_run",
+        '        raise DeliveryExpiredError(\n            f"the lease of {self._told_s:g} s ended before',
+        "        with suppress(CassqError):\n            self._storage.mark(self.pipe, marks)\n"
+        '        raise DeliveryExpiredError(\n            f"the lease of {self._told_s:g} s ended before',
+    ),
+    _one(
+        "forget what is of another run when a group of commits is written",
+        "cassq.popping.grouped_commits",
+        "                self._direct.commit(group)\n",
+        "                self._direct.commit([each for each in group if each.run is group[0].run])\n",
+        about="groups",
+    ),
+    _one(
+        "write nothing of a group of commits once one of it has failed",
+        "cassq.popping.delivery",
+        "                failed = failed or error\n",
+        "                raise\n",
+        about="groups",
+    ),
+    _one(
+        "believe an extension that was not asked for",
+        "cassq.pipes.held_run",
+        "                or not self._storage.transact("
+        "self.pipe, Transaction(runs=tuple(changes))).is_applied\n",
+        "",
+        about="extensions",
+    ),
+    # The operator
+    _one(
+        "purge what is in consumers' hands",
+        "cassq.pipes.upkeep",
+        "        if run.state is RunState.RETURNED\n",
+        "",
+        about="purges",
+    ),
+    _one(
+        "purge more than is told",
+        "cassq.pipes.upkeep",
+        "    return sum(part.size for part in waiting + back)\n",
+        "    return sum(part.size for part in waiting)\n",
+        about="purges",
+    ),
+    _one(
+        "remove a letter before its message is pushed",
+        "cassq.observing.dead_letters",
+        "            self._push(letter.body, letter.headers)\n"
+        "            self._storage.change_dead(self._queue, removed=(letter.message_id,))\n",
+        "            self._storage.change_dead(self._queue, removed=(letter.message_id,))\n"
+        "            self._push(letter.body, letter.headers)\n",
+        about="dead letters",
+    ),
+    Mutant(
+        "take a letter for removed though nobody knows",
+        (
+            Edit(
+                "cassq.observing.dead_letters",
+                "            self._storage.change_dead(self._queue, removed=(letter.message_id,))\n",
+                "            with suppress(CassqError):\n"
+                "                self._storage.change_dead(self._queue, removed=(letter.message_id,))\n",
+            ),
+            Edit(
+                "cassq.observing.dead_letters",
+                "import DeadLetterNotFoundError, InvalidOptionError\n",
+                "import CassqError, DeadLetterNotFoundError, InvalidOptionError\n",
+            ),
+            Edit(
+                "cassq.observing.dead_letters",
+                "from dataclasses import dataclass\n",
+                "from contextlib import suppress\nfrom dataclasses import dataclass\n",
+            ),
+        ),
+        "dead letters",
+    ),
+    _one(
+        "leave a letter where it is after its message was pushed",
+        "cassq.observing.dead_letters",
+        "            self._storage.change_dead(self._queue, removed=(letter.message_id,))\n",
+        "",
+        about="dead letters",
+    ),
+    _one(
+        "deal with the next letter where the one that was named is gone",
+        "cassq.observing.dead_letters",
+        "read_dead(self._queue, before, 1, until=message_id)",
+        "read_dead(self._queue, before, 1)",
+        about="dead letters",
+    ),
+    _one(
+        "find a letter by a look from before",
+        "cassq.observing.dead_letters",
+        "            found = self._storage.read_dead(self._queue, before, 1, until=message_id)\n",
+        "            found = self._storage.read_dead(self._queue, before, 1, until=message_id)\n"
+        "            found = self.__dict__.setdefault('seen', {}).setdefault(message_id, found)\n",
+        about="dead letters",
+    ),
+    _one(
+        "say nothing of letters that are gone",
+        "cassq.observing.dead_letters",
+        "                missing.append(message_id)\n",
+        "                pass\n",
+        about="dead letters",
+    ),
+    _one(
+        "tell of letters as discarded that are there still",
+        "cassq.observing.dead_letters",
+        "removed=gone[begin : begin + PAGE])",
+        "removed=gone[begin + 1 : begin + PAGE])",
+        about="dead letters",
+    ),
+    _one(
+        "remove letters as of now",
+        _STATEMENTS,
+        'f"DELETE FROM {{ks}}.dead USING TIMESTAMP {DIES_AT} "\n'
+        '    "WHERE queue = ? AND shard = ? AND pipe = ? AND seq = ?"',
+        '"DELETE FROM {ks}.dead WHERE queue = ? AND shard = ? AND pipe = ? AND seq = ?"',
+        about="dead letters",
     ),
     # The pusher
     _one(
         "treat an unknown push as failed",
-        "cassq.lane",
+        "cassq.pushing.lane",
         "                outcome = Outcome.UNKNOWN\n",
         "                pass\n",
     ),
     _one(
         "treat an unknown push as stored",
-        "cassq.lane",
+        "cassq.pushing.lane",
         "                outcome = Outcome.UNKNOWN\n",
         "                return Outcome.ACKNOWLEDGED\n",
     ),
@@ -241,23 +281,23 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _one(
         "believe a seal that nobody confirmed",
-        "cassq.lane",
-        "                if self._has_given_up(parcels, error):\n"
+        "cassq.pushing.lane",
+        "                if self._has_given_up(requests, error):\n"
         "                    return None\n"
-        "                pause = self._rest(pause)\n"
+        "                pause = self._rest(pause, requests)\n"
         "                continue\n"
         "            if answer.is_applied:\n",
         "                return acked\n            if answer.is_applied:\n",
     ),
     _one(
         "push on into a pipe with an unsettled batch",
-        "cassq.lane",
+        "cassq.pushing.lane",
         "        self._pipes.give_up()\n        if outcome is Outcome.REFUSED:\n",
         "        if outcome is Outcome.REFUSED:\n",
     ),
     _one(
         "skip the look after a late acknowledgement",
-        "cassq.pipe_supply",
+        "cassq.pushing.pipe_rotation",
         "        return self._age(opened) > (settings.push_age_max + settings.push_grace / 2)"
         ".total_seconds()\n",
         "        return self._age(opened) < 0 * settings.push_age_max.total_seconds()\n",
@@ -265,14 +305,18 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _one(
         "use a pipe id twice",
-        "cassq.pipe_supply",
-        "        self._storage.create_pipe(self._queue, entry, Head(op=new_token()))\n",
+        "cassq.pushing.pipe_rotation",
+        "        try:\n"
+        "            self._storage.create_pipe(self._queue, entry, Head(op=new_token()))\n"
+        "        except OutcomeUnknownError:\n"
+        "            self._unsealed.append(opened)\n"
+        "            raise\n",
         "        for _ in range(20):\n"
         "            try:\n"
         "                self._storage.create_pipe(self._queue, entry, Head(op=new_token()))\n"
         "                break\n"
         "            except OutcomeUnknownError:\n"
-        "                opened.opened_at = self._clock.now()\n",
+        "                opened.opened_at = self._clock.latest()\n",
     ),
     _one(
         "list the pipe before its head is there",
@@ -282,20 +326,20 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _one(
         "seal behind a batch that is still on its way",
-        "cassq.pipe_supply",
-        "Transaction(Seal(opened.acked, is_free=True)))\n        except OutcomeUnknownError",
-        "Transaction(Seal(max(0, opened.acked - 1), is_free=True)))\n        except OutcomeUnknownError",
+        "cassq.pushing.pipe_rotation",
+        "Transaction(Seal(opened.acked, is_free=True)))\n            if not",
+        "Transaction(Seal(max(0, opened.acked - 1), is_free=True)))\n            if not",
     ),
     # The reaper
     _one(
         "seal a pipe whose pusher lives",
-        "cassq.pipe_list",
+        "cassq.pipes.pipe_list",
         "        return (self._settings.push_age_max + self._settings.push_grace).total_seconds()\n",
         "        return 0.2 * self._settings.push_age_max.total_seconds()\n",
     ),
     _one(
         "drain without a look",
-        "cassq.care",
+        "cassq.pipes.upkeep",
         "if not head.allows(Step.DRAIN) or not owned.reader.is_drained(head.read_from, head.cursor):",
         "if not head.allows(Step.DRAIN):",
         about="seals",
@@ -317,13 +361,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _one(
         "count totals twice",
-        "cassq.reaper",
+        "cassq.reaping.reaper",
         "if pipe not in record.counted]",
         "]",
     ),
     _one(
         "forget too early that a pipe was counted",
-        "cassq.reaper",
+        "cassq.reaping.reaper",
         "still_there = frozenset(pipe for pipe in record.counted if not self._is_retired(pipe))",
         "still_there = frozenset[UUID]()",
     ),
@@ -344,29 +388,29 @@ MUTANTS: tuple[Mutant, ...] = (
         _STORAGE,
         "                [(cql.DELETE_WAITING, (pipe,))],\n"
         "                [(cql.DELETE_PENDING, (pipe,))],\n"
-        "                [(cql.DELETE_ENTRY, (queue, _shard(is_staged=is_staged), pipe))],\n",
-        "                [(cql.DELETE_ENTRY, (queue, _shard(is_staged=is_staged), pipe))],\n"
+        "                *([each] for each in entry),\n",
+        "                *([each] for each in entry),\n"
         "                [(cql.DELETE_WAITING, (pipe,))],\n"
         "                [(cql.DELETE_PENDING, (pipe,))],\n",
     ),
     # Windows
     _one(
         "hand out of a window whose time is over",
-        "cassq.windows",
-        "    if owned.clock.now() >= window.ends_at:\n        return None\n",
+        "cassq.pipes.window_steps",
+        "    if owned.clock.latest() >= window.ends_at:\n        return None\n",
         "",
-        about="standing windows",
+        test="tests/unit/pipes/test_window_steps.py::test_nothing_is_handed_out_when_the_time_is_over",
     ),
     _one(
         "take a window over before it is over",
-        "cassq.windows",
+        "cassq.pipes.window_steps",
         "    return window is not None and window.is_window_over(owned.read_ms, owned.skew_ms)\n",
         "    return window is not None\n",
         about="windows",
     ),
     _one(
         "cut a dead popper's window where it began",
-        "cassq.windows",
+        "cassq.pipes.window_steps",
         "    if newest and newest.last >= window.first:\n",
         "    if False:\n",
         about="windows",
@@ -374,48 +418,173 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "let others count the lease without the window",
         (
-            Edit("cassq.windows", "lease_ms=lessee.lease_ms + window_ms,", "lease_ms=lessee.lease_ms,"),
             Edit(
-                "cassq.feeder",
-                "ends_at = loot.sent_at + taken.run.lease_ms / 1000",
-                "ends_at = loot.sent_at + (taken.run.lease_ms + taken.run.window_ms) / 1000",
+                "cassq.pipes.window_steps",
+                "lease_ms=lessee.lease_ms + window_ms,",
+                "lease_ms=lessee.lease_ms,",
+            ),
+            Edit(
+                "cassq.popping.fetcher",
+                "ends_at = result.sent_at + taken.run.lease_ms / 1000",
+                "ends_at = result.sent_at + (taken.run.lease_ms + taken.run.window_ms) / 1000",
             ),
         ),
         "windows",
     ),
     _one(
         "forget what was handed out when the pipe is read again",
-        "cassq.owned_pipe",
+        "cassq.pipes.owned_pipe",
         "replace(self.head, cursor=head.cursor, read_from=head.read_from, skipped=head.skipped)",
         "self.head",
         about="windows",
     ),
     _one(
         "settle an unknown push beside a window",
-        "cassq.lane",
+        "cassq.pushing.lane",
         "Transaction(Seal(acked))",
         "Transaction(Seal(acked, is_free=True))",
         about="windows",
     ),
     _one(
         "believe a window that refuses the seal",
-        "cassq.lane",
+        "cassq.pushing.lane",
         "            if answer.cursor != SEQ_MAX:\n",
         "            if True:\n",
         about="windows",
     ),
     _one(
         "split a run of a window that is out",
-        "cassq.held_run",
+        "cassq.pipes.held_run",
         "        last = window.wait_end(self._clock, self.ends_at)\n",
         "        last = window.run.first\n",
         about="windows",
     ),
+    # Replicas
+    _one(
+        "decide by outlines that name no bodies",
+        _STATEMENTS,
+        "pushed_at, writetime(bodies), writetime(headers)",
+        "pushed_at, count, count",
+        about="parts",
+    ),
+    _one(
+        "decide by outlines that name no headers",
+        _STATEMENTS,
+        "writetime(bodies), writetime(headers)",
+        "writetime(bodies), count",
+        about="parts",
+    ),
+    _one(
+        "take a batch for there that has no bodies",
+        "cassq.storage.cassandra.rows",
+        "    return row[3] is not None\n",
+        "    return True\n",
+        about="parts",
+    ),
     # What poppers of one process share
     _one(
         "close what others share when one popper leaves",
-        "cassq.intake",
+        "cassq.popping.shared_intake",
         "            is_last = not self._members\n",
         "            is_last = True\n",
     ),
+    # Bulk writes
+    _one(
+        "delete a staged pipe that the live list has",
+        "cassq.bulk.staging",
+        "        listed = self._listed([entry.pipe for entry in found])\n",
+        "        listed: set[UUID] = set()\n",
+        about="bulk writes",
+    ),
+    _one(
+        "tell by the staged list whether pipes are published",
+        "cassq.bulk.staging",
+        "        if self._listed(pipes):\n            return True\n",
+        "        return not self._listed(pipes, is_staged=True)\n",
+        about="bulk writes",
+    ),
+    _one(
+        "take pipes of a writer that is forgotten for lost",
+        "cassq.bulk.staging",
+        "                if writer.startswith(ONCE) and self._are_published(writer, batch, pipes):\n",
+        "                if False:\n",
+        about="bulk writes",
+    ),
+    _one(
+        "decide a batch twice",
+        "cassq.bulk.staging",
+        "            if _is_decided(record, writer, batch):\n"
+        "                raise _AlreadyDecidedError(record)\n",
+        "",
+        about="bulk writes",
+    ),
+    _one(
+        "decide over an unfinished batch",
+        "cassq.bulk.staging",
+        "            if standing and standing.manifest:\n",
+        "            if False:\n",
+        about="bulk writes",
+    ),
+    Mutant(
+        "say that nothing is left before anything is published",
+        (
+            Edit(
+                "cassq.bulk.staging",
+                "        record = self._record.change(lambda seen: _finished(seen, writer, written))\n",
+                "",
+            ),
+            Edit(
+                "cassq.bulk.staging",
+                "        named = self._read_manifest(written.manifest)\n",
+                "        named = self._read_manifest(written.manifest)\n"
+                "        record = self._record.change(lambda seen: _finished(seen, writer, written))\n",
+            ),
+        ),
+        "bulk writes",
+    ),
+    _one(
+        "discard without moving the fence",
+        "cassq.bulk.staging",
+        "        record = self._finish(self._record.change(lambda seen: seen), writer)\n",
+        "        record = self._finish(self._record.read(), writer)\n",
+        about="bulk writes",
+    ),
+    _one(
+        "delete what is old without moving the fence",
+        "cassq.bulk.staging",
+        "            record = self._record.change(lambda seen: seen)  # nobody",
+        "            record = self._record.read()  # nobody",
+        about="bulk writes",
+    ),
+    # Clocks that stand still
+    _one(
+        "trust elapsed time where a machine was paused",
+        "cassq.runtime.clock",
+        "                self._ahead += step\n",
+        "                pass\n",
+        about="pauses",
+    ),
+    _one(
+        "let nothing of the database's clock be heard",
+        "cassq.runtime.clock",
+        "                self._ahead += news\n",
+        "                pass\n",
+        about="unseen pauses",
+    ),
+    _one(
+        "judge a late acknowledgement by elapsed time alone",
+        "cassq.pushing.pipe_rotation",
+        "        return self._age(opened) > (settings.push_age_max",
+        "        return self._clock.now() - opened.opened_at > (settings.push_age_max",
+        about="pauses",
+    ),
+    _one(
+        "count a lease by elapsed time alone",
+        "cassq.pipes.held_run",
+        "        return self._clock.latest() < self.ends_at\n",
+        "        return self._clock.now() + self._ahead_s < self.ends_at\n",
+        about="pauses",
+    ),
+    # Rules one by one
+    *RULE_MUTANTS,
 )

@@ -4,6 +4,7 @@ Owns the drawing of a plan from a seed. Which kinds of fault occur at all is dra
 history with two kinds of fault, both frequent, finds what one with all of them, each rare, does not.
 """
 
+import math
 import random
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
@@ -11,6 +12,8 @@ from typing import Any, Literal
 
 from cluster import Odds
 from ensemble import SeatOdds
+
+from cassq.popping.fetch_thread import POLL_MAX_S
 
 LEASE_S = 0.5
 SKEW_S = 0.05
@@ -22,9 +25,11 @@ class Blow:
 
     Attributes:
         at: seconds from the beginning.
-        kind: crash, freeze, cut, session; node, which goes down, or compact.
+        kind: crash, freeze, cut, session; node, which goes down; lost, which is wiped, and replaced after so
+            long; or compact, from which on nodes forget deletions.
         target: whom, by place among those of its role; for a node its number.
-        role: pusher, popper, reaper, node.
+        role: pusher, popper, reaper, node; operator, where 0 is the one who purges; reader, where -1 is the
+            newest.
         seconds: how long, where it ends.
     """
 
@@ -63,18 +68,32 @@ class Plan:
     Attributes:
         seed: draws everything that the plan leaves open.
         messages: each pusher's.
+        patiences_s: for so long it waits for a push.
         preempt: how likely a task loses its turn at a lock.
+        batches: so many bulk writes each pusher does instead of pushing.
         purges: how often an operator purges the queue meanwhile.
         flows: how likely a popper takes what comes for a flow, whatever the pace: then it leases windows.
         window_messages: numbers of a window.
         consumers: of each process that pops, with a popper each.
+        reapers: processes that reap and do nothing else.
+        readers: so many start drivers of one stream, each one after the other.
+        reader_lease_s: the lease of that stream.
+        faults_s: faults last so long at least, also when everything is pushed by then.
         intakes: so many of these take for themselves; the others share.
+        lates_s: each pusher's time of day is late by this besides, by place.
+        prompt_s: a message waits no longer than this for its first delivery; 0 where faults may delay it.
+        operators: so many deal with dead letters, each so many times as `deals` says.
+        put_back_s: for so long they wait for a push.
+        pauses: what a process that froze has missed is missed by its clock, too: "told" by its time of day as
+            soon as it goes on; "heard" by pushers from the database, at whose looks they stop.
     """
 
     seed: int
     pushers: int = 1
     poppers: int = 2
     messages: int = 20
+    batches: int = 0
+    patiences_s: tuple[float, ...] = (0.2, 1, 30)
     push_age_s: float = 0.6
     grace_s: float = 0.6
     pipe_messages_max: int = 20
@@ -87,7 +106,17 @@ class Plan:
     flows: float = 0.0
     window_messages: int = 10_000
     consumers: int = 1
+    reapers: int = 1
+    readers: int = 0
+    reader_lease_s: float = 1.0
+    faults_s: float = 0.0
     intakes: int = 1
+    lates_s: tuple[float, ...] = (0.0,)
+    prompt_s: float = 0.0
+    operators: int = 0
+    deals: int = 0
+    put_back_s: float = 30.0
+    pauses: Literal["", "told", "heard"] = ""
     is_generous: bool = False
     skews_ms: tuple[int, ...] = (0, 0, 0)
     wall_offsets_s: tuple[float, ...] = (0.0,)
@@ -95,6 +124,11 @@ class Plan:
     seat_odds: SeatOdds = field(default_factory=SeatOdds)
     habits: Habits = field(default_factory=Habits)
     blows: tuple[Blow, ...] = ()
+
+    @property
+    def day_s(self) -> float:
+        """How long a day of Cassandra's takes, for hints and deletions: nothing is on its way for longer."""
+        return 1.5 + self.odds.late_s + self.odds.stall_s + self.timeout_s + self.push_age_s + self.grace_s
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -115,6 +149,12 @@ class Plan:
         plain = asdict(Plan(self.seed))
         return ", ".join(f"{name}={value}" for name, value in asdict(self).items() if value != plain[name])
 
+
+#: In so many of all histories machines are paused.
+PAUSED = 0.06
+
+#: A popper that waits looks by itself after so long at most, and then takes a moment.
+SLOW_S = POLL_MAX_S + 0.5
 
 #: How likely each kind of fault is to occur in a history at all.
 _KINDS = {
@@ -143,12 +183,51 @@ _ODDS = {
 }
 
 
+#: In so many histories a node is lost; as many in general are about a narrow theme.
+LOST = 0.1
+NARROWED = 0.25
+
+#: In so many a stream reads, pushers' clocks are late, or operators deal with dead letters; drawn apart, so
+#: that the others are the same histories as before.
+STREAMS = 0.04
+LATE = 0.02
+LETTERS = 0.04
+
+
 def draw(seed: int, about: str = "") -> Plan:
     """Draw a history's plan.
 
     Args:
-        about: one of `THEMES` or `NARROW`; empty leaves it to the seed, which mostly chooses none.
+        about: one of `THEMES`, `NARROW` or `APART`; empty leaves it to the seed, which mostly chooses none.
     """
+    if not about and random.Random(f"streams {seed}").random() < STREAMS:
+        about = "run readers"
+    if not about and random.Random(f"late pushers {seed}").random() < LATE:
+        about = "late pushers"
+    if not about and random.Random(f"put back {seed}").random() < LETTERS:
+        about = "dead letters"
+    about = about or _draw_narrow(random.Random(f"narrow {seed}"))
+    plan = _draw(seed, about)
+    dice = random.Random(f"nodes {seed}")
+    if dice.random() >= LOST or plan.prompt_s or any(blow.kind == "lost" for blow in plan.blows):
+        return plan
+    return replace(plan, blows=_with_a_loss(dice, plan.blows))
+
+
+def _draw_narrow(dice: random.Random) -> str:
+    """Draw which narrow theme a history is about: mostly none, else rather a new one."""
+    if dice.random() >= NARROWED:
+        return ""
+    return dice.choices(list(NARROW), range(1, len(NARROW) + 1))[0]
+
+
+def _with_a_loss(dice: random.Random, blows: tuple[Blow, ...]) -> tuple[Blow, ...]:
+    """Have a node be lost: replaced soon, later, or not any more in this history."""
+    lost = Blow(dice.random() * 2, "lost", "node", dice.randrange(3), dice.choice((0.3, 1.0, math.inf)))
+    return tuple(sorted((*blows, lost), key=lambda blow: blow.at))
+
+
+def _draw(seed: int, about: str) -> Plan:
     dice = random.Random(f"plan {seed}")
     odds: dict[str, float] = {}
     for kind, share in _KINDS.items():
@@ -204,8 +283,11 @@ def draw(seed: int, about: str = "") -> Plan:
         intakes=crew.choice((1, 1, 2)),
     )
     theme = dice.choice((*[""] * 4, *THEMES))
+    paused = random.Random(f"pauses {seed}")
+    if paused.random() < PAUSED:
+        theme = paused.choice(("pauses", "standing pauses", "unseen pauses"))
     if about or theme:
-        return {**THEMES, **NARROW}[about or theme](dice, plan)
+        return {**THEMES, **NARROW, **APART}[about or theme](dice, plan)
     return replace(plan, blows=tuple(_draw_blows(dice, plan)))
 
 
@@ -293,6 +375,41 @@ def _about_extensions(dice: random.Random, plan: Plan) -> Plan:
     )
 
 
+def _about_groups(dice: random.Random, plan: Plan) -> Plan:
+    """Commits in groups, of several runs and at the very end of a lease."""
+    return replace(
+        _about_splits(dice, plan),
+        pop_width=1,
+        consumers=dice.choice((1, 2)),
+        odds=Odds(stall=dice.choice((0.0, 0.3)), stall_s=dice.choice((0.1, 0.6)), refused=0.1),
+        habits=Habits(roll_back=0.2, forget=0.1, dawdle=0.3, extend=0.1, commits=("grouped",)),
+    )
+
+
+def _about_purges(dice: random.Random, plan: Plan) -> Plan:
+    """An operator who purges while messages are out, come back and go on being pushed."""
+    return replace(
+        _about_splits(dice, plan),
+        purges=dice.choice((1, 2, 3)),
+        habits=Habits(roll_back=0.3, forget=0.3, dawdle=0.2, extend=0.1),
+    )
+
+
+def _about_totals(dice: random.Random, plan: Plan) -> Plan:
+    """Pipes of one or two messages, all over at about the same time, and more than one who reaps them."""
+    return replace(
+        plan,
+        messages=dice.choice((8, 12)),
+        poppers=2,
+        pipe_messages_max=dice.choice((1, 2)),
+        max_attempts=1_000_000,
+        reapers=3,
+        odds=Odds(stall=0.1, stall_s=dice.choice((0.1, 0.3)), slow_replica=0.3),
+        habits=Habits(roll_back=0.0, forget=0.0, dawdle=0.0, extend=0.0),
+        blows=(),
+    )
+
+
 def _about_windows(dice: random.Random, plan: Plan) -> Plan:
     """A flow into one popper, which holds a window while pushes get lost, time out, and pipes are sealed."""
     flowing = replace(
@@ -325,15 +442,180 @@ def _about_standing_windows(dice: random.Random, plan: Plan) -> Plan:
     )
 
 
+def _about_bulk_writes(dice: random.Random, plan: Plan) -> Plan:
+    """Two drivers of one writer that stage and publish, among nodes that forget what they missed."""
+    writing = replace(
+        plan,
+        pushers=2,
+        batches=dice.choice((1, 2, 3)),
+        poppers=dice.choice((1, 2)),
+        pipe_messages_max=dice.choice((2, 4)),
+        max_attempts=1_000_000,
+        purges=0,
+        odds=replace(
+            plan.odds,
+            reply_lost=dice.choice((0.0, 0.1)),
+            late=dice.choice((0.0, 0.15)),
+            slow_replica=dice.choice((0.3, 0.8)),
+            missed=1.0,
+        ),
+        habits=Habits(roll_back=0.0, forget=0.0, dawdle=0.0, extend=0.0),
+    )
+    return replace(writing, blows=tuple(_draw_blows(dice, writing)))
+
+
+def _about_pauses(dice: random.Random, plan: Plan) -> Plan:
+    """Machines that are paused: their elapsed time stands still, and their time of day tells how long."""
+    about = dice.choice((_about_leases, _about_seals, _about_windows, _about_commits))
+    return replace(_with_freezes(dice, about(dice, plan)), pauses="told")
+
+
+def _with_freezes(dice: random.Random, plan: Plan) -> Plan:
+    return replace(plan, odds=replace(plan.odds, freeze=dice.choice((0.005, 0.02, 0.04))))
+
+
+def _about_standing_pauses(dice: random.Random, plan: Plan) -> Plan:
+    """A popper whose machine is paused with a window in its hands."""
+    return replace(_about_standing_windows(dice, plan), pauses="told")
+
+
+def _about_unseen_pauses(dice: random.Random, plan: Plan) -> Plan:
+    """Pushers whose machine is paused just before they look at the record: the database alone tells."""
+    seals = _about_seals(dice, plan)
+    return replace(
+        seals,
+        pipe_messages_max=40,
+        push_age_s=0.6,
+        push_width=1,
+        messages=20,
+        pauses="heard",
+        odds=Odds(torn=seals.odds.torn, slow_replica=seals.odds.slow_replica, missed=seals.odds.missed),
+        blows=(),
+    )
+
+
+def _about_parts(dice: random.Random, plan: Plan) -> Plan:
+    """Pushes that one replica has, others who decide what became of them, and a node that is lost."""
+    flowing = _about_windows(dice, plan)
+    lost = Blow(0.3 + dice.random(), "lost", "node", dice.randrange(3), dice.choice((0.3, math.inf)))
+    stops = [Blow(dice.random(), "crash", "popper", 0), Blow(dice.random(), "freeze", "popper", 0, 1.5)]
+    return replace(
+        flowing,
+        poppers=2,
+        flows=1.0,
+        timeout_s=0.1,
+        odds=Odds(parts=dice.choice((0.1, 0.3)), missed=1.0, freeze=0.03),
+        patiences_s=(1.0,),
+        blows=tuple(sorted((lost, *stops[: dice.randrange(3)]), key=lambda blow: blow.at)),
+    )
+
+
+def _about_run_readers(dice: random.Random, plan: Plan) -> Plan:
+    """Drivers of one stream that stop, die, lose their name and come again, beside a popper."""
+    reading = replace(
+        plan,
+        pushers=1,
+        messages=dice.choice((12, 20, 40)),
+        poppers=dice.choice((0, 1, 1)),
+        consumers=1,
+        max_attempts=1_000_000,
+        purges=0,
+        faults_s=dice.choice((1.5, 3.0)),
+        readers=dice.choice((1, 2, 2)),
+        reader_lease_s=dice.choice((0.5, 1.5, 4.0)),
+        is_generous=False,
+        pauses=dice.choice(("", "", "told")),
+        odds=replace(plan.odds, freeze=dice.choice((0.0, 0.01, 0.03)), crash=dice.choice((0.0, 0.003))),
+        habits=Habits(roll_back=0.2, forget=0.1, dawdle=0.2, extend=0.1),
+    )
+    struck = [
+        Blow(dice.random() * 2, dice.choice(("crash", "freeze", "session")), "reader", -1, dice.random())
+        for _ in range(dice.choice((0, 1, 2, 4)))
+    ]
+    others = _draw_blows(dice, replace(reading, poppers=1))
+    blows = [blow for blow in others if reading.poppers or blow.role != "popper"]
+    return replace(reading, blows=tuple(sorted([*blows, *struck], key=lambda blow: blow.at)))
+
+
+def _about_late_pushers(dice: random.Random, plan: Plan) -> Plan:
+    """Pushers of which one's clock is late, without a fault: nobody waits until all of the list is read."""
+    late_s = dice.choice((SKEW_S / 2, 0.3, 1.0))
+    return replace(
+        plan,
+        pushers=2,
+        poppers=1,
+        consumers=1,
+        messages=dice.choice((12, 20)),
+        push_age_s=60.0,
+        grace_s=20.0,
+        pipe_messages_max=dice.choice((2, 4)),
+        push_width=1,
+        max_attempts=1_000_000,
+        purges=0,
+        faults_s=6.0,
+        lates_s=(0.0, late_s),
+        prompt_s=2 * late_s + SLOW_S,
+        odds=Odds(slow_replica=plan.odds.slow_replica),
+        seat_odds=SeatOdds(),
+        habits=Habits(roll_back=0.0, forget=0.0, dawdle=0.0, extend=0.0),
+        blows=(),
+    )
+
+
+def _about_dead_letters(dice: random.Random, plan: Plan) -> Plan:
+    """Operators who put dead letters back and discard others, at once, while consumers give up most."""
+    dying = replace(
+        plan,
+        pushers=1,
+        messages=dice.choice((3, 6, 12)),
+        poppers=dice.choice((1, 2)),
+        max_attempts=dice.choice((1, 1, 2)),
+        faults_s=dice.choice((2.0, 3.0)),
+        operators=dice.choice((1, 2, 2, 3)),
+        deals=dice.choice((4, 8, 16)),
+        put_back_s=dice.choice((0.2, 0.2, 1.0, 30.0)),
+        odds=replace(
+            plan.odds,
+            crash=dice.choice((0.0, 0.003, 0.02)),
+            freeze=dice.choice((0.0, 0.01, 0.03)),
+            reply_lost=dice.choice((0.0, 0.15)),
+            late=dice.choice((0.0, 0.15)),
+        ),
+        habits=replace(plan.habits, roll_back=0.7, forget=dice.choice((0.0, 0.2)), extend=0.0),
+    )
+    struck = [
+        Blow(dice.random() * 2, dice.choice(("crash", "freeze", "cut")), "operator", 1, dice.random())
+        for _ in range(dice.choice((0, 0, 1, 2)))
+    ]
+    blows = [*_draw_blows(dice, dying), *struck]
+    return replace(dying, blows=tuple(sorted(blows, key=lambda blow: blow.at)))
+
+
 #: What a history may be about.
 THEMES = {"leases": _about_leases, "splits": _about_splits, "seals": _about_seals}
 
-#: What only a history that looks for one kind of bug is about: nobody draws these by chance.
+#: What a history is about that looks for one kind of bug, oldest first. The n-th is drawn n times as often as
+#: the first, so that what is new is looked at most.
 NARROW = {
     "commits": _about_commits,
     "extensions": _about_extensions,
+    "groups": _about_groups,
+    "totals": _about_totals,
+    "purges": _about_purges,
     "windows": _about_windows,
     "standing windows": _about_standing_windows,
+    "bulk writes": _about_bulk_writes,
+    "pauses": _about_pauses,
+    "standing pauses": _about_standing_pauses,
+    "unseen pauses": _about_unseen_pauses,
+    "parts": _about_parts,
+}
+
+#: What a history is about whose share is drawn apart.
+APART = {
+    "run readers": _about_run_readers,
+    "late pushers": _about_late_pushers,
+    "dead letters": _about_dead_letters,
 }
 
 

@@ -38,12 +38,18 @@ class Process:
     Attributes:
         offset_s: what its elapsed clock shows at the world's beginning.
         wall_offset_s: how far its time of day is off.
+        missed_s: how much its elapsed clock missed while its machine was paused.
+        unset_s: how much of that its time of day lacks.
+        stopped_at: when it was frozen last.
         is_cut: whether its packets get lost.
     """
 
     name: str
     offset_s: float = 0.0
     wall_offset_s: float = 0.0
+    missed_s: float = 0.0
+    unset_s: float = 0.0
+    stopped_at: float = 0.0
     is_dead: bool = False
     is_frozen: bool = False
     is_cut: bool = False

@@ -83,7 +83,7 @@ def _leaps(plan: Plan) -> Iterator[Plan]:
 def _smaller_cast(plan: Plan, **changes: Any) -> Plan:
     """Return the plan with these changes, and without blows at actors that it has no more."""
     smaller = replace(plan, **changes)
-    numbers = {"pusher": smaller.pushers, "popper": smaller.poppers}
+    numbers = {"pusher": smaller.pushers, "popper": smaller.poppers, "operator": smaller.operators + 1}
     blows = tuple(blow for blow in plan.blows if blow.target < numbers.get(blow.role, blow.target + 1))
     return replace(smaller, blows=blows)
 
@@ -103,6 +103,9 @@ _LEAST: dict[str, Any] = {
     "flows": 0.0,
     "window_messages": 10_000,
     "consumers": 1,
+    "reapers": 1,
+    "readers": 0,
+    "operators": 0,
     "intakes": 1,
     "skews_ms": (0, 0, 0),
     "wall_offsets_s": (0.0,),

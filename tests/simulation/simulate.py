@@ -11,12 +11,16 @@ Exit code 1 when a promise was broken.
 import argparse
 import json
 import os
+import resource
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import explore
 import mutants
+import rule_table
+from planting import FAILED, run_test
 from tqdm import tqdm
 
 #: So many histories are tried for a mutant.
@@ -37,11 +41,14 @@ def main() -> int:
     parser.add_argument("--mutant", default="", metavar="NAME", help="plant this bug first")
     parser.add_argument("--mutants", action="store_true", help="list the bugs that can be planted")
     parser.add_argument(
-        "--record", action="store_true", help="find a seed for every mutant; writes seeds.json"
+        "--record",
+        nargs="*",
+        metavar="NAME",
+        help="find every mutant, or these; writes seeds.json, rules.json and the table of docs/proof.md",
     )
     options = parser.parse_args()
-    if options.record:
-        return _record()
+    if options.record is not None:
+        return _record(options.record)
     if options.mutants:
         print("\n".join(mutant.name for mutant in mutants.MUTANTS))
         return 0
@@ -92,20 +99,40 @@ def _search(options: argparse.Namespace) -> int:
     return 1 if tally.failures else 0
 
 
-def _record() -> int:
+def _record(names: Sequence[str]) -> int:
+    """Find a seed for every mutant, or for some, and note what finding them takes."""
     path = Path(__file__).parent / "seeds.json"
-    known = json.loads(path.read_text()) if path.exists() else {}
-    found: dict[str, int] = {}
-    for mutant in tqdm(mutants.MUTANTS, unit=" mutants", file=sys.stderr):
-        for first, count in ((known.get(mutant.name, 0), 1), (0, RECORD_MAX)):
-            tally = explore.explore(first, count, mutant=mutant.name, failures_max=1)
-            if tally.failures:
-                found[mutant.name] = tally.failures[0].seed
-                break
+    known = json.loads(path.read_text())
+    wanted = [mutant for mutant in mutants.MUTANTS if not names or mutant.name in names]
+    seconds: dict[str, float] = {}
+    missed = 0
+    for mutant in tqdm(wanted, unit=" mutants", file=sys.stderr):
+        began = _processor_s()
+        is_found = run_test(mutant).returncode == FAILED if mutant.test else _find_seed(mutant.name, known)
+        if is_found:
+            seconds[mutant.name] = _processor_s() - began
         else:
+            missed += 1
             print(f"not found: {mutant.name}")
-    path.write_text(json.dumps(found, indent=4) + "\n", encoding="utf-8")
-    return 0 if len(found) == len(mutants.MUTANTS) else 1
+    seeds = {mutant.name: known[mutant.name] for mutant in mutants.MUTANTS if mutant.name in known}
+    path.write_text(json.dumps(seeds, indent=4) + "\n", encoding="utf-8")
+    rule_table.write(seconds)
+    return 1 if missed else 0
+
+
+def _find_seed(name: str, known: dict[str, int]) -> bool:
+    for first, count, jobs in ((known.get(name, 0), 1, 1), (0, RECORD_MAX, None)):
+        tally = explore.explore(first, count, jobs=jobs, mutant=name, failures_max=1)
+        if tally.failures:
+            known[name] = tally.failures[0].seed
+            return True
+    return False
+
+
+def _processor_s() -> float:
+    """Return what the processes that have ended took, whatever else the machine does."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _replay(seed: int, mutant: str, *, is_whole: bool) -> int:

@@ -14,11 +14,11 @@ from cassandra.query import UNSET_VALUE
 from cluster import EPOCH_MS, Answer
 from cql import Select, Term, Write, parse
 
-from cassq.ledger import Line
 from cassq.limits import SEQ_MAX
 from cassq.storage.cassandra import statements
 from cassq.storage.cassandra.rows import to_ms
 from cassq.storage.cassandra.statements import Statement
+from cassq.verification.ledger import Line
 
 Event = tuple[float, str, Any]
 

@@ -5,29 +5,59 @@ changed, so where it finds nothing any more, others are tried; `tools/simulate -
 """
 
 import json
+import os
 from pathlib import Path
 
 import pytest
+import rule_table
 from explore import explore
 from mutants import MUTANTS
+from planting import FAILED, run_test
 
-SEEDS = json.loads((Path(__file__).parent / "seeds.json").read_text())
+HERE = Path(__file__).parent
+SEEDS = json.loads((HERE / "seeds.json").read_text())
 
 #: So many histories at most may go by without finding a bug.
 HISTORIES_MAX = 4000
 
+#: Beside other tests one processor has to do, for a search as for a test.
+JOBS = 1 if "PYTEST_XDIST_WORKER" in os.environ else None
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+
+@pytest.mark.parametrize("mutant", [m for m in MUTANTS if not m.test], ids=lambda mutant: mutant.name)
 def test_a_planted_bug_is_found(mutant, record_property):
     seed = SEEDS.get(mutant.name, 0)
 
     tally = explore(seed, 1, jobs=1, mutant=mutant.name, failures_max=1)
     if not tally.failures:
-        tally = explore(0, HISTORIES_MAX, mutant=mutant.name, failures_max=1)
+        tally = explore(0, HISTORIES_MAX, jobs=JOBS, mutant=mutant.name, failures_max=1)
 
     assert tally.failures, f"{mutant.name!r} was planted, and {tally.histories} histories broke no promise"
     record_property("seed", tally.failures[0].seed)
 
 
+@pytest.mark.parametrize("mutant", [m for m in MUTANTS if m.test], ids=lambda mutant: mutant.name)
+def test_a_planted_bug_fails_its_test(mutant):
+    ended = run_test(mutant)
+
+    assert ended.returncode == FAILED, f"{mutant.name!r} was planted: {ended.stdout}"
+
+
 def test_every_recorded_seed_is_of_a_bug_that_is_still_planted():
-    assert SEEDS.keys() == {mutant.name for mutant in MUTANTS}
+    assert SEEDS.keys() == {mutant.name for mutant in MUTANTS if not mutant.test}
+
+
+class TestTheTableOfRules:
+    def test_has_a_row_for_each_rule_of_the_models(self):
+        assert [row.rule for row in rule_table.rows()] == [rule.name for rule in rule_table.RULES]
+
+    def test_names_bugs_that_are_planted(self):
+        known = {mutant.name for mutant in MUTANTS}
+
+        assert {row.mutant for row in rule_table.rows() if row.mutant} <= known
+
+    def test_says_why_where_no_bug_is_planted(self):
+        assert all(row.mutant or row.why for row in rule_table.rows())
+
+    def test_stands_in_the_docs_as_it_is(self):
+        assert rule_table.text() in rule_table.PAGE.read_text(encoding="utf-8"), "tools/simulate --record"

@@ -23,7 +23,7 @@ from typing import Any, Self
 from greenlet import GreenletExit
 from scheduler import EPOCH_S, SimulationError, Task, world
 
-from cassq.process import process_name
+from cassq.runtime.fork_guard import process_name
 
 
 class Lock:
@@ -41,7 +41,8 @@ class Lock:
                 return False
             task = here.current
             self._waiting.append(task)  # type: ignore[arg-type]
-            if not here.park(None if timeout < 0 else timeout):
+            # One that a release took off the line as its time was up was woken: nobody else was.
+            if not here.park(None if timeout < 0 else timeout) and task in self._waiting:
                 self._waiting.remove(task)  # type: ignore[arg-type]
                 return False
         self._owner = here.current
@@ -69,6 +70,9 @@ class RLock(Lock):
     def __init__(self) -> None:
         super().__init__()
         self._depth = 0
+
+    def _is_owned(self) -> bool:
+        return self._owner is not None and self._owner is world().current
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         if self._owner is not None and self._owner is world().current:

@@ -13,7 +13,6 @@ from popping import pop_exactly
 from pyspark.sql import functions as f
 
 from cassq.errors import ConflictError, InvalidOptionError
-from cassq.ledger import Kind, LedgerWriter, Line
 from cassq.spark.pipeline import (
     archive,
     audit,
@@ -29,6 +28,7 @@ from cassq.spark.pipeline import (
     rollup,
 )
 from cassq.spark.pipeline.files import Files
+from cassq.verification.ledger import Kind, LedgerWriter, Line
 
 
 def numbered(count, prefix="m"):
@@ -46,7 +46,7 @@ def ended(store, name):
         popper.commit_many(deliveries[:25])
         for delivery in deliveries[25:]:
             delivery.rollback()
-        while queue.stats().dead < 5:  # a popper that looks for messages finds them, and buries them
+        while len(queue.dead.peek(5)) < 5:  # a popper that looks for messages finds them, and buries them
             assert popper.pop(timeout=0.1) is None
     queue.push_many(pushed[30:])
     return queue
@@ -206,7 +206,7 @@ class TestArchive:
         queue.push(b"poison")
         with queue.popper() as popper:
             popper.pop(timeout=5).rollback()
-            while not queue.stats().dead:
+            while not queue.dead.peek(1):
                 popper.pop(timeout=0.05)
         frame = spark.read.format("cassq").option("url", url).option("queue", "007").load()
         assert archive(frame, str(tmp_path / "archive")).messages >= 1

@@ -8,8 +8,8 @@ from popping import pop_exactly
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
-from cassq.held_run import Return
-from cassq.model.stretches import Stretches
+from cassq.model.ranges import Ranges
+from cassq.pipes.held_run import Return
 
 
 def numbered(first, last):
@@ -164,7 +164,7 @@ def test_what_others_took_stops_a_stream_unless_it_may_leave_it_out(spark, queue
     # Its lease ends, and somebody else takes all.
     reader = queue.run_reader("tests", lease=timedelta(minutes=10))
     for left in reader.adopt([]):
-        reader._held_of(left).give_back(Stretches(left.parts), Return())
+        reader._held_of(left).give_back(Ranges(left.parts), Return())
     reader.close()
     with queue.popper() as popper:
         popper.commit_many(pop_exactly(popper, 20))
@@ -244,7 +244,7 @@ class TestWrongOptions:
         [
             ({"reader": "a/b"}, "a/b"),
             ({"messages_per_trigger": "0"}, "whole number from 1"),
-            ({"lease_s": "1"}, "whole number from 10"),
+            ({"lease": "1s"}, "10s to 43200s"),
             ({"skip_lost": "maybe"}, "true or false"),
             ({"queue": "*"}, "queue"),
             ({"queue": "nobody-made-it"}, "nobody-made-it"),

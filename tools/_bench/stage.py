@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from _bench.cassq_clients import CassqOnCassandra, CassqOnSqlite
-from _bench.contestant import Client
+from _bench.clients.cassq_clients import CassqOnCassandra, CassqOnSqlite
+from _bench.clients.contestant import Client
 from _bench.servers import CassandraServer
 
 
@@ -52,7 +52,7 @@ def staged(options: argparse.Namespace, store: str | None = None) -> Iterator[St
         if store == "sqlite":
             sqlite = CassqOnSqlite()
             sqlite.start(folder)
-            told = {**sqlite.versions(), "journal_mode": "WAL", "synchronous": "FULL"}
+            told = {**sqlite.versions(), "journal_mode": "WAL", "synchronous": "EXTRA"}
             yield Stage(sqlite.opener(), told, folder, None)
             return
         server = CassandraServer(options.url, is_ring=store == "ring", commitlog_sync=options.commitlog_sync)

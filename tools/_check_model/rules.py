@@ -6,6 +6,8 @@ not break: every `NO_...` of the model is a rule here, and every function named 
 
 from dataclasses import dataclass
 
+from _check_model.reader_rules import READER_RULES
+from _check_model.replica_rules import REPLICA_RULES
 from _check_model.staging_rules import STAGING_RULES
 from _check_model.window_rules import WINDOW_RULES
 
@@ -35,7 +37,7 @@ RULES = (
         (
             "gone",
             "no head means gone",
-            f"{_STORAGE}.load_pipe cassq.lane.Lane._look cassq.reaper.Reaper._examine",
+            f"{_STORAGE}.load_pipe cassq.pushing.lane.Lane._look cassq.reaping.reaper.Reaper._examine",
         ),
         (
             "full_head",
@@ -50,34 +52,37 @@ RULES = (
         (
             "one_at_a_time",
             "the next numbers only after the batch before is acknowledged or settled",
-            "cassq.lane.Lane.write cassq.lane.Lane._send",
+            "cassq.pushing.lane.Lane.write cassq.pushing.lane.Lane._send",
         ),
-        ("number_once", "a number that was sent never names another body", "cassq.lane.Lane._send"),
+        ("number_once", "a number that was sent never names another body", "cassq.pushing.lane.Lane._send"),
         (
             "seal_undecided",
             "the pusher's seal is conditional on an undecided last",
-            f"cassq.lane.Lane._settle {_CQL}.SEAL",
+            f"cassq.pushing.lane.Lane._settle {_CQL}.SEAL",
         ),
         (
             "seal_cursor",
             "the pusher's seal is conditional on the cursor",
-            f"cassq.lane.Lane._settle {_CQL}.SEAL",
+            f"cassq.pushing.lane.Lane._settle {_CQL}.SEAL",
         ),
-        ("id_once", "a pipe id is tried once", "cassq.pipe_supply.PipeSupply._open"),
+        ("id_once", "a pipe id is tried once", "cassq.pushing.pipe_rotation.PipeRotation._open"),
         (
             "seal_last",
             "the seal comes after the last acknowledgement",
-            "cassq.pipe_supply.PipeSupply.writable cassq.pipe_supply.PipeSupply.finish",
+            (
+                "cassq.pushing.pipe_rotation.PipeRotation.writable "
+                "cassq.pushing.pipe_rotation.PipeRotation.finish"
+            ),
         ),
         (
             "settle_seal",
             "a seal of one's own that may be in flight is settled before anything is reported",
-            "cassq.lane.Lane._settle",
+            "cassq.pushing.lane.Lane._settle",
         ),
         (
             "late_check",
             "a late acknowledgement is checked against the head",
-            "cassq.pipe_supply.PipeSupply.is_late cassq.lane.Lane._look",
+            "cassq.pushing.pipe_rotation.PipeRotation.is_late cassq.pushing.lane.Lane._look",
         ),
         (
             "take_last",
@@ -87,22 +92,25 @@ RULES = (
         (
             "gap_stop",
             "reads stop at the first gap",
-            "cassq.waiting_reader.WaitingReader.read cassq.waiting_reader._without_gap",
+            "cassq.pipes.batch_reader.BatchReader.read cassq.pipes.batch_reader._without_gap",
         ),
         (
             "age",
             "the seal is forced only after push_age_max + push_grace",
-            "cassq.pipe_list.PipeList.is_abandoned cassq.care.seal",
+            "cassq.pipes.pipe_list.PipeList.is_abandoned cassq.pipes.upkeep.seal",
         ),
         (
             "seen_after",
             "a pipe is first seen when the list came back, not when it was asked for",
-            "cassq.pipe_list.PipeList.refresh",
+            "cassq.pipes.pipe_list.PipeList.refresh",
         ),
         (
             "read_after_seal",
             "drain only on a read that began after the seal was seen",
-            "cassq.care.seal cassq.care.drain cassq.waiting_reader.WaitingReader.is_drained",
+            (
+                "cassq.pipes.upkeep.seal cassq.pipes.upkeep.drain "
+                "cassq.pipes.batch_reader.BatchReader.is_drained"
+            ),
         ),
         (
             "drain_undecided",
@@ -112,12 +120,12 @@ RULES = (
         (
             "retire_decided",
             "retire only when last is decided",
-            "cassq.care.retire cassq.model.progress.Progress.is_exhausted",
+            "cassq.pipes.upkeep.retire cassq.model.progress.Progress.is_exhausted",
         ),
         (
             "retire_cursor",
             "retire only when the cursor has reached last",
-            "cassq.care.retire cassq.model.progress.Progress.is_exhausted",
+            "cassq.pipes.upkeep.retire cassq.model.progress.Progress.is_exhausted",
         ),
         ("entry_last", "deletion goes waiting, pending, entry", f"{_STORAGE}.delete_pipe"),
     ),
@@ -131,52 +139,52 @@ RULES = (
         (
             "handout_after",
             "nothing is handed out before the take was applied",
-            "cassq.owned_pipe.OwnedPipe.take",
+            "cassq.pipes.owned_pipe.OwnedPipe.take",
         ),
         (
             "next_decides",
             "after an unknown outcome the next transaction decides, not the read",
-            "cassq.owned_pipe.OwnedPipe.settle",
+            "cassq.pipes.owned_pipe.OwnedPipe.settle",
         ),
         (
             "own_op",
             "whether a transaction was one's own is told by its op",
-            "cassq.owned_pipe.OwnedPipe.settle",
+            "cassq.pipes.owned_pipe.OwnedPipe.settle",
         ),
         (
             "holder_first",
             "the lease ends for its holder first",
-            "cassq.held_run.HeldRun.is_live cassq.model.pipe.Run.is_expired",
+            "cassq.pipes.held_run.HeldRun.is_live cassq.model.pipe.Run.is_expired",
         ),
         (
             "clock_first",
             "marks are read after the clock that says the lease is over",
-            f"{_STORAGE}.load_pipe cassq.owned_pipe.OwnedPipe.expired",
+            f"{_STORAGE}.load_pipe cassq.pipes.owned_pipe.OwnedPipe.expired",
         ),
         (
             "lease_seen",
             "a run is taken again on the lease_id and leased_at that were seen",
-            "cassq.model.taking.plan_again cassq.model.transaction.RunChange",
+            "cassq.model.take_plan.plan_again cassq.model.transaction.RunChange",
         ),
         (
             "hold_seen",
             "a lease that was written down begins anew only if its run stands as it was read",
-            "cassq.run_reader.RunReader.hold cassq.run_reader.RunReader._begin_anew",
+            "cassq.bulk.run_reader.RunReader.hold cassq.bulk.run_reader.RunReader._begin_anew",
         ),
         (
             "fresh_return",
             "a returned run has a lease id of its own and leased_at 0",
-            "cassq.model.taking.returned cassq.held_run.HeldRun._row",
+            "cassq.model.take_plan.returned cassq.pipes.held_run.HeldRun._row",
         ),
         (
             "believe_live",
             "a mark is begun and believed only while the lease runs",
-            "cassq.held_run.HeldRun.commit",
+            "cassq.pipes.held_run.HeldRun.commit",
         ),
         (
             "mark_in_row",
             "a mark lies within one row of a run",
-            "cassq.held_run.HeldRun._cut cassq.delivery.group_by_run",
+            "cassq.pipes.held_run.HeldRun._cut cassq.popping.delivery.group_by_run",
         ),
         (
             "mark_longer",
@@ -191,14 +199,18 @@ RULES = (
         (
             "tell_all",
             "the owner hears of all rows of a run that was split",
-            "cassq.held_run.HeldRun.give_back cassq.owned_pipe.OwnedPipe.note",
+            "cassq.pipes.held_run.HeldRun.give_back cassq.pipes.owned_pipe.OwnedPipe.note",
         ),
-        ("letter_first", "dead letters are written before the mark", "cassq.owned_pipe.OwnedPipe.bury"),
-        ("purge_fence", "a purge moves the fence", "cassq.care.purge cassq.owned_pipe.OwnedPipe.advance"),
+        ("letter_first", "dead letters are written before the mark", "cassq.pipes.owned_pipe.OwnedPipe.bury"),
+        (
+            "purge_fence",
+            "a purge moves the fence",
+            "cassq.pipes.upkeep.purge cassq.pipes.owned_pipe.OwnedPipe.advance",
+        ),
         (
             "retire_ended",
             "retire only when everything has ended",
-            "cassq.care.retire cassq.model.progress.Progress.is_over",
+            "cassq.pipes.upkeep.retire cassq.model.progress.Progress.is_over",
         ),
     ),
     *_rules(
@@ -206,20 +218,22 @@ RULES = (
         (
             "record_first",
             "whoever counts reads the record first and the head after",
-            "cassq.reaper.Reaper._count",
+            "cassq.reaping.reaper.Reaper._count",
         ),
         (
             "count_cas",
             "the record is changed by compare-and-set",
-            f"cassq.reaper.Reaper._write_totals {_STORAGE}.change_queue",
+            f"cassq.reaping.reaper.Reaper._write_totals {_STORAGE}.change_queue",
         ),
         (
             "keep_counted",
             "a pipe leaves `counted` only once it is retired or gone",
-            "cassq.reaper.Reaper._write_totals cassq.reaper.Reaper._is_retired",
+            "cassq.reaping.reaper.Reaper._write_totals cassq.reaping.reaper.Reaper._is_retired",
         ),
-        ("count_first", "a pipe's counts are in before it retires", "cassq.reaper.Reaper._retire"),
+        ("count_first", "a pipe's counts are in before it retires", "cassq.reaping.reaper.Reaper._retire"),
     ),
     *_rules("window", *WINDOW_RULES),
     *_rules("staging", *STAGING_RULES),
+    *_rules("reader", *READER_RULES),
+    *_rules("replica", *REPLICA_RULES),
 )

@@ -56,13 +56,35 @@ WINDOW_OLD = _window("a window in an old pipe", FAULTS=1, AGES=2)
 WINDOW_KEPT = _window("a window, kept messages, a dead popper", WINDOWS=2, KEEPS=1, CRASHES=1)
 WINDOW_ALONE = _window("a window whose popper nobody follows", FAULTS=2, WINDOWS=2, POPPERS=0, CRASHES=1)
 
+WINDOW_KNOCK = _window("two windows, and a purge that knocks", WINDOWS=2, KNOCKS=1)
+
+READER = Run(
+    "reader",
+    "two drivers, a lost claim, a restart",
+    ("CRASHES=2", "EXPIRIES=1", "TAKES=2", "LOSSES=2", "RESTARTS=1"),
+)
+REPLICA = Run("replica", "two owners, a lost node", ("LOSSES=1", "LOOKS=0", "OWNERS=2"))
+REPLICA_LOOK = Run(
+    "replica", "outlines that somebody reads, a lost node", ("LOSSES=1", "LOOKS=1", "OWNERS=1")
+)
+
 STAGING = Run("staging", "two drivers of one batch", ("FAULTS=1", "CRASHES=1"))
+STAGING_BACK = Run(
+    "staging", "two drivers of one batch, an entry that comes back", ("FAULTS=0", "CRASHES=1", "COMEBACKS=1")
+)
+STAGING_ONCE = Run(
+    "staging",
+    "a writer of one batch, entries that come back",
+    ("FAULTS=1", "CRASHES=1", "COMEBACKS=2", "ONCE"),
+)
 STAGING_NEXT = Run("staging", "two drivers, two batches", ("FAULTS=1", "CRASHES=1", "NEXT"))
 
 #: The longest first: two run side by side.
 VERIFICATIONS = (
     STAGING_NEXT,
     STAGING,
+    STAGING_BACK,
+    STAGING_ONCE,
     LEASE,
     LEASE_SPLIT,
     LEASE_DEAD,
@@ -73,9 +95,13 @@ VERIFICATIONS = (
     WINDOW_LOST,
     WINDOW,
     WINDOW_KEPT,
+    WINDOW_KNOCK,
     LEASE_PURGE,
     LEASE_FLOOR,
     WINDOW_ALONE,
+    READER,
+    REPLICA,
+    REPLICA_LOOK,
 )
 
 #: One lost reply is enough to miss most rules of pushing, and found sooner.
@@ -121,6 +147,16 @@ _WINDOW_BOUNDS = {
     "window_in_open": _window("", FAULTS=1, WINDOWS=2, POPPERS=1),
     "force_first": _window("", FAULTS=1, WINDOWS=2, POPPERS=1),
     "pusher_cuts": WINDOW_ALONE,
+    "purge_cut": WINDOW_KNOCK,
+}
+
+_STAGING_BOUNDS = {
+    "unfinished": STAGING_NEXT,
+    # Either of the two keeps a published pipe: one is missed only where the other is taken away, too.
+    "look_again": Run("staging", "", ("FAULTS=1", "CRASHES=1", "NO_LISTED_STAYS")),
+    "listed_stays": STAGING_BACK,
+    "told_by_list": STAGING_BACK,
+    "forgotten": STAGING_ONCE,
 }
 
 
@@ -130,7 +166,9 @@ def ablation(rule: Rule) -> Run:
         "push": _PUSH_BOUNDS.get(rule.name, _PUSH_SMALL),
         "lease": _LEASE_BOUNDS.get(rule.name, _lease("")),
         "totals": TOTALS,
-        "staging": STAGING_NEXT if rule.name == "unfinished" else STAGING,
+        "staging": _STAGING_BOUNDS.get(rule.name, STAGING),
+        "reader": READER,
+        "replica": REPLICA_LOOK,
         "window": _WINDOW_BOUNDS.get(rule.name, _window("", FAULTS=1)),
     }[rule.file]
     return Run(rule.file, rule.text, whole.bounds, without=rule.name)

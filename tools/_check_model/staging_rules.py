@@ -4,14 +4,14 @@ Owns their names and words, and the code that carries each; where a rule stands 
 `RULE name` there says. What must not break: every `NO_...` of staging.pml is a rule here.
 """
 
-_S = "cassq.staging.Staging"
+_S = "cassq.bulk.staging.Staging"
 
 #: Name, words and functions of each.
 STAGING_RULES = (
     (
         "decide_cas",
         "a batch is decided by compare-and-set, and only above the writer's number",
-        f"{_S}._decide cassq.live_record.LiveRecord.change",
+        f"{_S}._decide cassq.catalog.cached_record.CachedRecord.change",
     ),
     (
         "unfinished",
@@ -21,7 +21,7 @@ STAGING_RULES = (
     (
         "old_check",
         "nothing is decided long after the pipes were looked at",
-        f"{_S}._decide {_S}._check_there",
+        f"{_S}._decide {_S}._are_there",
     ),
     ("publish_first", "pipes are published before the record says that nothing is left", f"{_S}._finish"),
     (
@@ -40,4 +40,19 @@ STAGING_RULES = (
         f"{_S}.tidy",
     ),
     ("look_again", "and looks once more at what is staged still", f"{_S}.tidy"),
+    (
+        "listed_stays",
+        "nothing is deleted of a staged pipe that the queue's list has",
+        f"{_S}._remove",
+    ),
+    (
+        "told_by_list",
+        "whether pipes were published is told by the queue's list",
+        f"{_S}._are_published",
+    ),
+    (
+        "forgotten",
+        "pipes of a writer that is forgotten are told as published if they are listed",
+        f"{_S}._are_there",
+    ),
 )

@@ -4,7 +4,7 @@ Owns their names and words, and the code that carries each; where a rule stands 
 `RULE name` there says. What must not break: every `NO_...` of window.pml is a rule here.
 """
 
-_W = "cassq.windows"
+_W = "cassq.pipes.window_steps"
 _CQL = "cassq.storage.cassandra.statements"
 
 #: Name, words and functions of each.
@@ -12,7 +12,7 @@ WINDOW_RULES = (
     (
         "window_in_open",
         "a window begins in an open pipe only, as the owner saw it together with the op",
-        f"{_W}.may_begin cassq.owned_pipe.OwnedPipe._take_from_window",
+        f"{_W}.may_begin cassq.pipes.owned_pipe.OwnedPipe._take_from_window",
     ),
     (
         "window_undecided",
@@ -25,12 +25,12 @@ WINDOW_RULES = (
     (
         "window_first",
         "a window ends for its holder first, for others by the database's clock and a margin",
-        "cassq.held_window.HeldWindow.ends_at cassq.model.pipe.Run.is_window_over",
+        "cassq.pipes.held_window.HeldWindow.ends_at cassq.model.pipe.Run.is_window_over",
     ),
     (
         "lease_whole",
         "for others the lease of what a window handed out ends after lease and window together",
-        f"{_W}._open cassq.feeder.Feeder._hold_taken",
+        f"{_W}._open cassq.popping.fetcher.Fetcher._hold_taken",
     ),
     (
         "lease_kept",
@@ -40,7 +40,7 @@ WINDOW_RULES = (
     (
         "end_first",
         "only a renewal or a cut touches a window: it is never extended or split",
-        "cassq.held_run.HeldRun._has_row",
+        "cassq.pipes.held_run.HeldRun._has_row",
     ),
     ("cut_stops", "nothing is handed out from a window once its cut was sent", f"{_W}._stop"),
     (
@@ -53,7 +53,12 @@ WINDOW_RULES = (
         "another owner cuts behind the newest batch, not behind what it knows was handed out",
         f"{_W}.take_over",
     ),
-    ("drain_cut", "no drain while a window is out", "cassq.care.drain"),
+    ("drain_cut", "no drain while a window is out", "cassq.pipes.upkeep.drain"),
+    (
+        "purge_cut",
+        "no purge while a window is out",
+        "cassq.pipes.upkeep.purge cassq.pipes.window_steps.knock",
+    ),
     (
         "seal_window",
         "a window refuses the seal that settles an unknown push",
@@ -62,12 +67,16 @@ WINDOW_RULES = (
     (
         "window_silent",
         "a window that refuses the seal tells nothing of the batch",
-        "cassq.lane.Lane._settle",
+        "cassq.pushing.lane.Lane._settle",
     ),
     (
         "force_first",
         "a pusher that a window refuses seals by force before it waits",
-        "cassq.lane.Lane._end_window",
+        "cassq.pushing.lane.Lane._end_window",
     ),
-    ("pusher_cuts", "when the window is over, the pusher cuts it itself", "cassq.lane.Lane._end_window"),
+    (
+        "pusher_cuts",
+        "when the window is over, the pusher cuts it itself",
+        "cassq.pushing.lane.Lane._end_window",
+    ),
 )

@@ -52,6 +52,13 @@ def parser() -> argparse.ArgumentParser:
             command.add_argument("--json", action="store_true", help="addresses, pids and logs")
         if name in ("stop", "restart"):
             command.add_argument("--kill", action="store_true", help="crash it (SIGKILL)")
+        if name == "stop":
+            command.add_argument(
+                "--wipe",
+                action="store_true",
+                help="crash one Cassandra node of a ring and delete its data (with java): started again, "
+                "it replaces itself and takes its rows from the others",
+            )
         if name in ("start", "restart"):
             _add_settings(command)
         if name == "start":
@@ -72,7 +79,7 @@ def _add_settings(command: argparse.ArgumentParser) -> None:
         "--auth",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="ask for a password (cassandra / cassandra), kept (no at first)",
+        help="ask for a password (cassandra / cassandra) and permissions, kept (no at first)",
     )
     command.add_argument(
         "--tls",

@@ -46,14 +46,15 @@ def configure(state: State, node: Node, directory: Path) -> None:
 
 def render(state: State, node: Node, directory: Path) -> str:
     """Return the content of cassandra.yaml."""
-    seed = f"127.0.0.1:{state.ports['cassandra_storage']}"
-    authenticator = "PasswordAuthenticator" if state.auth else "AllowAllAuthenticator"
+    is_wiped = node.name in state.wiped
+    # A node that replaces itself asks another one, and no seed takes rows from anybody.
+    seed = f"127.0.0.{2 if is_wiped and node.number == 1 else 1}:{state.ports['cassandra_storage']}"
     settings: dict[str, object] = {
         "cluster_name": "cassq",
         "num_tokens": 1,
         "initial_token": str(_TOKENS[node.number - 1]),
         # Nobody has data to stream when the ring is first built.
-        "auto_bootstrap": False,
+        "auto_bootstrap": is_wiped,
         "partitioner": "org.apache.cassandra.dht.Murmur3Partitioner",
         "endpoint_snitch": "SimpleSnitch",
         "seed_provider": [
@@ -77,7 +78,8 @@ def render(state: State, node: Node, directory: Path) -> str:
         "cas_contention_timeout": "1000ms",
         # Purging stays "legacy" with either: nobody repairs here, and it would be a one-way street.
         "paxos_variant": state.paxos,
-        "authenticator": authenticator,
+        "authenticator": "PasswordAuthenticator" if state.auth else "AllowAllAuthenticator",
+        "authorizer": "CassandraAuthorizer" if state.auth else "AllowAllAuthorizer",
         # A snapshot of every dropped and truncated table would fill the disk of whoever runs tests.
         "auto_snapshot": False,
     }
@@ -93,7 +95,7 @@ def render(state: State, node: Node, directory: Path) -> str:
     return json.dumps(settings, indent=2) + "\n"
 
 
-def command(state: State, directory: Path, class_path: str) -> list[str]:
+def command(state: State, node: Node, directory: Path, class_path: str) -> list[str]:
     """Return everything after the class path: the JVM's options and the class."""
     heap = "512m" if state.ring else "1g"
     options = [f"-Xms{heap}", f"-Xmx{heap}", "-Xss256k", "-XX:+ExitOnOutOfMemoryError"]
@@ -119,5 +121,9 @@ def command(state: State, directory: Path, class_path: str) -> list[str]:
         "java.io.tmpdir": str(directory / "tmp"),
         "jna.tmpdir": str(directory / "tmp"),
     }
+    if node.name in state.wiped:
+        properties["cassandra.replace_address_first_boot"] = node.address
+        # For so long it listens whether anybody has its address still: 30 s and 60 s as shipped.
+        properties["cassandra.ring_delay_ms"] = properties["cassandra.broadcast_interval_ms"] = "10000"
     options += [f"-D{key}={value}" for key, value in properties.items()]
     return [*options, f"-javaagent:{agent}", "org.apache.cassandra.service.CassandraDaemon"]

@@ -129,7 +129,12 @@ def _start_in(control: Control, options: argparse.Namespace) -> int:
 
 def _stop(directory: Path, options: argparse.Namespace) -> int:
     control = _opened(directory)
-    stopped = control.stop(control.select(options.only, options.node), kill=options.kill)
+    nodes = control.select(options.only, options.node)
+    if options.wipe:
+        control.wipe(nodes)
+        _say(f"wiped {', '.join(node.name for node in nodes)}")
+        return 0
+    stopped = control.stop(nodes, kill=options.kill)
     verb = "killed" if options.kill else "stopped"
     _say(f"{verb} {', '.join(node.name for node in stopped) or 'nothing: nothing ran'}")
     return 0

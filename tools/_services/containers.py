@@ -162,7 +162,7 @@ def _environment(state: State, node: Node) -> dict[str, str]:
     # The image's own variables do not reach these settings; properties do, once they are allowed.
     settings = {"paxos_variant": state.paxos, "auto_snapshot": "false"}
     if state.auth:
-        settings["authenticator"] = "PasswordAuthenticator"
+        settings |= {"authenticator": "PasswordAuthenticator", "authorizer": "CassandraAuthorizer"}
     properties = {
         "cassandra.config.allow_system_properties": "true",
         "cassandra.skip_wait_for_gossip_to_settle": "0",

@@ -6,6 +6,7 @@ What must not break: the state is written right after each server was started, s
 ever left that nobody can end by this tool.
 """
 
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -58,6 +59,8 @@ class Control:
                     started.append(node)
                     states.save(self.directory, self.state)
             self._wait(nodes, seconds, progress)
+            self.state.wiped = [name for name in self.state.wiped if name not in {n.name for n in started}]
+            states.save(self.directory, self.state)
         except BaseException:
             for node in started:
                 self.backend.end(self.state.handles[node.name], kill=True)
@@ -103,6 +106,23 @@ class Control:
             handles = [self.state.handles[node.name] for node in running]
             list(pool.map(lambda handle: self.backend.end(handle, kill=kill), handles))
         return running
+
+    def wipe(self, nodes: Sequence[Node]) -> None:
+        """Crash one Cassandra node of a ring and delete its data.
+
+        Raises:
+            MisuseError: it is not one, or nobody else has its data.
+        """
+        wiped = {*self.state.wiped, *(node.name for node in nodes)}
+        if not self.state.ring or len(wiped) > 1 or nodes[0].service != CASSANDRA:
+            raise MisuseError("one Cassandra node of a ring can be wiped at a time: the others have its data")
+        folder = self.backend.directory(nodes[0])
+        if folder is None:
+            raise MisuseError("--wipe needs --with java: use another --dir, or remove these servers")
+        self.state.wiped = sorted(wiped)
+        states.save(self.directory, self.state)
+        self.stop(nodes, kill=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
     def freeze(self, nodes: Sequence[Node]) -> None:
         """Halt those that run."""

@@ -53,7 +53,7 @@ class JavaBackend:
             if state.tls:
                 certificates.make(found, self._directory)
             cassandra.configure(state, node, directory)
-            arguments = cassandra.command(state, directory, self._class_path)
+            arguments = cassandra.command(state, node, directory, self._class_path)
         else:
             zookeeper.configure(state, node, directory)
             arguments = zookeeper.command(state, directory)

@@ -60,7 +60,11 @@ class Handle:
 
 @dataclass(slots=True)
 class State:
-    """The content of one directory of services."""
+    """The content of one directory of services.
+
+    Attributes:
+        wiped: names of nodes whose data are gone, and which have not taken them from the others yet.
+    """
 
     backend: str
     ring: bool
@@ -70,6 +74,7 @@ class State:
     tls: bool = False
     low_power: bool = False
     commitlog_sync: str = "periodic"
+    wiped: list[str] = field(default_factory=list)
     handles: dict[str, Handle] = field(default_factory=dict)
 
     @property

@@ -1,8 +1,9 @@
 """The audit: the checker at scale. What was pushed is held against what was delivered and committed.
 
 Owns how ledgers are spread: all that was noted of a message comes together in one task, which judges it as
-`cassq.checker` does; what was noted of no message (who died, who was closing) goes to every task. Order
-within pipes is not judged here: it needs a pipe's messages together.
+`cassq.verification.checker` does; what was noted of no message (who died, who was closing) goes to every
+task. Order within pipes is not judged here: it needs a pipe's messages together. Nor do purges excuse
+anything here.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,16 +12,18 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import functions as f
 
-from cassq.checker import judge
 from cassq.errors import InvalidOptionError
-from cassq.ledger import Kind, Line
+from cassq.verification.checker import judge
+from cassq.verification.ledger import Kind, Line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: One row for each line of a ledger, see `cassq.ledger.Line`; place keeps the lines of one writer in order.
+#: One row for each line of a ledger, see `cassq.verification.ledger.Line`; place keeps the lines of one
+#: writer in order.
 LINES = (
-    "at double, who string, kind string, message string, attempt int, until double, digest string, place long"
+    "at double, who string, kind string, message string, attempt int, until double, pipe string, seq long, "
+    "digest string, place long"
 )
 
 #: What an audit returns: the finding (lost, duplicated, unexpected or damaged), the message, and why.
@@ -29,11 +32,11 @@ FINDINGS = "finding string, message string, words string"
 #: So many lines are judged at once.
 _PORTION = 50_000
 
-#: What a line of a ledger holds, in order, see `cassq.ledger`.
-_FIELDS = ("at", "who", "kind", "message", "attempt", "until", "pipe", "seq", "digest", "words")
+#: What a line of a ledger holds, in order, see `cassq.verification.ledger`.
+_FIELDS = ("at", "who", "kind", "message", "attempt", "until", "pipe", "seq", "digest", "words", "count")
 _SHOWN = 80
 
-_COLUMNS = ("at", "who", "kind", "message", "attempt", "until", "digest", "place")
+_COLUMNS = ("at", "who", "kind", "message", "attempt", "until", "pipe", "seq", "digest", "place")
 
 
 def audit(lines: "DataFrame") -> "DataFrame":
@@ -47,10 +50,9 @@ def audit(lines: "DataFrame") -> "DataFrame":
         delivered or committed again without a reason; *unexpected*, delivered and never pushed; *damaged*,
         delivered with another digest. None is good.
     """
-    # Few, and of no message: deaths, closings.
-    common = [
-        _line(row.asDict()) for row in lines.where("message = ''").orderBy("who", "at", "place").collect()
-    ]
+    # Few, and of no message: deaths, closings. What a purge may have ended no task can tell alone.
+    of_none = lines.where("message = ''").where(~f.col("kind").isin(Kind.PURGING.value, Kind.PURGED.value))
+    common = [_line(row.asDict()) for row in of_none.orderBy("who", "at", "place").collect()]
 
     def judged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for own in _portions(_line(row) for batch in batches for row in batch.to_pylist()):
@@ -70,7 +72,7 @@ def audit(lines: "DataFrame") -> "DataFrame":
 
 
 def lines_of_ledgers(spark: "SparkSession", path: str) -> "DataFrame":
-    """Read ledgers that `cassq.ledger.LedgerWriter` wrote, as the demo and the chaos runs keep them.
+    """Read ledgers of a `cassq.verification.ledger.LedgerWriter`, as the demo and the chaos runs keep them.
 
     A line that a kill cut short is left out; one that is no line of a ledger fails the frame when it is read.
 
@@ -84,7 +86,8 @@ def lines_of_ledgers(spark: "SparkSession", path: str) -> "DataFrame":
     is_line = (f.size("parts") == len(_FIELDS)) & f.col("parts")[2].isin([kind.value for kind in Kind])
     words = f.concat(f.lit("not a line of a ledger: "), f.substring("value", 1, _SHOWN))
     checked = parsed.withColumn("parts", f.when(is_line, f.col("parts")).otherwise(f.raise_error(words)))
-    types = dict(zip(_COLUMNS, ("double", *["string"] * 3, "int", "double", "string"), strict=False))
+    kinds = ("double", *["string"] * 3, "int", "double", "string", "long", "string")
+    types = dict(zip(_COLUMNS, kinds, strict=False))
     columns = [f.col("parts")[_FIELDS.index(name)].cast(kind).alias(name) for name, kind in types.items()]
     # Of lines of one moment the number keeps the order: it rises with the place in the file.
     return checked.select(*columns, "place")
@@ -131,6 +134,8 @@ def _lines(frame: "DataFrame", kind: Kind) -> "DataFrame":
         f.col("message").cast("string").alias("message"),
         f.lit(1).alias("attempt"),
         f.lit(0.0).alias("until"),
+        f.lit("").alias("pipe"),
+        f.lit(0).cast("long").alias("seq"),
         digest.cast("string").alias("digest"),
         f.lit(step).cast("long").alias("place"),
     )

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import functions as f
 
+import cassq
 from cassq.errors import InvalidOptionError
-from cassq.model.rollup import NAMES, Rollup
+from cassq.model.rollup import NAMES
 from cassq.spark.options import check_url
 from cassq.spark.sessions import open_store
 
@@ -105,10 +106,10 @@ def _writer(url: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Record
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         storage = open_store(url).storage
         for batch in batches:
-            by_queue: dict[str, list[Rollup]] = defaultdict(list)
+            by_queue: dict[str, list[cassq.Rollup]] = defaultdict(list)
             row: dict[str, Any]
             for row in batch.to_pylist():
-                by_queue[row.pop("queue")].append(Rollup(**row))
+                by_queue[row.pop("queue")].append(cassq.Rollup(**row))
             for queue, rollups in by_queue.items():
                 storage.write_rollups(queue, rollups)
             yield pa.RecordBatch.from_pydict({"rows": [batch.num_rows]})

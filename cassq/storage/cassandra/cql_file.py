@@ -10,12 +10,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 
+#: A table's option: a number, a text, or the strategy and settings of its compaction.
+Option = int | str | dict[str, str]
+
 #: The keyspace that the files name.
 FILE_KEYSPACE = "cassq"
 
 # A text, a comment, the end of a statement, or anything else.
 _PIECE = re.compile(r"'(?:[^']|'')*'|--[^\n]*|;|[^'\-;]+|-")
 _TABLE = re.compile(r"CREATE TABLE IF NOT EXISTS \w+\.(\w+) \((.*?)\) WITH (.*)", re.DOTALL)
+_OPTION = re.compile(r"(\w+) = (?:'((?:[^']|'')*)'|(\d+)|\{([^}]*)\})")
+_ENTRY = re.compile(r"'(\w+)': '?([^',]+)'?")
 _KEY = re.compile(r"PRIMARY KEY \(\(([^)]*)\)(.*)\)$", re.DOTALL)
 _MIGRATION = re.compile(r"(\d{4})_\w+\.cql")
 
@@ -38,10 +43,10 @@ class ColumnShape:
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """One table: its columns, and those of its options that promises rest on."""
+    """One table: its columns, and those of its options that the file names or promises rest on."""
 
     columns: Mapping[str, ColumnShape]
-    options: Mapping[str, str]
+    options: Mapping[str, Option]
 
 
 def read_statements(keyspace: str, replication: Mapping[str, str | int] | None = None) -> list[str]:
@@ -64,9 +69,16 @@ def read_migrations(
 
 def read_shapes() -> dict[str, TableShape]:
     """Return the tables of the bundled schema by name."""
-    matches = map(_TABLE.match, split(_read("cassandra.cql")))
+    return {name: shape for name, (shape, _) in read_tables(FILE_KEYSPACE).items()}
+
+
+def read_tables(keyspace: str) -> dict[str, tuple[TableShape, str]]:
+    """Return the tables of the bundled schema by name, each with the statement that creates it."""
+    matches = map(_TABLE.match, read_statements(keyspace))
     return {
-        match[1]: TableShape(_columns(match[2], match[3]), _options(match[3])) for match in matches if match
+        match[1]: (TableShape(_columns(match[2], match[3]), _options(match[3])), match[0])
+        for match in matches
+        if match
     }
 
 
@@ -125,14 +137,11 @@ def _columns(body: str, options: str) -> dict[str, ColumnShape]:
     return columns
 
 
-def _options(text: str) -> dict[str, str]:
-    """Return the options that promises rest on, in the words of `system_schema.tables`."""
-    options = {"read_repair": "BLOCKING", "default_time_to_live": "0"}
-    for name in ("gc_grace_seconds", "read_repair", "default_time_to_live"):
-        if match := re.search(rf"\b{name} = '?(\w+)'?", text):
-            options[name] = match[1]
-    if match := re.search(r"compaction = \{'class': '(\w+)'", text):
-        options["compaction"] = match[1]
+def _options(text: str) -> dict[str, Option]:
+    """Return the options in the words of `system_schema.tables`."""
+    options: dict[str, Option] = {"read_repair": "BLOCKING", "default_time_to_live": 0}
+    for name, words, number, entries in _OPTION.findall(text):
+        options[name] = dict(_ENTRY.findall(entries)) or (int(number) if number else words.replace("''", "'"))
     return options
 
 

@@ -11,7 +11,16 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from cassandra import AuthenticationFailed, DriverException, InvalidRequest, Unauthorized, Unavailable
+from cassandra import (
+    AuthenticationFailed,
+    DriverException,
+    InvalidRequest,
+    ReadFailure,
+    Unauthorized,
+    Unavailable,
+    WriteTimeout,
+    WriteType,
+)
 from cassandra.cluster import NoHostAvailable
 from cassandra.connection import ConnectionBusy, ConnectionException, ConnectionShutdown
 from cassandra.pool import NoConnectionsAvailable
@@ -22,7 +31,13 @@ from cassandra.protocol import (
     SyntaxException,
 )
 
-from cassq.errors import CassqError, OutcomeUnknownError, SchemaMismatchError, StorageUnavailableError
+from cassq.errors import (
+    AccessDeniedError,
+    CassqError,
+    OutcomeUnknownError,
+    SchemaMismatchError,
+    StorageUnavailableError,
+)
 from cassq.storage.cassandra.statements import Call
 
 #: Everything the driver raises that is not a bug of the caller. A server error of a code that the driver
@@ -43,11 +58,20 @@ _NOT_SENT = (ConnectionException, ConnectionBusy, NoConnectionsAvailable)
 #: The server looked at the statement and refused to begin.
 _REFUSED_WHOLE = (InvalidRequest, Unauthorized, SyntaxException, ConfigurationException)
 
+#: Nobody knows how a transaction ended.
+_CAS_UNKNOWN = 0x1700
+
+#: Why a replica failed, in the protocol's numbers.
+_TOO_MANY_TOMBSTONES = 1
+
 _SCHEMA_WORDS = re.compile(
     r"unconfigured table|unconfigured columnfamily|does not exist|undefined column|unknown identifier"
     r"|undefined name|unknown type",
     re.IGNORECASE,
 )
+
+#: A node that cannot read who may do what refuses everybody: an outage, in the words of a refusal.
+_COULD_NOT_JUDGE = "Unable to perform auth"
 
 #: By a word of the TLS library. The driver makes an OSError of its errors, and keeps no more than the words.
 _TLS_REASONS = {
@@ -79,9 +103,26 @@ def to_cassq_error(error: Exception, call: Call, place: str) -> CassqError:
             f"the schema of {place} is missing or incomplete ({words}): "
             "run `cassq schema apply --url …`, and `cassq schema check --url …` to see what differs"
         )
+    if is_refused(error):
+        return AccessDeniedError(
+            f"Cassandra refuses it in {place}: {words}: give the role what it lacks, by the table of "
+            "permissions in docs/operations.md"
+        )
     if is_certainly_not_written(error, call):
         return StorageUnavailableError(f"Cassandra does not serve {place}: {words}")
-    return OutcomeUnknownError(f"{place} did not confirm the write, it may have happened: {words}")
+    return OutcomeUnknownError(
+        f"{place} did not confirm the write, it may have happened: {words}",
+        is_contended=call is Call.TRANSACTION and is_contended(error),
+    )
+
+
+def is_refused(error: Exception) -> bool:
+    """Tell whether the server knows the user and says no; waiting will not help."""
+    causes = _causes(error) if isinstance(error, NoHostAvailable) else [error]
+    return any(
+        isinstance(cause, Unauthorized | AuthenticationFailed) and _COULD_NOT_JUDGE not in str(cause)
+        for cause in causes
+    )
 
 
 def is_certainly_not_written(error: Exception, call: Call) -> bool:
@@ -94,6 +135,18 @@ def is_certainly_not_written(error: Exception, call: Call) -> bool:
     # The coordinator counts the replicas before it sends a plain write to any. A transaction counts them once
     # per phase, and may have been accepted by then.
     return call is Call.WRITE and isinstance(error, Unavailable | OverloadedErrorMessage)
+
+
+def is_contended(error: BaseException | None) -> bool:
+    """Tell whether a node gave a transaction up between its phases, as it does when many meet."""
+    if isinstance(error, WriteTimeout):
+        return bool(error.write_type == WriteType.CAS)
+    return isinstance(error, ErrorMessage) and error.code == _CAS_UNKNOWN
+
+
+def met_tombstones(error: BaseException | None) -> bool:
+    """Tell whether a node gave a read up because it met too many tombstones."""
+    return isinstance(error, ReadFailure) and _TOO_MANY_TOMBSTONES in (error.error_code_map or {}).values()
 
 
 def tell(error: Exception) -> str:
@@ -119,7 +172,7 @@ def tell_rejection(error: Exception, *, is_encrypted: bool, has_user: bool) -> s
 
 
 def _reason(causes: Sequence[object], *, is_encrypted: bool, has_user: bool) -> str:
-    if any(isinstance(cause, AuthenticationFailed) for cause in causes):
+    if any(isinstance(cause, AuthenticationFailed) and is_refused(cause) for cause in causes):
         if has_user:
             return "the user name or password was refused"
         return "it asks for a user name and password"

@@ -98,6 +98,14 @@ def batch_values(pipe: UUID, batch: Batch) -> Values:
     return pipe, batch.first, batch.count, batch.bodies, headers
 
 
+def is_batch_there(row: Row) -> bool:
+    """Tell whether a row of `waiting`, or an outline of it, has its bodies.
+
+    Without them it is what a read of other columns left of a write that is not acknowledged.
+    """
+    return row[3] is not None
+
+
 def to_batch(row: Row) -> Batch:
     """Read a row of `waiting`."""
     with _decoding("a batch", row):
@@ -114,7 +122,7 @@ def to_batch(row: Row) -> Batch:
 def to_outline(row: Row) -> Batch:
     """Read a row of `waiting` without its bodies."""
     with _decoding("a batch", row):
-        first, count, pushed_at = row
+        first, count, pushed_at, _, _ = row
         return Batch(_message_number(first), (), None, _message_number(count), to_ms(pushed_at))
 
 

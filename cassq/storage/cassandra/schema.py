@@ -1,25 +1,47 @@
-"""The schema in a cluster: bring it up, tell its version, and compare it with what this code needs.
+"""The schema in a cluster: bring it up, tell its version, compare it with what this code needs, and mend it.
 
-Owns the keyspace and its tables; refuses to remove or alter anything that a migration does not name. What
-must not break: applying is safe at any time and any number of times, and never makes a newer schema older.
+Owns the keyspace and its tables; refuses to remove anything that is stored. What must not break: applying is
+safe at any time and any number of times, and never makes a newer schema older.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain
 
-from cassq.errors import SchemaMismatchError
+from cassandra import InvalidRequest
+from cassandra.protocol import ConfigurationException
+
+from cassq.errors import SchemaMismatchError, StorageUnavailableError
 from cassq.storage.cassandra import statements as cql
 from cassq.storage.cassandra.cql_file import (
     ColumnShape,
+    Option,
     TableShape,
     read_migrations,
-    read_shapes,
     read_statements,
+    read_tables,
 )
+from cassq.storage.cassandra.schema_drift import Difference, compare
 from cassq.storage.cassandra.session import CassandraSession
 from cassq.storage.cassandra.statements import Call
 
 #: The version of the schema that this code reads and writes.
-VERSION = 4
+VERSION = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """What applying a schema did to one that had drifted.
+
+    Attributes:
+        done: the differences that it mended.
+        left: those that it did not.
+        statements: what an operator has to run for those, in their order.
+    """
+
+    done: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    statements: tuple[str, ...] = ()
 
 
 class CassandraSchema:
@@ -64,8 +86,8 @@ class CassandraSchema:
             )
         raise SchemaMismatchError(self._tell_newer(version))
 
-    def apply(self, replication: Mapping[str, str | int] | None = None) -> None:
-        """Create what is missing and bring an older schema up to this version.
+    def apply(self, replication: Mapping[str, str | int] | None = None) -> Mended:
+        """Create what is missing, bring an older schema up to this version, and mend what has drifted.
 
         Args:
             replication: of the keyspace, when it has to be created; None for the file's (one replica).
@@ -76,7 +98,7 @@ class CassandraSchema:
         version = self.version()
         if version is not None and version > VERSION:
             raise SchemaMismatchError(self._tell_newer(version))
-        if version is None or version == VERSION:
+        if version is None:
             statements = read_statements(self._keyspace, replication)
         else:
             migrations = read_migrations(self._keyspace, replication)
@@ -86,6 +108,7 @@ class CassandraSchema:
         for statement in statements:
             if not (is_there and statement.startswith("CREATE KEYSPACE")):
                 self._session.define(statement)
+        return self._mend()
 
     def check(self) -> list[str]:
         """Return how the schema differs from what this code needs, one phrase each; nothing if it fits."""
@@ -95,13 +118,28 @@ class CassandraSchema:
         version = self.version()
         if version != VERSION:
             differences.append(f"the version is {version}, and should be {VERSION}")
-        stand = self._read_tables()
-        for name, wanted in read_shapes().items():
-            if name not in stand:
-                differences.append(f"table {name} is missing")
-            else:
-                differences.extend(_compare(name, stand[name], wanted))
-        return differences
+        return [*differences, *(difference.told for difference in self._drift())]
+
+    def _drift(self) -> list[Difference]:
+        return list(compare(self._keyspace, self._read_tables(), read_tables(self._keyspace)))
+
+    def _mend(self) -> Mended:
+        refusals: dict[str, str] = {}
+        drift = self._drift()
+        for difference in drift:
+            for statement in difference.mends if difference.is_safe else ():
+                try:
+                    self._session.define(statement)
+                except StorageUnavailableError as error:
+                    if not isinstance(error.__cause__, InvalidRequest | ConfigurationException):
+                        raise
+                    refusals[difference.told] = f"; the server refused to mend it: {error.__cause__}"
+        left = {difference.told: difference.mends for difference in (self._drift() if drift else ())}
+        return Mended(
+            tuple(each.told for each in drift if each.told not in left),
+            tuple(told + refusals.get(told, "") for told in left),
+            tuple(dict.fromkeys(chain.from_iterable(left.values()))),
+        )
 
     def _tell_newer(self, version: int) -> str:
         return (
@@ -119,18 +157,11 @@ class CassandraSchema:
             Call.LOCAL,
         ):
             columns.setdefault(table, {})[name] = ColumnShape(*shape)
+        names = sorted({name for shape, _ in read_tables(self._keyspace).values() for name in shape.options})
         options = {
-            table: {
-                "gc_grace_seconds": str(gc_grace_s),
-                "read_repair": read_repair,
-                "default_time_to_live": str(time_to_live),
-                "compaction": dict(compaction)["class"].rsplit(".", 1)[-1],
-            }
-            for table, gc_grace_s, read_repair, time_to_live, compaction in self._session.ask(
-                self._select(
-                    "table_name, gc_grace_seconds, read_repair, default_time_to_live, compaction", "tables"
-                ),
-                Call.LOCAL,
+            table: {name: _plain(value) for name, value in zip(names, values, strict=True)}
+            for table, *values in self._session.ask(
+                self._select(", ".join(["table_name", *names]), "tables"), Call.LOCAL
             )
         }
         return {table: TableShape(columns[table], options[table]) for table in options if table in columns}
@@ -140,22 +171,9 @@ class CassandraSchema:
         return f"SELECT {columns} FROM system_schema.{table} WHERE keyspace_name = '{self._keyspace}'"  # noqa: S608
 
 
-def _compare(table: str, stands: TableShape, wanted: TableShape) -> list[str]:
-    differences = []
-    for name, column in wanted.columns.items():
-        found = stands.columns.get(name)
-        if found is None:
-            differences.append(f"column {table}.{name} ({column}) is missing")
-        elif found != column:
-            differences.append(f"column {table}.{name} is {found}, and should be {column}")
-    differences.extend(
-        f"column {table}.{name} ({column}) is not one of cassq's"
-        for name, column in stands.columns.items()
-        if name not in wanted.columns
-    )
-    differences.extend(
-        f"{name} of table {table} is {stands.options[name]}, and should be {value}"
-        for name, value in wanted.options.items()
-        if stands.options[name] != value
-    )
-    return differences
+def _plain(value: object) -> Option:
+    """Return an option as the file has it: a class without its package."""
+    if isinstance(value, int | str):
+        return value
+    entries: dict[str, str] = dict(value)  # type: ignore[call-overload]
+    return entries | {"class": entries["class"].rsplit(".", 1)[-1]}

@@ -13,24 +13,38 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any
 
+from cassandra import OperationTimedOut
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import Cluster
 from cassandra.cluster import Session as DriverSession
 from cassandra.policies import ConstantReconnectionPolicy
 from cassandra.query import BatchStatement, BatchType, BoundStatement, PreparedStatement
 
-from cassq.clock import SystemClock
 from cassq.errors import (
+    AccessDeniedError,
+    CassqError,
     ClosedError,
     InvalidNameError,
     InvalidOptionError,
     OutcomeUnknownError,
     StorageUnavailableError,
 )
-from cassq.storage.cassandra.errors_map import DRIVER_ERRORS, mapped, tell, tell_rejection
+from cassq.runtime.background_thread import BackgroundThread
+from cassq.runtime.clock import SystemClock
+from cassq.runtime.deadline import seconds_left
+from cassq.runtime.outage_log import spare
+from cassq.storage.cassandra.errors_map import (
+    DRIVER_ERRORS,
+    is_contended,
+    is_refused,
+    mapped,
+    tell,
+    tell_rejection,
+)
 from cassq.storage.cassandra.profiles import Address, profiles_for
 from cassq.storage.cassandra.sick_nodes import SickNodes
 from cassq.storage.cassandra.statements import Call, Statement
@@ -46,8 +60,9 @@ _RECONNECT_S = 1.0
 _HEARTBEAT_S = 3
 _HEARTBEAT_TIMEOUT_S = 2
 _IN_FLIGHT_MAX = 32
+# A request that is sent gets so long, however little time its caller has left.
+_CALL_S = 0.05
 _SERIAL_READS_MAX = 4
-_CAS_UNKNOWN = 0x1700
 _KEYSPACE = re.compile(r"[a-z][a-z0-9_]{0,47}")
 
 # Without TCP_NODELAY a request of more than one segment waits 40 ms for an acknowledgement.
@@ -71,16 +86,19 @@ class Node:
 class CassandraSession:
     """Sends statements; safe to use from many threads, and by the process that made it only."""
 
-    def __init__(self, driver: DriverSession, keyspace: str, sick: SickNodes) -> None:
+    def __init__(self, driver: DriverSession, keyspace: str, sick: SickNodes, timeout_s: float) -> None:
         self.keyspace = keyspace
+        self._clock = SystemClock()
+        self._timeout_s = timeout_s
         self._sick = sick
         self._driver = driver
         points = ", ".join(f"{host}:{port}" for host, port in driver.cluster.contact_points)
         self._place = f"keyspace {keyspace!r} at {points}"
         self._pid = os.getpid()
         self._is_closed = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._prepared: dict[Statement, PreparedStatement] = {}
+        self._preparing: dict[Statement, Future[PreparedStatement]] = {}
 
     def close(self) -> None:
         """Close every connection; nothing happens when they are closed already, or in a forked child."""
@@ -99,7 +117,7 @@ class CassandraSession:
             try:
                 return self.finish(statement, self.start(statement, values))
             except StorageUnavailableError as error:
-                if getattr(error.__cause__, "code", None) != _CAS_UNKNOWN:
+                if not is_contended(error.__cause__):
                     raise
         return self.finish(statement, self.start(statement, values))
 
@@ -124,7 +142,7 @@ class CassandraSession:
 
         Raises:
             OutcomeUnknownError: some may have been written and others not.
-            StorageUnavailableError: none was written.
+            StorageUnavailableError, AccessDeniedError: none was written.
         """
         flying: deque[tuple[Statement, Any]] = deque()
         finished = 0
@@ -137,8 +155,9 @@ class CassandraSession:
             while flying:
                 self.finish(*flying.popleft())
                 finished += 1
-        except StorageUnavailableError as error:
-            if finished or flying:
+        except (StorageUnavailableError, AccessDeniedError) as error:
+            is_denied = isinstance(error, AccessDeniedError) and all(map(self._is_denied, flying))
+            if finished or (flying and not is_denied):
                 raise OutcomeUnknownError(f"part of a write may have happened: {error}") from error
             raise
 
@@ -154,7 +173,7 @@ class CassandraSession:
             try:
                 with mapped(Call.WRITE, self._place):
                     self._result_of(self._send_together(work))
-            except StorageUnavailableError as error:
+            except (StorageUnavailableError, AccessDeniedError) as error:
                 if place:
                     raise OutcomeUnknownError(f"only part of a write happened: {error}") from error
                 raise
@@ -170,8 +189,9 @@ class CassandraSession:
             self._result_of(self._send(Call.WRITE, cql))
 
     def nodes(self) -> tuple[Node, ...]:
-        """Return the nodes that the driver knows."""
+        """Return the nodes that the driver knows, once it has tried to connect to each."""
         self._check_usable()
+        wait(self._driver._initial_connect_futures, timeout=_CONNECT_S)  # noqa: SLF001 - told nowhere else
         hosts = self._driver.cluster.metadata.all_hosts()
         return tuple(
             Node(str(host.endpoint), host.datacenter, host.rack, host.release_version, host.is_up)
@@ -189,14 +209,26 @@ class CassandraSession:
 
     def _send(self, call: Call, query: Any) -> Any:  # noqa: ANN401 - statements and futures of the driver
         self._check_usable()
-        return self._driver.execute_async(query, execution_profile=call.value)
+        left_s = seconds_left(self._clock, self._timeout_s)
+        if left_s >= self._timeout_s:
+            return self._driver.execute_async(query, execution_profile=call.value)
+        return self._driver.execute_async(query, execution_profile=call.value, timeout=max(left_s, _CALL_S))
 
     def _result_of(self, future: Any) -> Any:  # noqa: ANN401 - the driver's
         try:
             return future.result()
         except DRIVER_ERRORS as error:
-            self._sick.note(error, future)
+            # A caller in a hurry says nothing about the node.
+            if not isinstance(error, OperationTimedOut) or future.timeout >= self._timeout_s:
+                self._sick.note(error, future)
             raise
+
+    def _is_denied(self, flying: tuple[Statement, Any]) -> bool:
+        try:
+            self.finish(*flying)
+        except CassqError as error:
+            return isinstance(error, AccessDeniedError)
+        return False
 
     def _bind(self, statement: Statement, values: Sequence[Any]) -> BoundStatement:
         prepared = self._prepared.get(statement)
@@ -208,11 +240,34 @@ class CassandraSession:
         self._check_usable()
         # A statement that could not even be prepared was certainly not carried out: so it fails like a read.
         with mapped(Call.READ, self._place):
+            left_s = max(seconds_left(self._clock, self._timeout_s), _CALL_S)
+            try:
+                return self._in_preparation(statement).result(left_s)
+            except TimeoutError as error:
+                raise OperationTimedOut(f"a statement was not prepared within {left_s:.2g} s") from error
+
+    def _in_preparation(self, statement: Statement) -> Future[PreparedStatement]:
+        """Have a statement prepared by a thread of its own: the driver hears of no deadline there."""
+        with self._lock:
+            future = self._preparing.get(statement)
+            if future is None:
+                beside = BackgroundThread("cassq-prepare")
+                future = beside.submit(self._prepare_now, statement)
+                beside.shutdown(wait=False)
+                if not future.done():  # as the interpreter ends, this thread has done it
+                    self._preparing[statement] = future
+        return future
+
+    def _prepare_now(self, statement: Statement) -> PreparedStatement:
+        try:
             prepared = self._driver.prepare(statement.cql.replace("{ks}", self.keyspace))
-        prepared.is_idempotent = statement.is_idempotent
-        prepared.fetch_size = statement.page_rows
-        self._prepared[statement] = prepared
-        return prepared
+            prepared.is_idempotent = statement.is_idempotent
+            prepared.fetch_size = statement.page_rows
+            self._prepared[statement] = prepared
+            return prepared
+        finally:
+            with self._lock:
+                self._preparing.pop(statement, None)
 
     def _check_usable(self) -> None:
         if os.getpid() != self._pid:
@@ -227,7 +282,8 @@ def open_session(address: Address, keyspace: str) -> CassandraSession:
     Raises:
         InvalidNameError: the keyspace's name is none.
         InvalidOptionError: the cluster has no datacenter of this name.
-        StorageUnavailableError: no contact point answered within 10 seconds, or none let us in.
+        AccessDeniedError: the user name or password was refused.
+        StorageUnavailableError: no contact point answered within 10 seconds.
     """
     if not isinstance(keyspace, str) or not _KEYSPACE.fullmatch(keyspace):
         raise InvalidNameError(
@@ -243,7 +299,7 @@ def open_session(address: Address, keyspace: str) -> CassandraSession:
         driver = cluster.connect()
         # No wall clock of ours decides between two writes.
         driver.use_client_timestamp = False
-        return CassandraSession(driver, keyspace, sick)
+        return CassandraSession(driver, keyspace, sick, address.timeout_s)
     except DRIVER_ERRORS as error:
         known = sorted({host.datacenter for host in cluster.metadata.all_hosts() if host.datacenter})
         cluster.shutdown()
@@ -256,6 +312,8 @@ def open_session(address: Address, keyspace: str) -> CassandraSession:
         words = tell_rejection(
             error, is_encrypted=address.tls is not None, has_user=address.username is not None
         )
+        if is_refused(error):
+            raise AccessDeniedError(f"Cassandra at {address}{named} lets nobody in: {words}") from error
         raise StorageUnavailableError(f"cannot reach Cassandra at {address}{named}: {words}") from error
 
 
@@ -265,6 +323,7 @@ def _cluster(address: Address, sick: SickNodes) -> Cluster:
         auth = PlainTextAuthProvider(username=address.username, password=address.password or "")
     # Contact points are tried one after the other, and each is asked twice before it counts as silent.
     patience_s = max(0.5, _CONNECT_S / len(address.hosts) / 2)
+    spare("cassandra")
     return Cluster(
         connection_class=wide(Cluster.connection_class),
         contact_points=list(address.hosts),

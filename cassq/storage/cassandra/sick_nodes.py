@@ -17,7 +17,7 @@ from typing import Any
 from cassandra import OperationTimedOut, Timeout, Unavailable
 from cassandra.policies import LoadBalancingPolicy
 
-from cassq.clock import Clock
+from cassq.runtime.clock import Clock
 
 #: For so long after its last failure a node is asked last.
 SICK_S = 5.0

@@ -3,8 +3,12 @@
 Owns the CQL and, for each statement, what kind of call it is: that alone decides its consistency, its retry
 policy and what its failure means. It refuses to send anything (`session.py` does).
 
-What must not break: whatever is written outside of a transaction carries a fixed timestamp, and whatever a
-transaction writes carries none. So no clock decides between two writes, and a deletion beats all of them.
+What must not break:
+
+- whatever is written outside of a transaction carries a fixed timestamp, and whatever a transaction writes
+  carries none. So no clock decides between two writes, and a deletion beats all of them;
+- every read names every column of its table, if only by `writetime`: read repair writes back those columns
+  that a read names, and no others. So what one read saw, a quorum has whole.
 """
 
 # Every word of these statements is ours; values are bound.
@@ -22,6 +26,8 @@ DIES_AT = 2**63 - 2
 #: Rows of one page: bodies are large, heads and marks are small, and what is read as one state should come
 #: as one page.
 _PAGE_OF_BODIES = 64
+#: An outline's bodies go from the replicas to the coordinator, and no further.
+_PAGE_OF_OUTLINES = 16
 PAGE_OF_STATE = 20_000
 
 #: So many rows of a pipe are read with the head at once; most pipes are smaller.
@@ -41,9 +47,13 @@ ROLLUP_COLUMNS = (
     *("oldest_age_ms", "age_p50_ms", "age_p90_ms", "age_p99_ms"),
 )
 
-#: Today's only shard of a queue, and the list of its pipes that are not published yet.
+#: Today's only shard of a queue.
 SHARD = 0
+
+#: Until schema version 5 what is staged was listed here, in `pipes`. An older cassq that runs beside lists it
+#: here, and looks here for what was decided: so it gets copies, which are told by their lane.
 STAGED_SHARD = -1
+COPY_LANE = 2**31 - 1
 
 
 class Call(Enum):
@@ -76,7 +86,10 @@ _RECORD = (
 )
 _READ_QUEUE = f"SELECT queue, {_RECORD} FROM {{ks}}.queues WHERE queue = ? AND shard = ?"
 READ_QUEUE = Statement(Call.SERIAL_READ, _READ_QUEUE)
-GLANCE_QUEUE = Statement(Call.READ, _READ_QUEUE)
+GLANCE_QUEUE = Statement(
+    Call.READ,
+    f"SELECT queue, {_RECORD}, to_timestamp(now()) FROM {{ks}}.queues WHERE queue = ? AND shard = ?",
+)
 READ_QUEUES = Statement(Call.READ, f"SELECT queue, {_RECORD} FROM {{ks}}.queues")
 INSERT_QUEUE = Statement(
     Call.TRANSACTION,
@@ -94,22 +107,40 @@ REPLACE_QUEUE = Statement(
 
 # The list of pipes
 
-INSERT_ENTRY = Statement(
-    Call.WRITE,
-    "INSERT INTO {ks}.pipes (queue, shard, pipe, pusher, priority, lane, created_at) "
-    f"VALUES (?, ?, ?, ?, ?, ?, to_timestamp(now())) USING TIMESTAMP {BORN_AT}",
-)
-# With the clock: entries never change, so their ages are right whenever it is read.
-_READ_ENTRIES = (
-    "SELECT pipe, pusher, priority, lane, created_at, to_timestamp(now()) "
-    "FROM {ks}.pipes WHERE queue = ? AND shard = ?"
-)
-READ_ENTRIES = Statement(Call.READ, _READ_ENTRIES)
-READ_ENTRIES_SINCE = Statement(Call.READ, f"{_READ_ENTRIES} AND pipe >= ?")
-DELETE_ENTRY = Statement(
-    Call.WRITE,
-    f"DELETE FROM {{ks}}.pipes USING TIMESTAMP {DIES_AT} WHERE queue = ? AND shard = ? AND pipe = ?",
-)
+
+def _insert_entry(table: str) -> Statement:
+    return Statement(
+        Call.WRITE,
+        f"INSERT INTO {{ks}}.{table} (queue, shard, pipe, pusher, priority, lane, created_at) "
+        f"VALUES (?, ?, ?, ?, ?, ?, to_timestamp(now())) USING TIMESTAMP {BORN_AT}",
+    )
+
+
+def _read_entries(table: str, condition: str = "") -> Statement:
+    # With the clock: entries never change, so their ages are right whenever it is read.
+    return Statement(
+        Call.READ,
+        "SELECT pipe, pusher, priority, lane, created_at, to_timestamp(now()) "
+        f"FROM {{ks}}.{table} WHERE queue = ? AND shard = ?{condition}",
+    )
+
+
+def _delete_entry(table: str) -> Statement:
+    return Statement(
+        Call.WRITE,
+        f"DELETE FROM {{ks}}.{table} USING TIMESTAMP {DIES_AT} WHERE queue = ? AND shard = ? AND pipe = ?",
+    )
+
+
+INSERT_ENTRY = _insert_entry("pipes")
+READ_ENTRIES = _read_entries("pipes")
+READ_ENTRIES_SINCE = _read_entries("pipes", " AND pipe >= ?")
+DELETE_ENTRY = _delete_entry("pipes")
+
+INSERT_STAGED = _insert_entry("staged")
+READ_STAGED = _read_entries("staged")
+READ_STAGED_SINCE = _read_entries("staged", " AND pipe >= ?")
+DELETE_STAGED = _delete_entry("staged")
 
 # Waiting
 
@@ -119,13 +150,15 @@ APPEND = Statement(
     f"VALUES (?, ?, ?, ?, ?, to_timestamp(now())) USING TIMESTAMP {BORN_AT}",
 )
 _BATCHES = "FROM {ks}.waiting WHERE pipe = ? AND first >= ? AND first <= ? ORDER BY first"
+# An outline names the columns that it leaves out by when they were written: null where they are not there.
+_OUTLINE = "first, count, pushed_at, writetime(bodies), writetime(headers)"
 #: By (is newest first, is outline).
 READ_BATCHES = {
     (is_newest_first, is_outline): Statement(
         Call.READ,
-        f"SELECT first, count, pushed_at{'' if is_outline else ', bodies, headers'} "
+        f"SELECT {_OUTLINE if is_outline else 'first, count, pushed_at, bodies, headers'} "
         f"{_BATCHES} {'DESC' if is_newest_first else 'ASC'} LIMIT ?",
-        page_rows=5000 if is_outline else _PAGE_OF_BODIES,
+        page_rows=_PAGE_OF_OUTLINES if is_outline else _PAGE_OF_BODIES,
     )
     for is_newest_first in (False, True)
     for is_outline in (False, True)
@@ -218,7 +251,8 @@ WRITE_RUN: dict[tuple[str, bool], Statement] = {
 }
 
 # Dead letters. Their inserts carry the coordinator's time, so that a later one overwrites; a removal is for
-# ever, so that an insert that arrives late cannot bring a letter back that was dealt with.
+# ever, so that an insert that arrives late cannot bring a letter back that was dealt with. So what is removed
+# lies within one pipe, whose id is never used again: a later queue of the name has the same partition.
 
 _LETTER = "pipe, seq, body, headers, pushed_at, attempts, reason"
 INSERT_DEAD = Statement(
@@ -231,10 +265,16 @@ DELETE_DEAD = Statement(
     f"DELETE FROM {{ks}}.dead USING TIMESTAMP {DIES_AT} "
     "WHERE queue = ? AND shard = ? AND pipe = ? AND seq = ?",
 )
-_READ_DEAD = f"SELECT {_LETTER}, died_at FROM {{ks}}.dead WHERE queue = ? AND shard = ?"
-READ_DEAD = Statement(Call.READ, f"{_READ_DEAD} LIMIT ?", page_rows=_PAGE_OF_BODIES)
-READ_DEAD_AFTER = Statement(
-    Call.READ, f"{_READ_DEAD} AND (pipe, seq) > (?, ?) LIMIT ?", page_rows=_PAGE_OF_BODIES
+DELETE_DEAD_STRETCH = Statement(
+    Call.WRITE,
+    f"DELETE FROM {{ks}}.dead USING TIMESTAMP {DIES_AT} "
+    "WHERE queue = ? AND shard = ? AND pipe = ? AND seq >= ? AND seq <= ?",
+)
+READ_DEAD = Statement(
+    Call.READ,
+    f"SELECT {_LETTER}, died_at FROM {{ks}}.dead "
+    "WHERE queue = ? AND shard = ? AND (pipe, seq) > (?, ?) AND (pipe, seq) <= (?, ?) LIMIT ?",
+    page_rows=_PAGE_OF_BODIES,
 )
 
 # Rollups. They are figures, not messages: written with the coordinator's time, so that a later one stands,

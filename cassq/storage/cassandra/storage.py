@@ -8,19 +8,21 @@ together.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 from uuid import UUID
 
-from cassq.model.ids import MessageId
+from cassq.model.consistency import check_state
+from cassq.model.ids import MessageId, time_key
 from cassq.model.message import Batch
 from cassq.model.pipe import Head, Mark, PipeEntry, PipeState
 from cassq.model.queue_record import QueueRecord, QueueState
 from cassq.model.rollup import Rollup
-from cassq.model.soundness import check_state
 from cassq.model.transaction import Answer, Transaction
 from cassq.storage.cassandra import rows
 from cassq.storage.cassandra import statements as cql
-from cassq.storage.cassandra.session import CassandraSession, Work
+from cassq.storage.cassandra.letters import read_letters, removals
+from cassq.storage.cassandra.session import CassandraSession, Row, Work
 from cassq.storage.cassandra.transactions import to_answer, to_work
 from cassq.storage.port import BatchQuery, DeadLetter, Listing
 
@@ -55,8 +57,9 @@ class CassandraStorage:
 
     def glance_queue(self, name: str) -> QueueRecord | None:
         """See `Storage.glance_queue`."""
-        found = self._session.execute(cql.GLANCE_QUEUE, (name, cql.SHARD))
-        return next(map(rows.to_record, found), None)
+        for *columns, now in self._session.execute(cql.GLANCE_QUEUE, (name, cql.SHARD)):
+            return replace(rows.to_record(tuple(columns)), read_at_ms=rows.to_ms(now))
+        return None
 
     def change_queue(self, seen: QueueRecord | None, wanted: QueueRecord) -> bool:
         """See `Storage.change_queue`."""
@@ -73,18 +76,49 @@ class CassandraStorage:
     def create_pipe(self, queue: str, entry: PipeEntry, head: Head, *, is_staged: bool = False) -> None:
         """See `Storage.create_pipe`."""
         born = (cql.INSERT_HEAD, (entry.pipe, *rows.head_values(head)))
-        listed = (cql.INSERT_ENTRY, (queue, _shard(is_staged=is_staged), *rows.entry_values(entry)))
-        self._session.execute_in_turn([[born], [listed]])
+        if not is_staged:
+            listed = (cql.INSERT_ENTRY, (queue, cql.SHARD, *rows.entry_values(entry)))
+            self._session.execute_in_turn([[born], [listed]])
+            return
+        copy = replace(entry, lane=cql.COPY_LANE)
+        self._session.execute_in_turn(
+            [
+                [born],
+                [(cql.INSERT_STAGED, (queue, cql.SHARD, *rows.entry_values(entry)))],
+                [(cql.INSERT_ENTRY, (queue, cql.STAGED_SHARD, *rows.entry_values(copy)))],
+            ]
+        )
 
     def list_pipes(self, queue: str, since: UUID | None = None, *, is_staged: bool = False) -> Listing:
         """See `Storage.list_pipes`."""
-        key = (queue, _shard(is_staged=is_staged))
+        if is_staged:
+            return self._list_staged(queue, since)
+        found = self._read_list(queue, cql.SHARD, cql.READ_ENTRIES, cql.READ_ENTRIES_SINCE, since)
+        return Listing(tuple(rows.to_entry(row[:-1]) for row in found), self._now_of(found))
+
+    def _list_staged(self, queue: str, since: UUID | None) -> Listing:
+        """List what is staged, also what an older cassq staged; but not the copies that are made for it.
+
+        A copy whose entry is gone is one whose deletion was forgotten: it tells nothing.
+        """
+        found = self._read_list(queue, cql.SHARD, cql.READ_STAGED, cql.READ_STAGED_SINCE, since)
+        beside = self._read_list(queue, cql.STAGED_SHARD, cql.READ_ENTRIES, cql.READ_ENTRIES_SINCE, since)
+        staged = [rows.to_entry(row[:-1]) for row in found]
+        older = [
+            entry for entry in (rows.to_entry(row[:-1]) for row in beside) if entry.lane != cql.COPY_LANE
+        ]
+        entries = sorted(staged + older, key=lambda entry: time_key(entry.pipe))
+        return Listing(tuple(entries), self._now_of(found or beside))
+
+    def _read_list(
+        self, queue: str, shard: int, whole: cql.Statement, beginning_at: cql.Statement, since: UUID | None
+    ) -> list[Row]:
         if since is None:
-            found = self._session.execute(cql.READ_ENTRIES, key)
-        else:
-            found = self._session.execute(cql.READ_ENTRIES_SINCE, (*key, since))
-        now = found[0][-1] if found else self._session.execute(cql.READ_CLOCK)[0][0]
-        return Listing(tuple(rows.to_entry(row[:-1]) for row in found), rows.to_ms(now))
+            return self._session.execute(whole, (queue, shard))
+        return self._session.execute(beginning_at, (queue, shard, since))
+
+    def _now_of(self, found: list[Row]) -> int:
+        return rows.to_ms(found[0][-1] if found else self._session.execute(cql.READ_CLOCK)[0][0])
 
     def publish_pipes(self, queue: str, entries: Sequence[PipeEntry]) -> None:
         """See `Storage.publish_pipes`."""
@@ -94,16 +128,24 @@ class CassandraStorage:
             steps.append(
                 [(cql.INSERT_ENTRY, (queue, cql.SHARD, *rows.entry_values(entry))) for entry in moved]
             )
+            # The copy before the entry: of whoever is stopped in between, the entry is found again.
             steps.append([(cql.DELETE_ENTRY, (queue, cql.STAGED_SHARD, entry.pipe)) for entry in moved])
+            steps.append([(cql.DELETE_STAGED, (queue, cql.SHARD, entry.pipe)) for entry in moved])
         self._session.execute_in_turn(steps)
 
     def delete_pipe(self, queue: str, pipe: UUID, *, is_staged: bool = False) -> None:
         """See `Storage.delete_pipe`."""
+        entry: list[Work] = [(cql.DELETE_ENTRY, (queue, cql.SHARD, pipe))]
+        if is_staged:  # the copy first, so that whoever is stopped in between is found by the entry
+            entry = [
+                (cql.DELETE_ENTRY, (queue, cql.STAGED_SHARD, pipe)),
+                (cql.DELETE_STAGED, (queue, cql.SHARD, pipe)),
+            ]
         self._session.execute_in_turn(
             [
                 [(cql.DELETE_WAITING, (pipe,))],
                 [(cql.DELETE_PENDING, (pipe,))],
-                [(cql.DELETE_ENTRY, (queue, _shard(is_staged=is_staged), pipe))],
+                *([each] for each in entry),
             ]
         )
 
@@ -115,7 +157,12 @@ class CassandraStorage:
         """See `Storage.read_batches`."""
         statement = cql.READ_BATCHES[query.is_newest_first, query.is_outline]
         found = self._session.execute(statement, (pipe, query.first, query.last, query.limit))
-        return list(map(rows.to_outline if query.is_outline else rows.to_batch, found))
+        there = list(filter(rows.is_batch_there, found))
+        batches = list(map(rows.to_outline if query.is_outline else rows.to_batch, there))
+        left = len(found) - len(there)
+        if left and query.is_newest_first:  # others may be there before it
+            batches += self.read_batches(pipe, replace(query, last=found[-1][0] - 1, limit=left))
+        return batches
 
     def load_pipe(self, pipe: UUID, *, is_whole: bool = False) -> PipeState | None:
         """See `Storage.load_pipe`.
@@ -177,22 +224,25 @@ class CassandraStorage:
             [work[begin : begin + _MARKS_PER_WRITE] for begin in range(0, len(work), _MARKS_PER_WRITE)]
         )
 
-    def read_dead(self, queue: str, after: MessageId | None = None, limit: int = 100) -> Sequence[DeadLetter]:
+    def read_dead(
+        self, queue: str, after: MessageId | None = None, limit: int = 100, *, until: MessageId | None = None
+    ) -> Sequence[DeadLetter]:
         """See `Storage.read_dead`."""
-        if after is None:
-            found = self._session.execute(cql.READ_DEAD, (queue, cql.SHARD, limit))
-        else:
-            found = self._session.execute(cql.READ_DEAD_AFTER, (queue, cql.SHARD, *after, limit))
-        return list(map(rows.to_letter, found))
+        return list(map(rows.to_letter, read_letters(self._session, queue, after, until, limit)))
 
     def change_dead(
-        self, queue: str, added: Sequence[DeadLetter] = (), removed: Sequence[MessageId] = ()
+        self,
+        queue: str,
+        added: Sequence[DeadLetter] = (),
+        removed: Sequence[MessageId] = (),
+        *,
+        pipes: Sequence[UUID] = (),
     ) -> None:
         """See `Storage.change_dead`."""
         work: list[Work] = [
             (cql.INSERT_DEAD, (queue, cql.SHARD, *rows.letter_values(letter))) for letter in added
         ]
-        work.extend((cql.DELETE_DEAD, (queue, cql.SHARD, *gone)) for gone in removed)
+        work.extend(removals(queue, removed, pipes))
         self._session.execute_each(work)
 
     def write_rollups(self, queue: str, rollups: Sequence[Rollup]) -> None:
@@ -204,7 +254,3 @@ class CassandraStorage:
     def read_rollups(self, queue: str, day: date) -> Sequence[Rollup]:
         """See `Storage.read_rollups`."""
         return list(map(rows.to_rollup, self._session.execute(cql.READ_ROLLUPS, (queue, cql.SHARD, day))))
-
-
-def _shard(*, is_staged: bool) -> int:
-    return cql.STAGED_SHARD if is_staged else cql.SHARD

@@ -16,16 +16,16 @@ from pathlib import Path
 
 from _services.errors import ServicesError
 
-from _bench.cassq_clients import CassqOnCassandra
-from _bench.compare import progress, ratio
+from _bench.clients.cassq_clients import CassqOnCassandra
 from _bench.errors import BenchError
+from _bench.measuring.compare import progress, ratio
+from _bench.measuring.settings_line import tell_settings
 from _bench.options import EXIT_FAILED, add_store, choose, parser, run
+from _bench.page.table import Report, Table, raw_figures, tell_figures, tell_ratio
 from _bench.rivals.duel import LATENCIES, P50, P99, POP, PUSH, PUSH_EACH, Found, Load, fight
 from _bench.rivals.roster import RIVALS
 from _bench.servers import CassandraServer
-from _bench.settings_line import tell_settings
 from _bench.stage import staged
-from _bench.table import Report, Table, raw_figures, tell_figures, tell_ratio
 
 _TITLES = {
     PUSH: "Push, confirmed, batched: messages/s",

@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from _bench import cassq_work
-from _bench.cassq_clients import CassqOnCassandra
-from _bench.client_process import ClientProcess, Spent
-from _bench.compare import Figures, gather
-from _bench.contestant import Contestant
-from _bench.latency import measure_rate
-from _bench.percentiles import join
+from _bench.clients import cassq_work
+from _bench.clients.cassq_clients import CassqOnCassandra
+from _bench.clients.client_process import ClientProcess, Spent
+from _bench.clients.contestant import Contestant
+from _bench.clients.work import pop_batches, push_batches, push_each
+from _bench.measuring.compare import Figures, gather
+from _bench.measuring.percentiles import join
 from _bench.rivals.roster import Rival
-from _bench.work import pop_batches, push_batches, push_each
+from _bench.scenarios.latency import measure_rate
 
 PUSH, POP, PUSH_EACH = "push", "pop", "push_each"
 P50, P99 = "p50_ms", "p99_ms"

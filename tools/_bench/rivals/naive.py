@@ -20,7 +20,7 @@ from cassandra.concurrent import execute_concurrent_with_args
 from cassandra.policies import RoundRobinPolicy
 from cassandra.query import tuple_factory
 
-from _bench.cassq_clients import CassqOnCassandra
+from _bench.clients.cassq_clients import CassqOnCassandra
 from _bench.servers import CassandraServer
 
 _KEYSPACE = "bench_naive"

@@ -6,7 +6,7 @@ Owns their short names, in the order in which they are measured, and what some o
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from _bench.contestant import Contestant
+from _bench.clients.contestant import Contestant
 from _bench.rivals.beanstalkd import Beanstalkd
 from _bench.rivals.dyno import DynoQueues
 from _bench.rivals.naive import NaiveCassandra

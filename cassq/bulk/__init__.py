@@ -1,0 +1,1 @@
+"""Many messages at once: staged writes, snapshots, leased runs."""

@@ -1,0 +1,144 @@
+"""A queue's record, as one process remembers it.
+
+Owns how old that memory may be. Pushers and poppers ask here whether the queue still stands and whether it
+is paused, without a read for every message.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from cassq.errors import OutcomeUnknownError, QueueNotFoundError, UnavailableError
+from cassq.model.ids import new_token
+from cassq.model.queue_record import QueueRecord, QueueState, Sample
+from cassq.runtime.clock import Clock
+from cassq.runtime.reentry import refusal, unawaited
+from cassq.storage.port import Storage
+
+#: So long a pause or a deletion may go unnoticed.
+REFRESH_S = 1.0
+
+#: How often a change is tried again when others change the record at the same time.
+CHANGE_ATTEMPTS = 20
+
+
+class CachedRecord:
+    """The record of one queue, at most about a second old."""
+
+    def __init__(self, storage: Storage, record: QueueRecord, clock: Clock) -> None:
+        self._storage = storage
+        self._record = record
+        self._clock = clock
+        self._read_at = clock.now()
+        self._reading = threading.Lock()
+        self._reader: int | None = None
+
+    def is_same(self, record: QueueRecord) -> bool:
+        """Tell whether `record` is of this queue, not of a later one of the same name."""
+        return record.incarnation == self._record.incarnation
+
+    def check_open(self) -> None:
+        """Raise `QueueNotFoundError` when the queue was deleted, as far as is known."""
+        self._refresh()
+        if self._record.state is QueueState.DELETED:
+            raise QueueNotFoundError(
+                f"queue {self._record.name!r} was deleted: nothing was pushed or popped; "
+                f"open it anew with store.queue({self._record.name!r})"
+            )
+
+    @property
+    def publications(self) -> int:
+        """How many bulk writes were published, as far as is known; reads nothing."""
+        return self._record.publications
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """The samples for the rates, as far as is known; reads nothing."""
+        return self._record.samples
+
+    def may_take(self) -> bool:
+        """Return False while the queue is paused; raise `QueueNotFoundError` when it was deleted."""
+        self.check_open()
+        return self._record.state is QueueState.ACTIVE
+
+    def read(self) -> QueueRecord:
+        """Return the record as it stands now.
+
+        Raises: QueueNotFoundError: the queue was deleted.
+        """
+        with self._alone():
+            found = self._read()
+        if found.state is QueueState.DELETED:
+            self.check_open()
+        return found
+
+    def change(self, changed: Callable[[QueueRecord], QueueRecord]) -> QueueRecord:
+        """Change the record by compare-and-set; `changed` may be called several times.
+
+        Raises:
+            QueueNotFoundError: the queue was deleted.
+            UnavailableError: nothing was changed.
+            OutcomeUnknownError: it may have been changed, or others kept changing it.
+        """
+        is_in_doubt = False
+        try:
+            for _ in range(CHANGE_ATTEMPTS):
+                seen = self.read()
+                wanted = replace(changed(seen), op=new_token())
+                try:
+                    is_applied = self._storage.change_queue(seen, wanted)
+                except OutcomeUnknownError:
+                    is_in_doubt = True
+                    # Applied so far? If not, the next attempt's write settles it.
+                    with self._alone():
+                        is_applied = self._read().op == wanted.op
+                if is_applied:
+                    with self._alone():
+                        if self._record.op == seen.op:  # or somebody has read a later one meanwhile
+                            self._record = wanted
+                    return wanted
+        except UnavailableError as error:
+            if not is_in_doubt:
+                raise
+            told = f"queue {self._record.name!r}: its record may have been changed: {error}"
+            raise OutcomeUnknownError(told) from error
+        raise OutcomeUnknownError(f"queue {self._record.name!r}: others kept changing it; try again")
+
+    def _refresh(self) -> None:
+        if self._is_fresh() or self._reading.locked():
+            return
+        with self._alone():  # of whom Ctrl-C tears out of here nothing stays locked
+            if self._is_fresh():
+                return
+            try:
+                # Every process of the queue does this, and a settled read is a transaction: many would meet.
+                self._note(self._storage.glance_queue(self._record.name))
+            except UnavailableError:
+                # What was known goes on to count; whoever needs the database will hear of it there.
+                self._read_at = self._clock.now()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        if self._reader == threading.get_ident():
+            raise refusal("a look at the queue's record")
+        with unawaited(self._reading, "a look at the queue's record"):
+            try:
+                self._reader = threading.get_ident()
+                yield
+            finally:
+                self._reader = None
+
+    def _is_fresh(self) -> bool:
+        return self._clock.now() - self._read_at < REFRESH_S
+
+    def _read(self) -> QueueRecord:
+        return self._note(next(iter(self._storage.read_queues(self._record.name)), None))
+
+    def _note(self, found: QueueRecord | None) -> QueueRecord:
+        self._read_at = self._clock.now()
+        if found is None or found.incarnation != self._record.incarnation:
+            self._record = replace(self._record, state=QueueState.DELETED)
+        else:
+            self._record = found
+        return self._record

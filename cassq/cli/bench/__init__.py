@@ -1,0 +1,1 @@
+"""`cassq bench`."""

@@ -1,0 +1,77 @@
+"""What `cassq doctor` says of the pipes in a store: whether somebody heals what died.
+
+Owns the judgement of what is stuck. A popper's process reaps every few seconds, so whatever needed care for
+minutes tells that nobody does. What must not break: what is wrong with many queues is said once.
+"""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import cassq
+from cassq.cli.doctor.finding import Finding, Level
+from cassq.model.pipe import Phase
+
+#: So long a pipe may need care before it counts as stuck.
+PATIENCE = timedelta(minutes=1)
+
+#: So many queues of one trouble are named.
+NAMED_MAX = 5
+
+REAP = "run `cassq reap`, and let cron run it, or keep a popper running"
+
+ABANDONED = "pipes of dead pushers still open"
+OVERDUE = "runs whose lease ended long ago"
+
+
+def examine(store: cassq.Store) -> Iterator[Finding]:
+    """Yield what is to be said of the queues, one finding for each kind of trouble."""
+    pipes: dict[str, int] = {}
+    stuck: dict[str, dict[str, int]] = {ABANDONED: {}, OVERDUE: {}}
+    broken: dict[str, list[str]] = {}
+    for name in store.queues():
+        try:
+            pipes[name], abandoned, overdue = _count(store, store.find_queue(name))
+        except cassq.QueueNotFoundError:
+            continue  # deleted meanwhile
+        except cassq.CassqError as error:
+            broken.setdefault(type(error).__name__, []).append(f"{name}: {error}")
+        else:
+            stuck[ABANDONED] |= {name: abandoned} if abandoned else {}
+            stuck[OVERDUE] |= {name: overdue} if overdue else {}
+    for troubles in broken.values():
+        more = f" (and {len(troubles) - 1} queues like it)" if len(troubles) > 1 else ""
+        yield Finding("pipes", Level.FAIL, f"queue {troubles[0]}{more}")
+    for words, counts in stuck.items():
+        if counts:
+            yield Finding("pipes", Level.WARN, f"{_name(counts)}: {sum(counts.values())} {words}", REAP)
+    if not broken and not any(stuck.values()):
+        told = (
+            f"{_name(pipes)}: {sum(pipes.values())} pipes, none is stuck" if pipes else "there are no queues"
+        )
+        yield Finding("pipes", Level.OK, told)
+
+
+def _count(store: cassq.Store, queue: cassq.Queue) -> tuple[int, int, int]:
+    """Return how many pipes there are, how many of them are abandoned, and how many runs are overdue."""
+    listing = store.storage.list_pipes(queue.name)
+    settings = queue.settings
+    gone_after = settings.push_age_max + settings.push_grace + settings.clock_skew_max + PATIENCE
+    abandoned = overdue = 0
+    for entry in listing.entries:
+        state = store.storage.load_pipe(entry.pipe)
+        if state is None:
+            continue
+        age = timedelta(milliseconds=listing.now_ms - entry.created_at_ms)
+        abandoned += state.head.phase is Phase.OPEN and age > gone_after
+        late_ms = (settings.clock_skew_max + PATIENCE) / timedelta(milliseconds=1)
+        overdue += sum(run.is_expired(state.now_ms, round(late_ms)) for run in state.runs)
+    return len(listing.entries), abandoned, overdue
+
+
+def _name(counts: dict[str, int]) -> str:
+    """Name the queues, the worst first."""
+    if len(counts) == 1:
+        return f"queue {next(iter(counts))}"
+    worst = sorted(counts, key=lambda name: -counts[name])
+    rest = f" and {len(worst) - NAMED_MAX} more" if len(worst) > NAMED_MAX else ""
+    return f"{len(counts)} queues ({', '.join(worst[:NAMED_MAX])}{rest})"

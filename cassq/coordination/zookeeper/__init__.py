@@ -1,0 +1,1 @@
+"""ZooKeeper behind the coordination port."""

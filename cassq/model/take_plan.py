@@ -1,0 +1,233 @@
+"""What one take asks for: pure plans over what is known and what was read.
+
+Owns which messages make a run, where a run is split, and what the rows then say. The rule that must not
+break: a message that has ended is never handed out, and one that is handed out lies in exactly one run.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, repeat
+
+from cassq.limits import TAKE_BYTES_MAX
+from cassq.model.ids import new_token
+from cassq.model.message import NO_HEADERS, Batch, Headers
+from cassq.model.pipe import Head, Run, RunState
+from cassq.model.progress import Progress
+from cassq.model.ranges import Range
+from cassq.model.transaction import RunChange
+
+#: A message on its way to a consumer: number, body, headers, pushed_at_ms.
+Handout = tuple[int, bytes, Headers, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who leases, and for how long."""
+
+    holder: str
+    lease_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A run that was taken, with the messages of it that are handed out.
+
+    Attributes:
+        run: the run as it was written (`leased_at_ms` is not known to its holder).
+        parts: the messages that have not ended, in order: whole batches where they can be, because a
+            stretch costs the same whether it has one message or a thousand.
+        batch_firsts: first numbers of the batches the run lies in, ascending.
+    """
+
+    run: Run
+    parts: tuple[Batch, ...]
+    batch_firsts: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        """How many messages are handed out."""
+        return sum(part.count for part in self.parts)
+
+    @property
+    def size(self) -> int:
+        """How many bytes their bodies have."""
+        return sum(sum(map(len, part.bodies)) for part in self.parts)
+
+    @property
+    def messages(self) -> Iterator[Handout]:
+        """The messages one by one, in order."""
+        for part in self.parts:
+            yield from zip(
+                range(part.first, part.last + 1),
+                part.bodies,
+                part.headers or repeat(NO_HEADERS),
+                repeat(part.pushed_at_ms or 0),
+                strict=False,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One run to take: the row changes, and what is handed out once they are applied."""
+
+    taken: Taken
+    changes: tuple[RunChange, ...]
+    rest: Run | None = None
+
+
+class _Room:
+    """What one take may still carry: so many messages, and so many bytes, but one message in any case."""
+
+    def __init__(self, messages: int, size: int) -> None:
+        self._messages = messages
+        self._bytes = size
+        self._is_fresh = True
+
+    def fit(self, part: Batch) -> Batch | None:
+        """Return as much of the beginning of `part` as there is room for."""
+        # A part that fits whole is the common case in a flow: it needs no sum for each of its beginnings.
+        if part.count <= self._messages and (size := sum(map(len, part.bodies))) <= self._bytes:
+            self._is_fresh = False
+            self._messages -= part.count
+            self._bytes -= size
+            return part
+        most = max(self._messages, int(self._is_fresh))
+        sizes = list(accumulate(map(len, part.bodies[:most])))
+        # An outline weighs nothing: whoever takes by it does not carry the bodies.
+        count = max(bisect_right(sizes, self._bytes), int(self._is_fresh)) if sizes else min(most, part.count)
+        if not count:
+            return None
+        self._is_fresh = False
+        self._messages -= count
+        self._bytes -= sizes[count - 1] if sizes else 0
+        return part.part(part.first, part.first + count - 1)
+
+
+def plan_fresh(
+    progress: Progress,
+    batches: Sequence[Batch],
+    wanted: int,
+    lessee: Holder,
+    bytes_max: int = TAKE_BYTES_MAX,
+) -> tuple[Head, Plan | None]:
+    """Plan to take what was never handed out: up to `wanted` messages behind the cursor.
+
+    Returns: the head with cursor, read_from and skipped moved on, and the run; None for the run where
+        everything up to the new cursor was cancelled.
+    """
+    head = progress.head
+    room = _Room(wanted, bytes_max)
+    parts: list[Batch] = []
+    firsts: list[int] = []
+    cursor, read_from = head.cursor, head.read_from
+    for batch in batches:
+        last = min(batch.last, head.last)
+        fitting, reached = _fill(room, progress, batch, Range(max(batch.first, head.cursor + 1), last))
+        parts += fitting
+        cursor = max(cursor, reached)
+        if reached < last:
+            if cursor >= batch.first:
+                firsts.append(batch.first)
+                read_from = batch.first
+            break
+        firsts.append(batch.first)
+        read_from = batch.last + 1
+    count = sum(part.count for part in parts)
+    moved = replace(
+        head, cursor=cursor, read_from=read_from, skipped=head.skipped + (cursor - head.cursor) - count
+    )
+    if not parts:
+        return moved, None
+    run = Run(
+        first=head.cursor + 1,
+        last=cursor,
+        read_from=firsts[0],
+        state=RunState.LEASED,
+        attempt=1,
+        lease_id=new_token(),
+        leased_at_ms=0,
+        lease_ms=lessee.lease_ms,
+        not_before_ms=0,
+        holder=lessee.holder,
+    )
+    return moved, Plan(Taken(run, tuple(parts), tuple(firsts)), (RunChange(run, is_leased_now=True),))
+
+
+def _fill(room: _Room, progress: Progress, batch: Batch, stretch: Range) -> tuple[list[Batch], int]:
+    """Return what of a stretch of a batch is to be handed out now, and the last number decided on."""
+    parts: list[Batch] = []
+    for left in progress.missing(*stretch):
+        part = room.fit(batch.part(*left))
+        if part:
+            parts.append(part)
+        reached = part.last if part else left.first - 1
+        if reached < left.last:
+            return parts, reached
+    return parts, stretch.last
+
+
+def portion_of(progress: Progress, run: Run, wanted: int) -> int:
+    """Return the last number to take of a run so that at most `wanted` messages are taken again."""
+    for part in progress.left_of(run):
+        if part.size >= wanted:
+            return part.first + wanted - 1
+        wanted -= part.size
+    return run.last
+
+
+def plan_again(progress: Progress, run: Run, batches: Sequence[Batch], wanted: int, lessee: Holder) -> Plan:
+    """Plan to take again up to `wanted` messages of a run that was returned or whose lease ran out.
+
+    The rest of the run, if any, becomes a returned run of its own. Messages whose lease ran out count as
+    rolled back now; returned ones were counted when they came back.
+
+    Args:
+        batches: those that hold the messages up to `portion_of(progress, run, wanted)`.
+    """
+    last = portion_of(progress, run, wanted)
+    parts = tuple(
+        batch.part(*left)
+        for batch in batches
+        for left in progress.missing(max(batch.first, run.first), min(batch.last, last))
+    )
+    count = sum(part.count for part in parts)
+    taken = replace(
+        run,
+        last=last,
+        state=RunState.LEASED,
+        attempt=run.attempt + 1,
+        lease_id=new_token(),
+        lease_ms=lessee.lease_ms,
+        not_before_ms=0,
+        holder=lessee.holder,
+        rolled_back=run.rolled_back + (count if run.state is RunState.LEASED else 0),
+    )
+    changes = [RunChange(taken, run.lease_id, run.leased_at_ms, is_leased_now=True)]
+    rest = None
+    if last < run.last:
+        cut = batches[-1]
+        rest = returned(progress, run, Range(last + 1, run.last), cut.first if cut.last > last else last + 1)
+        changes.append(RunChange(rest))
+    firsts = tuple(batch.first for batch in batches if batch.first <= last)
+    return Plan(Taken(taken, parts, firsts), tuple(changes), rest)
+
+
+def returned(progress: Progress, run: Run, part: Range, read_from: int) -> Run:
+    """Return the row for a part of a run that nobody holds any more, to be taken again at once.
+
+    It gets a lease id of its own, so that nothing the former holder sent can match it.
+    """
+    is_expired = run.state is RunState.LEASED
+    own = run.rolled_back if part.first == run.first else 0
+    return replace(
+        run,
+        first=part.first,
+        last=part.last,
+        read_from=read_from,
+        state=RunState.RETURNED,
+        lease_id=new_token(),
+        leased_at_ms=0,
+        not_before_ms=0 if is_expired else run.not_before_ms,
+        rolled_back=own + (progress.count_left(*part) if is_expired else 0),
+    )

@@ -1,0 +1,1 @@
+"""Figures, looks and dead letters of a queue."""

@@ -1,0 +1,295 @@
+"""Counts what a queue holds and what went through it.
+
+Owns the meaning of every figure. Totals of retired pipes come from the queue's record, the rest from the
+head, runs and marks of each live pipe: one small read a pipe, never one a message. Exact once nothing is in
+flight; while pipes retire under the count, it counts again.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from cassq.model.pipe import Phase, PipeEntry, PipeState, RunState, Tally
+from cassq.model.progress import Progress
+from cassq.model.queue_record import QueueRecord, Sample
+from cassq.pipes.outside_view import find_pushed, progress_seen
+from cassq.pipes.pipe_list import PipeList
+from cassq.runtime.reentry import alone
+from cassq.storage.port import BatchQuery, Listing, Storage
+
+RecordReader = Callable[[], QueueRecord]
+
+#: Pipes read side by side.
+PARALLEL = 8
+
+#: How often a survey starts again because pipes retired under it.
+SURVEY_ATTEMPTS = 5
+
+#: Rates are told over this window, from samples taken this far apart.
+WINDOW = timedelta(seconds=60)
+SAMPLE_EVERY = timedelta(seconds=5)
+SAMPLES_MAX = 16
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    """What a queue holds, and what went through it since it was created.
+
+    Attributes:
+        queue: its name.
+        state: "active" or "paused".
+        waiting: messages that may be delivered now.
+        pending: messages in consumers' hands.
+        delayed: messages that were rolled back with a delay that still runs.
+        pushed, popped, committed, purged: totals of messages; popped counts a message once.
+        dead: total of messages that went to the dead letters, or came back from their last attempt and go
+            there as soon as somebody pops.
+        rolled_back: how often a message came back, by a rollback or an expired lease.
+        push_rate, pop_rate, commit_rate: messages per second over the last minute or so.
+        oldest_age: since when the oldest message that has not ended is there; None when there is none.
+        pipes: live pipes.
+    """
+
+    queue: str
+    state: str
+    waiting: int
+    pending: int
+    delayed: int
+    pushed: int
+    popped: int
+    committed: int
+    dead: int
+    purged: int
+    rolled_back: int
+    push_rate: float
+    pop_rate: float
+    commit_rate: float
+    oldest_age: timedelta | None
+    pipes: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures as JSON values; the age in seconds, as `oldest_age_s`."""
+        return _to_json(asdict(self))
+
+
+@dataclass(frozen=True, slots=True)
+class PipeStats:
+    """One live pipe.
+
+    Attributes:
+        pipe: its id.
+        phase: PA (push active), PF (push finished) or E (empty, being retired).
+        pushed, popped, committed: messages so far.
+        waiting, pending, delayed: messages now, as in `QueueStats`.
+        owner: the name of the popper that claims it, which others of its process may share; or None.
+        pusher: who pushes into it.
+        age: since it was created, by the database's clock.
+    """
+
+    pipe: UUID
+    phase: str
+    pushed: int
+    popped: int
+    committed: int
+    waiting: int
+    pending: int
+    delayed: int
+    owner: str | None
+    pusher: str
+    age: timedelta
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures as JSON values; the age in seconds, as `age_s`."""
+        return _to_json(asdict(self))
+
+
+@dataclass(frozen=True, slots=True)
+class PipeSurvey:
+    """One pipe as a survey found it."""
+
+    entry: PipeEntry
+    state: PipeState
+    progress: Progress
+    pushed: int
+    tally: Tally
+
+    def count_out(self) -> tuple[int, int, int]:
+        """Return how many messages wait, are pending and are delayed."""
+        progress, head = self.progress, self.state.head
+        waiting = progress.count_left(head.cursor + 1, self.pushed) if self.pushed > head.cursor else 0
+        pending = delayed = 0
+        for run in progress.runs.values():
+            left = progress.count_left(run.first, run.last)
+            if run.state is RunState.LEASED:
+                pending += left
+            elif run.is_due(self.state.now_ms):
+                waiting += left
+            else:
+                delayed += left
+        return waiting, pending, delayed
+
+
+class Statistics:
+    """Surveys one queue."""
+
+    def __init__(self, storage: Storage, queue: str, pipes: PipeList, attempts_max: int) -> None:
+        self._storage = storage
+        self._attempts_max = attempts_max
+        self._queue = queue
+        self._pipes = pipes
+        self._listing = threading.RLock()
+
+    def survey(self, read_record: RecordReader) -> tuple[QueueRecord, Listing, list[PipeSurvey]]:
+        """Read the record and every live pipe that the record's totals do not hold yet."""
+        for _ in range(SURVEY_ATTEMPTS):
+            record = read_record()
+            with alone(self._listing, "stats()"):
+                listing = self._pipes.refresh()
+            pipes = [entry for entry in listing.entries if entry.pipe not in record.counted]
+            surveys = list(self._read(pipes))
+            # A pipe retires only after its counts entered the totals: the same totals, the same pipes.
+            after = read_record()
+            if after.totals == record.totals and after.counted == record.counted:
+                return after, listing, surveys
+        return record, listing, surveys
+
+    def queue_stats(self, read_record: RecordReader) -> QueueStats:
+        """Return the queue's figures."""
+        record, listing, surveys = self.survey(read_record)
+        total = sum((survey.tally for survey in surveys), record.totals)
+        out = [survey.count_out() for survey in surveys]
+        oldest_ms = self._find_oldest(surveys)
+        now = Sample(listing.now_ms, total.pushed, total.popped, total.committed)
+        rates = rates_between(record.samples, now)
+        return QueueStats(
+            queue=self._queue,
+            state=record.state.value,
+            waiting=sum(waiting for waiting, _, _ in out),
+            pending=sum(pending for _, pending, _ in out),
+            delayed=sum(delayed for _, _, delayed in out),
+            pushed=total.pushed,
+            popped=total.popped,
+            committed=total.committed,
+            dead=total.dead,
+            purged=total.purged,
+            rolled_back=total.rolled_back,
+            push_rate=rates[0],
+            pop_rate=rates[1],
+            commit_rate=rates[2],
+            oldest_age=None if oldest_ms is None else _age(listing.now_ms, oldest_ms),
+            pipes=len(surveys),
+        )
+
+    def pipe_stats(self, read_record: RecordReader, owners: Mapping[UUID, str]) -> list[PipeStats]:
+        """Return the figures of each live pipe, oldest first."""
+        _, listing, surveys = self.survey(read_record)
+        stats = []
+        for survey in surveys:
+            waiting, pending, delayed = survey.count_out()
+            is_empty = Progress(survey.state).is_over  # not while dead letters are still to be written
+            stats.append(
+                PipeStats(
+                    pipe=survey.entry.pipe,
+                    phase="E" if is_empty else survey.state.head.phase.short,
+                    pushed=survey.tally.pushed,
+                    popped=survey.tally.popped,
+                    committed=survey.tally.committed,
+                    waiting=waiting,
+                    pending=pending,
+                    delayed=delayed,
+                    owner=owners.get(survey.entry.pipe),
+                    pusher=survey.entry.pusher,
+                    age=_age(listing.now_ms, survey.entry.created_at_ms),
+                )
+            )
+        return stats
+
+    def sample(self, read_record: RecordReader) -> Sample | None:
+        """Return a sample to remember, or None when the last one is young or nothing has moved."""
+        record, listing, surveys = self.survey(read_record)
+        total = sum((survey.tally for survey in surveys), record.totals)
+        last = record.samples[-1] if record.samples else None
+        now = Sample(listing.now_ms, total.pushed, total.popped, total.committed)
+        if last and (
+            now.at_ms - last.at_ms < SAMPLE_EVERY / timedelta(milliseconds=1)
+            or (now.pushed, now.popped, now.committed) == (last.pushed, last.popped, last.committed)
+        ):
+            return None
+        return now
+
+    def _read(self, pipes: Sequence[PipeEntry]) -> Iterator[PipeSurvey]:
+        if len(pipes) == 1:
+            found = [self._read_one(pipes[0])]
+        else:
+            try:
+                with ThreadPoolExecutor(PARALLEL, thread_name_prefix="cassq-survey") as pool:
+                    found = list(pool.map(self._read_one, pipes))
+            except RuntimeError:
+                # The interpreter is exiting, and no new threads may start.
+                found = list(map(self._read_one, pipes))
+        return (survey for survey in found if survey)
+
+    def _read_one(self, entry: PipeEntry) -> PipeSurvey | None:
+        state = self._storage.load_pipe(entry.pipe)
+        if state is None or state.head.phase is Phase.RETIRED:
+            return None  # what was retired is in the totals
+        pushed = find_pushed(self._storage, entry.pipe, state.head)
+        state = state.seen_at(pushed)
+        progress = progress_seen(state, self._attempts_max)
+        return PipeSurvey(entry, state, progress, pushed, progress.tally(pushed))
+
+    def _find_oldest(self, surveys: Sequence[PipeSurvey]) -> int | None:
+        """Return when the oldest message that has not ended was pushed; reads little: old pipes first."""
+        oldest: int | None = None
+        for survey in sorted(surveys, key=lambda survey: survey.entry.created_at_ms):
+            if oldest is not None and survey.entry.created_at_ms >= oldest:
+                break
+            first = survey.progress.first_left
+            if first > survey.pushed:
+                continue
+            query = BatchQuery(last=first, is_newest_first=True, is_outline=True)
+            found = self._storage.read_batches(survey.entry.pipe, query)
+            if found and found[0].pushed_at_ms is not None:
+                oldest = min(oldest or found[0].pushed_at_ms, found[0].pushed_at_ms)
+        return oldest
+
+
+def rates_between(samples: Sequence[Sample], now: Sample) -> tuple[float, float, float]:
+    """Return pushed, popped and committed per second since the sample that began the window.
+
+    Samples are taken only while something moves, so the last one from before the window still tells how
+    things stood when it began.
+    """
+    if not samples:
+        return 0.0, 0.0, 0.0
+    begin_ms = now.at_ms - WINDOW / timedelta(milliseconds=1)
+    before = [sample for sample in samples if sample.at_ms <= begin_ms]
+    base = before[-1] if before else samples[0]
+    seconds = (now.at_ms - max(base.at_ms, begin_ms)) / 1000
+    if seconds <= 0:
+        return 0.0, 0.0, 0.0
+    return (
+        max(0, now.pushed - base.pushed) / seconds,
+        max(0, now.popped - base.popped) / seconds,
+        max(0, now.committed - base.committed) / seconds,
+    )
+
+
+def _age(now_ms: int, then_ms: int) -> timedelta:
+    return timedelta(milliseconds=max(0, now_ms - then_ms))
+
+
+def _to_json(figures: dict[str, Any]) -> dict[str, Any]:
+    told: dict[str, Any] = {}
+    for name, value in figures.items():
+        if isinstance(value, timedelta):
+            told[f"{name}_s"] = value.total_seconds()
+        elif name == "oldest_age":
+            told["oldest_age_s"] = None
+        else:
+            told[name] = str(value) if isinstance(value, UUID) else value
+    return told

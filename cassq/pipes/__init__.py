@@ -1,0 +1,1 @@
+"""Pipes: what an owner, a holder and an onlooker do with one."""

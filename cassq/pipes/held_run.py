@@ -1,0 +1,336 @@
+"""A run in a popper's hands, from the take until its last message has ended or its lease has.
+
+Owns the holder's half of the protocol: commit, rollback, extend, give back. Runs stay with their holder
+when the claim on the pipe moves on, so nothing here needs the claim. What must not break:
+
+- the lease ends for its holder first: it is counted from before the take was sent, on this process's clock;
+- a mark is begun only while the lease runs, and believed only if it was acknowledged while it ran;
+- a mark never reaches over the edge of a row of the run.
+"""
+
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from cassq.errors import (
+    AccessDeniedError,
+    CassqError,
+    DeliveryExpiredError,
+    OutcomeUnknownError,
+    StorageUnavailableError,
+)
+from cassq.model.ids import new_token
+from cassq.model.pipe import End, Mark, Run, RunState
+from cassq.model.ranges import Range, Ranges
+from cassq.model.take_plan import Taken
+from cassq.model.transaction import RunChange, Transaction
+from cassq.pipes.held_window import HeldWindow
+from cassq.runtime.clock import Clock
+from cassq.runtime.deadline import Deadline
+from cassq.runtime.fork_guard import ForkGuard
+from cassq.runtime.reentry import alone, check_may_wait, check_outside, unawaited
+from cassq.storage.port import Storage
+
+#: A lease that has ended for good, whatever the clock says.
+_ENDED = float("-inf")
+
+#: The pause between two attempts to write a mark, while the lease runs.
+PAUSE_S = 0.05
+PAUSE_MAX_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """How messages go back.
+
+    Attributes:
+        delay_ms: how long they rest before they are delivered again.
+        is_counted: whether it counts as an attempt and as a rollback; not so for what was never handed out.
+    """
+
+    delay_ms: int = 0
+    is_counted: bool = True
+
+
+class HeldRun:
+    """The rows of one taken run, under one lease.
+
+    Args:
+        taken: what the take brought.
+        ends_at: the clock's latest reading when the lease ends for this process.
+        told: hears of acknowledged marks and returned rows, for the owner of the pipe.
+        window: what the run is of, while more may be handed out of it: then `grow` adds that. Its row stands
+            only once the window has ended, so whatever changes the row waits for that.
+    """
+
+    def __init__(  # noqa: PLR0913 - collaborators are passed in
+        self,
+        storage: Storage,
+        pipe: UUID,
+        taken: Taken,
+        ends_at: float,
+        *,
+        clock: Clock,
+        told: Callable[[Mark | Run], None],
+        birthplace: ForkGuard,
+        window: HeldWindow | None = None,
+    ) -> None:
+        self._birthplace = birthplace
+        self._storage = storage
+        self.pipe = pipe
+        self.ends_at = ends_at
+        self._clock = clock
+        self._ahead_s = clock.latest() - clock.now()
+        self._told = told
+        self._lease_s = taken.run.lease_ms / 1000  # of a window: longer than the queue's by its time
+        self._told_s = (taken.run.lease_ms - taken.run.window_ms) / 1000
+        self._lease_id = taken.run.lease_id
+        self.attempt = taken.run.attempt
+        self._batch_firsts = list(taken.batch_firsts)
+        self._rows = [taken.run]
+        self._window = window
+        self._changing = threading.RLock()
+        self._pause = threading.Condition()
+
+    def grow(self, taken: Taken) -> None:
+        """Add what was handed out of the same window since."""
+        self._batch_firsts.extend(first for first in taken.batch_firsts if first > self._batch_firsts[-1])
+
+    @property
+    def is_window_out(self) -> bool:
+        """Whether it is of a window that has not ended."""
+        return self._window is not None and self._window.is_out
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the lease still runs, for this process."""
+        return self._clock.latest() < self.ends_at
+
+    def still_runs(self) -> bool:
+        """Tell whether the lease still runs; asks the database when a witness of time alone says no.
+
+        Others count from `leased_at` on, and add the most that nodes' clocks differ. So it runs on for at
+        least as long as the node that answers says.
+        """
+        is_doubted = not self.is_live and self._clock.now() + self._ahead_s < self.ends_at
+        if is_doubted:
+            ended_at = self.ends_at
+            ahead_s, asked_at = self._clock.latest() - self._clock.now(), self._clock.latest()
+            with suppress(CassqError):
+                state = self._storage.load_pipe(self.pipe)
+                stand = {run.first: run for run in state.runs} if state else {}
+                rows = [stand[row.first] for row in self._rows if row.first in stand]
+                if state and rows and all(row.lease_id == self._lease_id for row in rows):
+                    left_ms = min(row.leased_at_ms + row.lease_ms for row in rows) - state.now_ms
+                    with unawaited(self._changing, "a look at a lease"):
+                        if self.ends_at == ended_at:  # nobody extended it meanwhile, or gave it up for good
+                            self.ends_at, self._ahead_s = asked_at + left_ms / 1000, ahead_s
+        return self.is_live
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the lease ends."""
+        return self.ends_at - self._clock.latest()
+
+    def commit(self, parts: Ranges) -> None:
+        """Mark messages as committed; returns when the marks are durable and counted in time.
+
+        Raises:
+            DeliveryExpiredError: the lease had ended, no mark was written; the messages come again.
+            OutcomeUnknownError: the lease ended before the marks were acknowledged.
+        """
+        self._birthplace.check("the delivery")
+        with alone(self._changing, "a commit"):
+            marks = [Mark(first, last, End.COMMITTED) for part in parts for first, last in self._cut(part)]
+        pause = PAUSE_S
+        may_have_happened = False
+        while self.still_runs():
+            try:
+                with Deadline(self._clock.now() + self.left_s):
+                    self._storage.mark(self.pipe, marks)
+            except OutcomeUnknownError:
+                may_have_happened = True
+            except StorageUnavailableError:
+                pass
+            except AccessDeniedError:
+                if may_have_happened:
+                    break
+                raise
+            else:
+                if not self.still_runs():
+                    may_have_happened = True
+                    break
+                for mark in marks:
+                    self._told(mark)
+                return
+            with self._pause:
+                self._clock.wait(self._pause, min(pause, max(0.0, self.left_s)))
+            pause = min(2 * pause, PAUSE_MAX_S)
+        if may_have_happened:
+            raise OutcomeUnknownError("the lease ended before the commit was acknowledged: it may come again")
+        raise DeliveryExpiredError(
+            f"the lease of {self._told_s:g} s ended before the commit: the message is delivered again; "
+            "work faster, give the queue a longer lease, or call extend()"
+        )
+
+    def give_back(self, returned: Ranges, how: Return) -> bool:
+        """Return messages, so that they are delivered again; False when they come again by themselves.
+
+        A lost race or an outage is no error here: the lease ends, and they come back without a rollback. A
+        window is ended first.
+        """
+        self._birthplace.check("the delivery")
+        check_outside(self._changing, "a rollback")
+        # Without a known row it is leased until the lease ends, and nothing more can be done.
+        has_row = self._has_row()
+        with alone(self._changing, "a rollback"):
+            return has_row and self._return(returned, how)
+
+    def _return(self, returned: Ranges, how: Return) -> bool:
+        if not self.still_runs():
+            return False
+        try:
+            not_before_ms = self._database_ms() + how.delay_ms if how.delay_ms else 0
+            rows, changes = self._split(returned, not_before_ms, how)
+            if not changes:
+                return True
+            if not self._storage.transact(self.pipe, Transaction(runs=tuple(changes))).is_applied:
+                self.ends_at = _ENDED
+                return False
+        except (StorageUnavailableError, AccessDeniedError):
+            return False  # nothing was written: the others of the run are leased as before
+        except OutcomeUnknownError:
+            # Which rows there are now is not known: nothing more is done under this lease.
+            self.ends_at = _ENDED
+            return False
+        self._rows = [row for row in rows if row.state is RunState.LEASED]
+        # All rows, also those that stay: over one that its owner does not know of the floor would pass.
+        # Before anybody changes them again: what is told last counts.
+        for row in rows:
+            self._told(row)
+        return True
+
+    def extend(self) -> None:
+        """Begin the lease anew, for every message of the run. A window is ended first.
+
+        Raises:
+            DeliveryExpiredError: the lease had ended, or was taken over; the messages come again.
+            OutcomeUnknownError, StorageUnavailableError: not known to be extended; the old lease stands.
+        """
+        self._birthplace.check("the delivery")
+        check_outside(self._changing, "extend()")
+        has_row = self._has_row()
+        with alone(self._changing, "extend()"):
+            if not self.still_runs():
+                raise DeliveryExpiredError(
+                    "the lease has ended, it cannot be extended: the message comes again"
+                )
+            if not has_row:
+                raise StorageUnavailableError(
+                    "where its window ended is not known: not extended, the old lease stands"
+                )
+            state = self._storage.load_pipe(self.pipe)
+            stand = {row.first: row for row in state.runs} if state else {}
+            changes: list[RunChange] = []
+            for row in self._rows:
+                standing = stand.get(row.first)
+                if standing is None:
+                    continue  # below the floor: everything in it has ended
+                if standing.lease_id != self._lease_id:
+                    changes = []
+                    break
+                changes.append(RunChange(standing, self._lease_id, standing.leased_at_ms, is_leased_now=True))
+            ahead_s, sent_at = self._clock.latest() - self._clock.now(), self._clock.latest()
+            if (
+                not changes
+                or not self._storage.transact(self.pipe, Transaction(runs=tuple(changes))).is_applied
+            ):
+                self.ends_at = _ENDED
+                raise DeliveryExpiredError("the lease was taken over: the message is delivered again")
+            self.ends_at, self._ahead_s = sent_at + self._lease_s, ahead_s
+
+    def _has_row(self) -> bool:
+        """Tell whether it is known where the run ends; of a window that is out, once it has been ended."""
+        window = self._window
+        if window is None:
+            return True
+        check_may_wait("a rollback or extend()")  # another thread ends the window
+        last = window.wait_end(self._clock, self.ends_at)
+        if last is None:
+            last = self._read_end()
+        if last is None:
+            return False
+        with unawaited(self._changing, "a rollback or extend()"):
+            if self._window:
+                self._window = None
+                self._rows = [replace(self._rows[0], last=last, window_ms=0)]
+                if window.reached < last:
+                    # Others ended it behind all that was pushed. Who extends this lease has not got the rest.
+                    unseen = Ranges(((window.reached + 1, last),))
+                    self._return(unseen, Return(is_counted=False))
+        return True
+
+    def _read_end(self) -> int | None:
+        """Read where others ended the window: once they have, the row stays under this lease as it is."""
+        with suppress(CassqError):
+            state = self._storage.load_pipe(self.pipe)
+            for run in state.runs if state else ():
+                if run.lease_id == self._lease_id and not run.window_ms:
+                    return run.last
+        return None
+
+    def _cut(self, part: Range) -> Iterator[Range]:
+        """Cut a stretch at the edges of the run's rows."""
+        for row in self._rows:
+            first, last = max(part.first, row.first), min(part.last, row.last)
+            if first <= last:
+                yield Range(first, last)
+
+    def _split(self, returned: Ranges, not_before_ms: int, how: Return) -> tuple[list[Run], list[RunChange]]:
+        """Return the rows as they shall be, and the changes that make them so."""
+        rows: list[Run] = []
+        changes: list[RunChange] = []
+        for row in self._rows:
+            back = list(returned.within(row.first, row.last))
+            if not back:
+                rows.append(row)
+                continue
+            kept = list(returned.missing(row.first, row.last))
+            for part in sorted(back + kept):
+                is_back = part in back
+                new = self._row(row, part, is_back=is_back, not_before_ms=not_before_ms, how=how)
+                # What stays leased is leased from now on: the holder does not know since when it was, and
+                # counts by the earlier beginning itself.
+                if_lease_id = self._lease_id if part.first == row.first else None
+                changes.append(RunChange(new, if_lease_id, is_leased_now=not is_back))
+                rows.append(new)
+        return rows, changes
+
+    def _row(self, row: Run, part: Range, *, is_back: bool, not_before_ms: int, how: Return) -> Run:
+        place = max(0, bisect_right(self._batch_firsts, part.first) - 1)
+        rolled_back = row.rolled_back if part.first == row.first else 0
+        new = replace(
+            row,
+            first=part.first,
+            last=part.last,
+            read_from=min(part.first, max(row.read_from, self._batch_firsts[place])),
+            rolled_back=rolled_back,
+        )
+        if not is_back:
+            return new
+        return replace(
+            new,
+            state=RunState.RETURNED,
+            lease_id=new_token(),
+            leased_at_ms=0,
+            not_before_ms=not_before_ms,
+            attempt=row.attempt if how.is_counted else row.attempt - 1,
+            rolled_back=rolled_back + (part.size if how.is_counted else 0),
+        )
+
+    def _database_ms(self) -> int:
+        state = self._storage.load_pipe(self.pipe)
+        return state.now_ms if state else 0

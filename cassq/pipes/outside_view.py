@@ -1,0 +1,40 @@
+"""A pipe as people see it, who neither own it nor change it.
+
+Owns the readings that everybody shares who only looks: how much was pushed, what became of it while a window
+is out, and that what came back from its last attempt is dead, though nobody has written the letter yet.
+"""
+
+from uuid import UUID
+
+from cassq.model.pipe import End, Head, Mark, PipeState, Run, RunState
+from cassq.model.progress import Progress
+from cassq.storage.port import BatchQuery, Storage
+
+
+def find_pushed(storage: Storage, pipe: UUID, head: Head) -> int:
+    """Return how many messages were pushed into a pipe: `last` once it is decided, before by a read."""
+    if head.is_decided:
+        return head.last
+    newest = storage.read_batches(pipe, BatchQuery(is_newest_first=True, is_outline=True))
+    return newest[0].last if newest else 0
+
+
+def load_seen(storage: Storage, pipe: UUID) -> PipeState | None:
+    """Load a pipe; of a window everything that was pushed counts as handed out. None: it is gone."""
+    state = storage.load_pipe(pipe)
+    if state is None or state.window is None:
+        return state
+    return state.seen_at(find_pushed(storage, pipe, state.head))
+
+
+def is_spent(run: Run, attempts_max: int) -> bool:
+    """Tell whether a run came back from its last attempt: the next owner buries it, and nobody gets it."""
+    return run.state is RunState.RETURNED and run.attempt >= attempts_max
+
+
+def progress_seen(state: PipeState, attempts_max: int) -> Progress:
+    """Return what became of a pipe's messages; what is spent counts as dead, not as waiting or delayed."""
+    progress = Progress(state)
+    spent = [run for run in progress.runs.values() if is_spent(run, attempts_max)]
+    progress.note_marks([Mark(*part, End.DEAD) for run in spent for part in progress.left_of(run)])
+    return progress

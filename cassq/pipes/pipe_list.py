@@ -1,0 +1,107 @@
+"""The pipes of a queue, as one process sees them.
+
+Owns the remembered floor that keeps retired pipes from costing anything, and since when a pipe is known.
+What must not break: a pipe is seen however late its entry comes. The floor is a cache: an id is made before
+its entry, by any pusher's clock, so a pipe may turn up below it:
+
+    pusher A                    the list                        popper
+    | makes the id 1 |          |                               |
+    |                |          | <-- pusher B: entry 2         |
+    |                           |  --- 2 ---------------------> | the floor is 2
+    | entry 1 ----------------> |                               | reads from 2 on: 1 is not among that
+
+So a look reads from some way before the floor, and now and then everything is read.
+"""
+
+from uuid import UUID
+
+from cassq.model.ids import just_before, time_key
+from cassq.model.pipe import PipeEntry
+from cassq.model.settings import QueueSettings
+from cassq.runtime.clock import Clock
+from cassq.storage.port import Listing, Storage
+
+
+class PipeList:
+    """The live pipes of one queue: highest priority first, then oldest first."""
+
+    def __init__(self, storage: Storage, queue: str, settings: QueueSettings, clock: Clock) -> None:
+        self._storage = storage
+        self._queue = queue
+        self._settings = settings
+        self._clock = clock
+        self._entries: dict[UUID, PipeEntry] = {}
+        self._first_seen: dict[UUID, float] = {}
+        self._newest: dict[tuple[str, int], UUID] = {}
+        self._floor: UUID | None = None
+        self._full_read_at: float | None = None
+        self._read_at = 0.0
+        self._publications = 0
+        self._now_ms = 0
+
+    @property
+    def entries(self) -> tuple[PipeEntry, ...]:
+        """The pipes, in the order in which poppers should look at them."""
+        return tuple(self._entries.values())
+
+    def refresh(self, publications: int = 0) -> Listing:
+        """Read the list, from before the floor or, once per lifetime of a pipe, all of it; return it whole.
+
+        Args:
+            publications: how often staged pipes were published; when that has changed all is read, too,
+                because their ids are older than their entries.
+        """
+        now = self._clock.now()
+        is_full = self._full_read_at is None or now - self._full_read_at >= self._gone_after_s
+        is_full = is_full or publications != self._publications
+        since = None if is_full else self._since(now)
+        listing = self._storage.list_pipes(self._queue, since)
+        self._read_at = now
+        now = self._clock.now()  # a pipe is first seen when the answer is here, not when it was asked for
+        if is_full:
+            self._full_read_at = now
+            self._publications = publications
+        # None that lives lies before where this look began: the floor was the oldest of them.
+        found = sorted(listing.entries, key=lambda entry: (-entry.priority, time_key(entry.pipe)))
+        if listing.entries:
+            self._floor = min((entry.pipe for entry in listing.entries), key=time_key)
+        self._entries = {entry.pipe: entry for entry in found}
+        self._first_seen = {pipe: self._first_seen.get(pipe, now) for pipe in self._entries}
+        self._newest = {
+            entry.source: entry.pipe for entry in sorted(found, key=lambda entry: time_key(entry.pipe))
+        }
+        self._now_ms = listing.now_ms
+        return Listing(self.entries, listing.now_ms)
+
+    def forget(self, pipe: UUID) -> None:
+        """Drop a pipe that turned out to be gone."""
+        self._entries.pop(pipe, None)
+
+    def has_successor(self, entry: PipeEntry) -> bool:
+        """Tell whether its pusher has opened a newer pipe since."""
+        return self._newest.get(entry.source, entry.pipe) != entry.pipe
+
+    def is_abandoned(self, entry: PipeEntry) -> bool:
+        """Tell whether the pipe is so old that its pusher must have sealed it, if it lives.
+
+        By this process's clock since it first saw the pipe, or between two readings of the database's.
+        """
+        now = self._clock.now()
+        if now - self._first_seen.get(entry.pipe, now) > self._gone_after_s:
+            return True
+        skew_s = self._settings.clock_skew_max.total_seconds()
+        return (self._now_ms - entry.created_at_ms) / 1000 > self._gone_after_s + skew_s
+
+    def _since(self, now: float) -> UUID | None:
+        """Return where a look begins: `clock_skew_max` before the floor, and as far again as a ruler tells.
+
+        That is twice the largest power of two milliseconds of which a multiple has passed since the look
+        before: longer than since that look, and what is twice as far away is read half as often.
+        """
+        passed = int(now * 1000) ^ int(self._read_at * 1000)
+        margin_s = self._settings.clock_skew_max.total_seconds() + (1 << passed.bit_length()) / 1000
+        return just_before(self._floor, margin_s) if self._floor else None
+
+    @property
+    def _gone_after_s(self) -> float:
+        return (self._settings.push_age_max + self._settings.push_grace).total_seconds()

@@ -1,0 +1,223 @@
+"""What an owner does with a window of a pipe: begin, hand out, renew, cut, take over.
+
+A window is a run of numbers that are not pushed yet. Its holder hands out what comes, without a transaction
+for each take: in a flow that leaves one transaction for each half of a window's time. Owns the holder's steps
+and the one of those who come after it; each is a single transaction behind the fence. What must not break:
+
+- while a window is out the cursor says so, and nobody takes, drains or retires beside it;
+- nothing is handed out behind the window's last number, nor, by the holder's clock read after the batches
+  were, after its time;
+- nothing is handed out once a cut was sent, or before the window is known to be applied;
+- others cut only what is over by the database's clock, behind the newest batch that a read shows after that,
+  and leave the lease as it is: the messages may be in consumers' hands.
+
+    holder                          database                              another owner
+    | begin 8..10007 -------------> | cursor undecided, run 8..10007
+    | read 8, 9: hand out           |
+    | renew behind 9 -------------> | run 8..9, run 10..10009
+    | read 10: hand out (killed)    |
+                                    | <-- the window is over: newest is 11 |
+                                    | <-- cut behind 11: run 10..11 ------ | leased until its lease ends
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cassq.model.ids import new_token
+from cassq.model.pipe import Head, Phase, Run, RunState
+from cassq.model.take_plan import Taken, plan_fresh
+from cassq.model.transaction import RunChange
+from cassq.pipes.held_window import HeldWindow
+from cassq.storage.port import BatchQuery
+
+if TYPE_CHECKING:
+    from cassq.pipes.owned_pipe import OwnedPipe
+
+#: So many numbers a window has at most; nobody pays for those that are not used.
+WINDOW_MESSAGES = 10_000
+
+#: For so long a window is handed out, and for half a lease at most. Longer ones cost fewer transactions, and
+#: whoever comes after a holder that died waits for this long.
+WINDOW_MS = 1000
+
+#: In a flow a window is renewed from this part of its time or its numbers on.
+RENEW_FROM = 0.5
+
+#: How often a cut is tried that other owners' changes meet.
+CUT_ATTEMPTS = 3
+
+#: After a renewal or a cut that was refused no window begins for so long: somebody may want to come between.
+#: Meanwhile each take costs its transaction.
+SHY_S = 2.0
+
+
+def may_begin(owned: "OwnedPipe") -> bool:
+    """Tell whether a window may begin: in an open pipe whose waiting messages were all read."""
+    return (
+        owned.head.phase is Phase.OPEN
+        and not owned.head.is_decided
+        and owned.reader.is_at_end
+        and owned.clock.now() >= owned.no_window_until
+    )
+
+
+def begin(owned: "OwnedPipe") -> bool:
+    """Lease the numbers behind the cursor; False when that was refused."""
+    return _open(owned, owned.head.cursor)
+
+
+def renew(owned: "OwnedPipe") -> bool:
+    """End the window behind what was handed out of it, which is something, and begin the next one there.
+
+    Returns: whether that was applied; if not, the window is to be cut, where it still is the owner's.
+    """
+    window, head = _stop(owned)
+    ended = _ended(window.run, head.cursor)
+    owned.progress.note_run(replace(ended, leased_at_ms=owned.estimate_now_ms()))
+    is_renewed = False
+    try:
+        is_renewed = _open(owned, head.cursor, RunChange(ended, window.run.lease_id, is_leased_now=True))
+        if not is_renewed:
+            owned.no_window_until = owned.clock.now() + SHY_S
+            owned.keep_window(window, head)
+    finally:
+        if is_renewed:
+            window.end(head.cursor)
+        elif owned.window is not window:
+            window.lose()
+    return is_renewed
+
+
+def cut(owned: "OwnedPipe") -> bool:
+    """End the window behind what was handed out of it; False: refused, it is not this owner's any more."""
+    window, head = _stop(owned)
+    ended = _ended(window.run, head.cursor)
+    is_cut = False
+    try:
+        for _ in range(CUT_ATTEMPTS):
+            if ended.last >= ended.first:
+                owned.progress.note_run(replace(ended, leased_at_ms=owned.estimate_now_ms()))
+            is_cut = owned.advance(head, (RunChange(ended, window.run.lease_id, is_leased_now=True),))
+            if is_cut:
+                break
+            # Another owner may have sealed the pipe, or knocked: then the window is there, and still held.
+            owned.no_window_until = owned.clock.now() + SHY_S
+            owned.keep_window(window, head)
+            if owned.window is not window:
+                break
+            _stop(owned)
+    finally:
+        if is_cut:
+            owned.progress.window = None
+            window.end(head.cursor)
+        else:
+            window.lose()
+    return is_cut
+
+
+def is_over(owned: "OwnedPipe") -> bool:
+    """Tell whether the window that stands was over for everybody before the last read of the pipe."""
+    window = owned.progress.window
+    return window is not None and window.is_window_over(owned.read_ms, owned.skew_ms)
+
+
+def take_over(owned: "OwnedPipe") -> bool:
+    """End a window that is over, behind all that may have been handed out of it; False: refused."""
+    window = owned.progress.window
+    if window is None or not is_over(owned):
+        return False
+    query = BatchQuery(last=window.last, is_newest_first=True, is_outline=True)
+    newest = next(iter(owned.storage.read_batches(owned.pipe, query)), None)
+    head = owned.head
+    last, read_from = head.cursor, head.read_from
+    if newest and newest.last >= window.first:
+        last = min(newest.last, window.last, head.last)
+        read_from = last + 1 if newest.last <= last else newest.first
+    ended = _ended(window, last)
+    if not owned.advance(
+        replace(head, cursor=last, read_from=read_from), (RunChange(ended, window.lease_id),)
+    ):
+        return False
+    owned.progress.window = None
+    if ended.last >= ended.first:
+        owned.progress.note_run(ended)
+    return True
+
+
+def knock(owned: "OwnedPipe") -> None:
+    """Have another owner's window end: with a fresh op a renewal is refused, and then its holder cuts it."""
+    owned.advance(owned.head, is_window_out=True)
+
+
+def hand_out(owned: "OwnedPipe", window: HeldWindow, wanted: int) -> Taken | None:
+    """Return what came since, up to `wanted` messages; None when its numbers or its time are used up."""
+    head = owned.head
+    room = window.run.last - head.cursor
+    if room <= 0:
+        return None
+    wanted = min(wanted, room)
+    batches = owned.reader.read(head.read_from, head.cursor, wanted) if wanted > 0 else ()
+    if owned.clock.latest() >= window.ends_at:
+        return None
+    moved, plan = plan_fresh(owned.progress, batches, wanted, owned.lessee)
+    if moved.cursor > window.run.last:
+        return None  # by messages that were cancelled: the window ends among them
+    owned.progress.note_head(moved)
+    if plan is None:
+        return Taken(window.run, (), ())
+    window.handed_out += plan.taken.count
+    window.reached = moved.cursor
+    return replace(plan.taken, run=window.run)
+
+
+def wants_renewal(owned: "OwnedPipe", window: HeldWindow) -> bool:
+    """Tell whether half of the window's time, or of its numbers, is used."""
+    used = owned.clock.latest() - window.sent_at
+    room = window.run.last - owned.head.cursor
+    size = window.run.last - window.run.first + 1
+    return used >= RENEW_FROM * window.run.window_ms / 1000 or room < RENEW_FROM * size
+
+
+def _open(owned: "OwnedPipe", behind: int, *changes: RunChange) -> bool:
+    lessee = owned.lessee
+    window_ms = min(WINDOW_MS, lessee.lease_ms // 2)
+    run = Run(
+        first=behind + 1,
+        last=behind + WINDOW_MESSAGES,
+        read_from=min(owned.head.read_from, behind + 1),
+        state=RunState.LEASED,
+        attempt=1,
+        lease_id=new_token(),
+        leased_at_ms=0,
+        lease_ms=lessee.lease_ms + window_ms,
+        not_before_ms=0,
+        holder=lessee.holder,
+        window_ms=window_ms,
+    )
+    owned.window = HeldWindow(run, owned.clock.latest(), owned.asked)
+    is_open = False
+    try:
+        change = RunChange(run, is_leased_now=True)
+        is_open = owned.advance(owned.head, (*changes, change), is_window_out=True)
+    finally:
+        # With the op of another owner on top it is told as refused; that it stands shows that it was applied.
+        standing = owned.progress.window
+        is_open = is_open or (standing is not None and standing.lease_id == run.lease_id)
+        if is_open:
+            owned.progress.window = run
+        else:
+            owned.window = None
+    return is_open
+
+
+def _stop(owned: "OwnedPipe") -> tuple[HeldWindow, Head]:
+    """Hand out nothing more of the held window; return it, and how far it was handed out."""
+    window = owned.window
+    if window is None:
+        raise AssertionError("only a holder ends its window")
+    owned.window = None
+    return window, owned.head
+
+
+def _ended(run: Run, last: int) -> Run:
+    return replace(run, last=max(last, run.first - 1), window_ms=0)

@@ -1,0 +1,1 @@
+"""The popper's half of the protocol."""

@@ -1,0 +1,308 @@
+"""A message in a consumer's hands.
+
+Owns the one rule of a delivery: it ends once, by a commit or a rollback, and says so when it is asked to
+end again. How that is written is the held run's business, or the committer's when commits are grouped.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from itertools import repeat
+from types import TracebackType
+from typing import Protocol, Self
+
+from cassq.errors import (
+    CassqError,
+    ClosedError,
+    DeliveryExpiredError,
+    InvalidOptionError,
+    OutcomeUnknownError,
+    UnavailableError,
+    UsageError,
+)
+from cassq.model.ids import MessageId
+from cassq.model.message import Batch, Headers, to_datetime
+from cassq.model.ranges import Ranges
+from cassq.pipes.held_run import HeldRun, Return
+
+_log = logging.getLogger("cassq.popper")
+
+#: A rollback may rest a message for so long.
+DELAY_MAX = timedelta(days=7)
+
+
+class Committer(Protocol):
+    """Whoever writes commits: at once, or in groups."""
+
+    def commit(self, deliveries: "Sequence[Delivery]") -> None:
+        """Commit deliveries that were claimed for it; raise as `Delivery.commit` says."""
+        ...
+
+
+class BatchSlice:
+    """Messages of one batch and one run that are not handed out yet, and what they have in common.
+
+    A message becomes an object of its own only when a consumer has it: until then a thousand cost as much as
+    one. The price: a delivery keeps all bodies of its batch in memory for as long as it lives.
+
+    Attributes:
+        next: the first number that is left.
+        last: the last one.
+    """
+
+    __slots__ = ("batch", "committer", "last", "next", "run")
+
+    def __init__(self, run: HeldRun, batch: Batch, committer: Committer) -> None:
+        self.run = run
+        self.batch = batch
+        self.committer = committer
+        self.next = batch.first
+        self.last = batch.last
+
+    def deliveries(self, first: int, last: int) -> "list[Delivery]":
+        """Return messages `first` … `last` for a consumer."""
+        begin = self.batch.first
+        if first == last:  # as mostly in a loop over a popper: a slice and a map cost more than the message
+            return [Delivery(self, first, self.batch.bodies[first - begin])]
+        bodies = self.batch.bodies[first - begin : last - begin + 1]
+        return list(map(Delivery, repeat(self), range(first, last + 1), bodies))
+
+
+class Delivery:
+    """One message, delivered once; made by a popper.
+
+    Use it as a context manager: the message is committed when the block ends, and rolled back when the
+    block raises. Or call `commit`, `rollback` and `extend`.
+
+    Attributes:
+        message_id: its public id, as push returned it.
+        body: the bytes that were pushed.
+        headers: str to str.
+        attempt: 1 on the first delivery, one more after each rollback or expired lease.
+        pushed_at: when it became durable, by the database's clock (UTC).
+    """
+
+    __slots__ = ("_batch_slice", "_ending", "body", "seq")
+
+    def __init__(self, batch_slice: "BatchSlice", seq: int, body: bytes) -> None:
+        self._batch_slice = batch_slice
+        self.seq = seq
+        self.body = body
+        self._ending: str | None = None
+
+    @property
+    def headers(self) -> Headers:
+        """The message's headers."""
+        return self._batch_slice.batch.message(self.seq)[1]
+
+    @property
+    def run(self) -> HeldRun:
+        """The run it was taken with, for those who look at leases."""
+        return self._batch_slice.run
+
+    @property
+    def message_id(self) -> MessageId:
+        """The message's public id."""
+        return MessageId(self.run.pipe, self.seq)
+
+    @property
+    def attempt(self) -> int:
+        """Which delivery of the message this is, from 1."""
+        return self.run.attempt
+
+    @property
+    def pushed_at(self) -> datetime:
+        """When the push became durable, by the database's clock."""
+        return to_datetime(self._batch_slice.batch.pushed_at_ms or 0)
+
+    def commit(self) -> None:
+        """End the message: it will never be delivered again.
+
+        Raises:
+            ClosedError: it was committed or rolled back before.
+            DeliveryExpiredError: its lease ended; it is delivered again.
+            OutcomeUnknownError: the lease ended before the commit was acknowledged; it may come again.
+        """
+        self.finish("committed")
+        self._batch_slice.committer.commit((self,))
+
+    def rollback(self, delay: timedelta = timedelta(0)) -> bool:
+        """Give the message back: it is delivered again, `delay` from now at the earliest.
+
+        Returns: False when its lease had ended already, or ends before this could be written: then it comes
+            again by itself, without the delay.
+
+        Raises:
+            ClosedError: it was committed or rolled back before.
+            InvalidOptionError: the delay is negative or longer than 7 days.
+        """
+        if not isinstance(delay, timedelta) or not timedelta(0) <= delay <= DELAY_MAX:
+            raise InvalidOptionError(f"{delay=} must be a timedelta from 0 to {DELAY_MAX.days} days")
+        return self._return("rolled back", Return(round(delay / timedelta(milliseconds=1))))
+
+    def give_back(self) -> bool:
+        """Give the message back whose work never began: as `rollback`, but it counts as no attempt.
+
+        Returns: as `rollback`.
+
+        Raises: ClosedError: it was committed or rolled back before.
+        """
+        return self._return("given back", Return(is_counted=False))
+
+    def _return(self, ending: str, how: Return) -> bool:
+        self.finish(ending)
+        try:
+            return self.run.give_back(Ranges(((self.seq, self.seq),)), how)
+        except UsageError:
+            self.unfinish()
+            raise
+
+    def extend(self) -> None:
+        """Begin the lease anew; do so before it ends, for work that takes longer than the queue's lease.
+
+        It extends every message that was taken together with this one. It may wait for the popper to end
+        what it leased ahead, until the lease ends at most.
+
+        Raises:
+            ClosedError: it was committed or rolled back before.
+            DeliveryExpiredError: its lease ended; it is delivered again.
+            OutcomeUnknownError, StorageUnavailableError: not known to be extended; the old lease stands.
+        """
+        self.check_unfinished()
+        self.run.extend()
+
+    def check_unfinished(self) -> None:
+        """Raise `ClosedError` when it was committed or rolled back before."""
+        if self._ending:
+            raise ClosedError(f"{self!r} was {self._ending} before: a delivery ends once")
+
+    def finish(self, ending: str) -> None:
+        """Claim the delivery for the one ending it gets, or raise `ClosedError`."""
+        self.check_unfinished()
+        self._ending = ending
+
+    def unfinish(self) -> None:
+        """Let it be ended once more: the ending was refused before anything was written."""
+        self._ending = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        if self._ending:
+            return None
+        if error is None:
+            self.commit()
+        else:
+            self.rollback()
+        return None
+
+    def __repr__(self) -> str:
+        return f"<Delivery {self.message_id} attempt {self.attempt}, {len(self.body)} bytes>"
+
+
+class _IteratedDelivery(Delivery):
+    """A delivery whose consumer takes the next one when this one comes again.
+
+    Only what this delivery itself raised is swallowed: errors of the consumer's own work propagate, also
+    those of another queue.
+    """
+
+    __slots__ = ()
+
+    def commit(self) -> None:
+        with self._claimed_errors():
+            super().commit()
+
+    def extend(self) -> None:
+        with self._claimed_errors():
+            super().extend()
+
+    @contextmanager
+    def _claimed_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (DeliveryExpiredError, OutcomeUnknownError, UnavailableError) as error:
+            error.__dict__["raised_by"] = self
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        try:
+            super().__exit__(kind, error, traceback)
+        except (DeliveryExpiredError, OutcomeUnknownError) as late:
+            error = late
+        if error is None or error.__dict__.get("raised_by") is not self:
+            return False
+        _log.warning("message %s comes again, or may: %s", self.message_id, error)
+        return True
+
+
+def go_on_after(delivery: Delivery) -> Delivery:
+    """Return the delivery for a consumer that goes on with the next message when this one comes again."""
+    delivery.__class__ = _IteratedDelivery
+    return delivery
+
+
+def finish_all(deliveries: Sequence[Delivery], ending: str) -> None:
+    """Claim deliveries for the one ending each of them gets; all or none.
+
+    Raises:
+        ClosedError: one of them has ended before, or is named twice.
+    """
+    for place, delivery in enumerate(deliveries):
+        if delivery._ending:  # noqa: SLF001 - our own class, and a loop over thousands
+            claimed = deliveries[:place]
+            for each in claimed:
+                each._ending = None  # noqa: SLF001
+            delivery.check_unfinished()
+            raise ClosedError(f"{delivery!r} is named twice: a delivery ends once; none of them was {ending}")
+        delivery._ending = ending  # noqa: SLF001
+
+
+def group_by_run(deliveries: Iterable[Delivery]) -> dict[HeldRun, Ranges]:
+    """Group messages by run; neighbours that follow each other cost next to nothing."""
+    groups: dict[HeldRun, Ranges] = {}
+    batch_slice: BatchSlice | None = None
+    first = last = 0
+    for delivery in deliveries:
+        seq = delivery.seq
+        if seq == last + 1 and delivery._batch_slice is batch_slice:  # noqa: SLF001 - our own class, a loop over thousands
+            last = seq
+            continue
+        if batch_slice is not None:
+            groups.setdefault(batch_slice.run, Ranges()).add(first, last)
+        batch_slice = delivery._batch_slice  # noqa: SLF001
+        first = last = seq
+    if batch_slice is not None:
+        groups.setdefault(batch_slice.run, Ranges()).add(first, last)
+    return groups
+
+
+class DirectCommitter:
+    """Writes every commit at once, one mark for each stretch of neighbours."""
+
+    def commit(self, deliveries: Sequence[Delivery]) -> None:
+        """See `Committer.commit`; all runs are tried, then the first error is raised."""
+        failed: CassqError | None = None
+        for run, parts in group_by_run(deliveries).items():
+            try:
+                run.commit(parts)
+            except CassqError as error:
+                failed = failed or error
+                if isinstance(error, UsageError):  # nothing of this run was begun: it can be ended later
+                    for each in deliveries:
+                        if each.run is run:
+                            each.unfinish()
+        if failed:
+            raise failed

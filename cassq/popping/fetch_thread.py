@@ -1,0 +1,246 @@
+"""The thread that keeps one buffer filled.
+
+Owns when to look for messages, when to announce hunger and listen instead, and the leases of what is in the
+buffer. What must not break: what was not handed out goes back without counting as an attempt.
+"""
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable
+
+from cassq.coordination.port import Coordinator
+from cassq.errors import AccessDeniedError, CassqError, StorageUnavailableError
+from cassq.model.take_plan import Taken
+from cassq.pipes.held_run import HeldRun, Return
+from cassq.popping.arrival_rate import ArrivalRate
+from cassq.popping.delivery import BatchSlice, Committer
+from cassq.popping.delivery_buffer import DeliveryBuffer, Heard
+from cassq.popping.fetcher import Fetcher
+from cassq.runtime.clock import Clock
+from cassq.runtime.outage_log import log_trouble
+from cassq.runtime.poll_spread import LOOKS_PER_S, RETRIES_PER_S, PollSpread
+
+_log = logging.getLogger("cassq.popper")
+
+#: A hungry popper that nobody wakes looks by itself: soon at first if it is alone, then this often at most.
+POLL_MIN_S = 0.01
+POLL_S = 0.25
+POLL_MAX_S = 2.0
+POLL_SHARED = 4
+
+
+class FetchThread:
+    """Feeds the poppers of one intake.
+
+    Args:
+        name: what messages are leased under.
+        check_takes: returns False while the queue is paused, raises `QueueNotFoundError` once it is deleted.
+    """
+
+    def __init__(  # noqa: PLR0913 - collaborators are passed in
+        self,
+        buffer: DeliveryBuffer,
+        feeder: Fetcher,
+        coordinator: Coordinator,
+        *,
+        queue: str,
+        name: str,
+        lease_s: float,
+        committer: Committer,
+        check_takes: Callable[[], bool],
+        crowd: PollSpread,
+        clock: Clock,
+    ) -> None:
+        self._crowd = crowd
+        self._buffer = buffer
+        self._feeder = feeder
+        feeder.on_asked(buffer.call)
+        self._coordinator = coordinator
+        self._queue = queue
+        self._name = name
+        self._lease_s = lease_s
+        self._committer = committer
+        self._check_takes = check_takes
+        self._clock = clock
+        self._pace = ArrivalRate()
+        self._retry_s = POLL_S
+        self._has_found = False
+        self._has_all = False
+        self._thread = threading.Thread(target=self._run, name=f"cassq-pop-{queue}", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def join(self) -> None:
+        """Wait until the thread has ended, which it does when the buffer is closed."""
+        self._thread.join()
+
+    def run_once(self) -> None:
+        """Keep up the leases, then feed the consumers once, or wait for a reason to."""
+        is_woken = self._buffer.take_woken()  # first: who asks for something from here on wakes it once more
+        self._feeder.tend()
+        self._keep_up()
+        wanted = self._buffer.wanted()
+        if wanted <= 0:
+            self._feeder.share()
+            self._buffer.rest_while_full(min(POLL_S, self._lease_s / 4))
+            return
+        is_starving = self._buffer.is_starving()
+        is_out_of_luck = is_starving and not is_woken and not self._has_found
+        if is_out_of_luck and self._coordinator.hungry(self._queue, besides=self._name):
+            # Others wait, so there is nothing; if each looked all the same, the servers would do little else.
+            self._starve(wanted)
+            return
+        next_s = self._pace.next_find_s(self._clock.now())
+        if next_s and self._has_all and not is_woken:
+            # One look is enough, once it is announced that somebody waits.
+            if is_starving:
+                self._starve(wanted)
+            else:
+                self._buffer.rest_while_fed(min(next_s, POLL_S))
+            return
+        if self._feed(wanted, is_woken=is_woken) or (is_starving and self._watch_flow(wanted)):
+            return
+        if is_starving:
+            self._starve(wanted)
+        else:
+            self._buffer.rest_while_fed(POLL_S)
+
+    def _run(self) -> None:
+        while not self._buffer.is_closing:
+            try:
+                self.run_once()
+                self._retry_s = POLL_S
+            except CassqError as error:
+                if isinstance(error, AccessDeniedError):  # also where it was refused a place in the line
+                    self._buffer.end_round(self._buffer.begin_round(), error)
+                self._buffer.pause(self._retry_s)  # `_feed` has told the consumers
+                # Many that fail together, and go on together, would fail again.
+                most = self._crowd.spread(POLL_S, RETRIES_PER_S, self._queue)
+                self._retry_s = min(2 * self._retry_s, most)
+            except Exception:
+                # A thread that ended here would keep its claims, and its consumers, for ever.
+                _log.exception("queue %s: an error that nobody expected; the popper goes on", self._queue)
+                self._feeder.let_go()
+                self._buffer.pause(POLL_S)
+        with contextlib.ExitStack() as closing:
+            closing.callback(self._feeder.close)
+            closing.callback(self._coordinator.withdraw_hunger, self._queue, self._name)
+            self._give_back()
+
+    def _watch_flow(self, wanted: int) -> bool:
+        """While messages flow fast, look into the pipes again and again; True when one came, or to go on."""
+        while (pause := self._pace.next_look_s(self._clock.now())) is not None:
+            if self._buffer.listen(pause) is not Heard.NOTHING or self._feed(wanted, is_brief=True):
+                return True
+        return False
+
+    def _feed(
+        self, wanted: int, *, is_retry: bool = False, is_woken: bool = False, is_brief: bool = False
+    ) -> bool:
+        number = self._buffer.begin_round()
+        try:
+            fetched = self._take(wanted, is_retry=is_retry, is_woken=is_woken, is_brief=is_brief)
+        except CassqError as error:
+            if self._buffer.end_round(number, error):
+                log_trouble(_log, error, "queue %s: %s", self._queue, error)
+            raise
+        except Exception as error:
+            self._buffer.end_round(number, StorageUnavailableError(f"an unexpected error: {error!r}"))
+            raise
+        found = sum(taken.count for _, taken in fetched)
+        self._has_found = bool(fetched)
+        self._has_all = found < wanted
+        if fetched:
+            self._pace.note_found(found, self._clock.now())
+        for run, taken in fetched:
+            self._buffer.put(BatchSlice(run, part, self._committer) for part in taken.parts)
+        self._buffer.end_round(number, None if fetched else self._feeder.trouble())
+        if fetched:
+            self._feeder.share()
+        return bool(fetched)
+
+    def _take(
+        self, wanted: int, *, is_retry: bool, is_woken: bool, is_brief: bool
+    ) -> list[tuple[HeldRun, Taken]]:
+        self._feeder.check_may_take()  # before anything is read for nothing
+        if not self._check_takes():
+            self._feeder.end_windows()
+            return []
+        is_flowing = self._pace.is_fast(self._clock.now())
+        return self._feeder.feed(
+            wanted, is_retry=is_retry, is_woken=is_woken, is_brief=is_brief, is_flowing=is_flowing
+        )
+
+    def _starve(self, wanted: int) -> None:
+        """Announce hunger and wait to be woken; look again now and then, for the wake-up that got lost.
+
+        Who is first in line looks once more at once, for what was pushed before anybody could hear of the
+        announcement. Where others stood in line before, that would have woken one of them.
+        """
+        before = self._coordinator.announce_hunger(
+            self._queue, self._name, self._buffer.wake, crowded=self._buffer.crowd
+        )
+        others = self._coordinator.hungry(self._queue, besides=self._name)
+        is_spared = before > 0
+        pause = POLL_MAX_S if is_spared else POLL_S
+        try:
+            while is_spared or not self._feed(wanted, is_retry=True):
+                # Of many that wait, few need to look by themselves.
+                if not is_spared:
+                    others = self._coordinator.hungry(self._queue, besides=self._name)
+                is_spared = False
+                if others:
+                    self._feeder.let_go()
+                heard = self._listen(self._until_look(pause) * (1 + others / POLL_SHARED))
+                self._feeder.tend()
+                if heard in {Heard.WOKEN, Heard.CLOSING, Heard.ALONE}:
+                    return
+                pause = min(2 * pause, POLL_MAX_S)
+        finally:
+            self._coordinator.withdraw_hunger(self._queue, self._name)
+            if self._buffer.is_woken and not self._buffer.is_starving():
+                # Its consumers left just now: somebody else shall have what this wake-up was for.
+                self._coordinator.wake(self._queue, 1, besides=self._name)
+
+    def _until_look(self, pause: float) -> float:
+        """Return in how many seconds to look though nobody woke this popper.
+
+        Seldom at last where the process has many queues, and this one has no pipe: so nothing comes due.
+        """
+        if pause >= POLL_MAX_S and self._feeder.is_empty:
+            return self._crowd.spread(pause, LOOKS_PER_S, self._queue)
+        return max(min(pause, self._feeder.next_due()), POLL_MIN_S)
+
+    def _listen(self, seconds: float) -> Heard:
+        """Listen; while others listen too, hold no claims: whoever is woken must find the pipes free."""
+        while (heard := self._buffer.listen(seconds)) is Heard.CROWDED:
+            self._feeder.let_go()
+        return heard
+
+    def _keep_up(self) -> None:
+        """Extend the leases of what is in the buffer, or give it back when nobody pops any more."""
+        if self._buffer.is_idle():
+            self._coordinator.may_take()  # an outage, and its end, are told also while nobody pops
+            self._give_back()
+            self._feeder.let_go()
+            return
+        if self._buffer.take_surplus():
+            self._give_back()
+        for run in self._buffer.runs():
+            if run.is_live and run.left_s < self._lease_s / 2:
+                if run.is_window_out:
+                    self._feeder.end_windows()  # `extend` waits for this very thread to do it
+                try:
+                    run.extend()
+                except CassqError as error:
+                    _log.info("queue %s: a buffered run was not extended: %s", self._queue, error)
+
+    def _give_back(self) -> None:
+        back = self._buffer.take_back()
+        if back:
+            self._feeder.end_windows()
+        for run, parts in back.items():
+            run.give_back(parts, Return(is_counted=False))

@@ -1,0 +1,142 @@
+"""What consumers hold: pop, iterate, commit, close.
+
+Owns the public side of popping. Where messages come from, and how commits go out, is the intake's business,
+which this popper may share with others of its process.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from types import TracebackType
+from typing import Self
+
+from cassq.errors import ClosedError, CorruptError, OutcomeUnknownError, UnavailableError
+from cassq.model.arguments import check_count, to_seconds
+from cassq.popping.delivery import Delivery, finish_all, go_on_after
+from cassq.popping.fetch_thread import POLL_MAX_S
+from cassq.popping.shared_intake import SharedIntake
+from cassq.runtime.clock import Clock
+from cassq.runtime.fork_guard import ForkGuard
+from cassq.runtime.outage_log import log_trouble
+from cassq.runtime.reentry import Closing
+
+_log = logging.getLogger("cassq.popper")
+
+
+class Popper:
+    """Pops messages from one queue; threads may share one.
+
+    Made by `Queue.popper`. Close it, or use it as a context manager, so that what it has in hand goes back
+    at once instead of when the leases end.
+
+    Args:
+        intake: has counted this popper as one of its own.
+
+    Attributes:
+        name: what its messages are leased under. Poppers of one process may share it.
+    """
+
+    def __init__(self, intake: SharedIntake, *, queue: str, clock: Clock) -> None:
+        self.name = intake.name
+        self._intake = intake
+        self._queue = queue
+        self._clock = clock
+        self._birthplace = ForkGuard()
+        self._closing = Closing(clock)
+
+    def pop(self, timeout: float | timedelta | None = None) -> Delivery | None:
+        """Return the next message, or None when none came in time.
+
+        Args:
+            timeout: seconds to wait; None waits for ever, 0 makes one look.
+
+        Raises:
+            ClosedError: the popper is closed.
+            QueueNotFoundError: the queue was deleted.
+            UnavailableError: nothing came in time because a service is out of reach; it says which.
+            CorruptError: nothing came in time, and a pipe of the queue is damaged; it says which. The other
+                pipes go on.
+        """
+        popped = self.pop_many(1, timeout)
+        return popped[0] if popped else None
+
+    def pop_many(self, count: int, timeout: float | timedelta | None = None) -> list[Delivery]:
+        """Return up to `count` messages: what is there as soon as there is any; empty when none came in time.
+
+        Args:
+            count: at most so many, 1 or more.
+            timeout: seconds to wait for the first; None waits for ever, 0 makes one look.
+
+        Raises: as `pop`.
+        """
+        check_count(count)
+        seconds = float("inf") if timeout is None else to_seconds(timeout)
+        self._birthplace.check("the popper")
+        return self._intake.buffer.get(count, self._clock.now() + seconds, self)
+
+    def __iter__(self) -> Iterator[Delivery]:
+        """Yield messages for ever, through outages and past damaged pipes; ends when the popper is closed.
+
+        A `with delivery:` of a message that this yields ends without an error where the message comes again
+        because its lease ended: that is logged, and the next one follows. See "P3" in docs/guarantees.md.
+        """
+        while True:
+            try:
+                delivery = self.pop(POLL_MAX_S)
+            except ClosedError:
+                return
+            except (UnavailableError, OutcomeUnknownError, CorruptError) as error:
+                # A damaged pipe is left alone; whoever iterates is there for the others.
+                log_trouble(_log, error, "queue %s: %s", self._queue, error)
+            else:
+                if delivery:
+                    yield go_on_after(delivery)
+
+    def commit_many(self, deliveries: Sequence[Delivery]) -> None:
+        """Commit many at once: one mark for each stretch of neighbours.
+
+        Raises:
+            ClosedError: one of them was committed or rolled back before, or is named twice; nothing was
+                committed.
+            DeliveryExpiredError, OutcomeUnknownError: as `Delivery.commit`, for some of them; the others
+                are committed.
+        """
+        self._birthplace.check("the popper")
+        finish_all(deliveries, "committed")
+        self._intake.committer.commit(deliveries)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed."""
+        return self._closing.has_begun
+
+    def close(self) -> None:
+        """End its pops, give back what was not handed out, write the grouped commits that wait.
+
+        Where it shares with others, what was taken ahead for all of them goes back a moment later, their
+        commits are written too, and the claims stay until the last one closes. While the database is out of
+        reach it waits for commits, until their leases end at most. Deliveries in consumers' hands may still
+        be committed while their leases run. May be called twice; the second call waits for the first, unless
+        it interrupted it. Does nothing in a forked child.
+
+        In the middle of another call of its thread, as in a signal handler, it returns at once, and a thread
+        of its own goes on as soon as that call has ended.
+        """
+        if not self._birthplace.is_here:
+            return
+        # A second one waits: the store must not be closed while what was taken ahead still goes back.
+        self._closing.run(lambda: self._intake.leave(self))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Popper {self.name}>"

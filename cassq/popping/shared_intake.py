@@ -1,0 +1,121 @@
+"""Where poppers of one process get their messages from, and where their commits go.
+
+Owns how many poppers share what takes for them, and the honest order of closing: stop taking, give back what
+was not handed out, let the claims go, write the commits that wait. More than a few that take side by side
+would only wait for each other: threads share one interpreter, and each would claim, load and leave the pipes
+of the others. Each that takes has a thread, claims and a place in the line of the hungry of its own. What
+must not break: whoever closes last closes what was shared, once, and nobody before.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Literal
+
+from cassq.coordination.port import Coordinator
+from cassq.coordination.watched import silent_service
+from cassq.errors import InvalidOptionError
+from cassq.popping.delivery import Committer, DirectCommitter
+from cassq.popping.delivery_buffer import Asker, DeliveryBuffer
+from cassq.popping.fetch_thread import FetchThread
+from cassq.popping.fetcher import Fetcher
+from cassq.popping.grouped_commits import GroupedCommitter
+from cassq.runtime.clock import Clock
+from cassq.runtime.poll_spread import PollSpread
+
+#: How commits go out: one by one, or together every few milliseconds.
+CommitMode = Literal["each", "grouped"]
+
+#: So many poppers of a queue, and of one way to commit, take for themselves; those that come later join them.
+INTAKES_MAX = 4
+
+
+class SharedIntake:
+    """Takes messages for the poppers that joined it; begins with one.
+
+    Args:
+        name: what messages are leased under, unique.
+        check_takes: returns False while the queue is paused, raises `QueueNotFoundError` once it is deleted.
+
+    Attributes:
+        name: as above.
+        commit: how its commits go out.
+        committer: where the commits of its messages go.
+        buffer: what its poppers pop from.
+    """
+
+    def __init__(  # noqa: PLR0913 - collaborators are passed in
+        self,
+        feeder: Fetcher,
+        coordinator: Coordinator,
+        *,
+        queue: str,
+        name: str,
+        lease: timedelta,
+        check_takes: Callable[[], bool],
+        commit: CommitMode,
+        crowd: PollSpread,
+        clock: Clock,
+    ) -> None:
+        self.name = name
+        self.commit: CommitMode = commit
+        self._grouped = GroupedCommitter(clock) if commit == "grouped" else None
+        self.committer: Committer = self._grouped or DirectCommitter()
+        self.buffer = DeliveryBuffer(clock, lambda: silent_service(coordinator, queue))
+        self._members = 1
+        self._joining = threading.RLock()
+        self._feeding = FetchThread(
+            self.buffer,
+            feeder,
+            coordinator,
+            queue=queue,
+            name=name,
+            lease_s=lease.total_seconds(),
+            committer=self.committer,
+            check_takes=check_takes,
+            crowd=crowd,
+            clock=clock,
+        )
+        self._feeding.start()
+
+    @property
+    def members(self) -> int:
+        """How many poppers it takes for; 0 once it is closed."""
+        return self._members
+
+    def join(self) -> bool:
+        """Count one popper more; False when the last one has left meanwhile."""
+        with self._joining:
+            if not self._members:
+                return False
+            self._members += 1
+            return True
+
+    def leave(self, popper: Asker) -> None:
+        """Let a closed popper go; returns when its commits are written, or given up. The last closes it."""
+        with self._joining:
+            self._members -= 1
+            is_last = not self._members
+        if not is_last:
+            self.buffer.leave(popper)
+            if self._grouped:
+                self._grouped.flush()
+            return
+        self.buffer.close()
+        self._feeding.join()
+        if self._grouped:
+            self._grouped.close()
+
+
+def check_commit(commit: str) -> None:
+    """Raise `InvalidOptionError` for what is no way to commit."""
+    if commit not in {"each", "grouped"}:
+        raise InvalidOptionError(f"commit={commit!r} is not a way to commit: use 'each' or 'grouped'")
+
+
+def join_intake(intakes: Sequence[SharedIntake], commit: CommitMode) -> SharedIntake | None:
+    """Join the one of these with the fewest poppers; None while there may be more: make another."""
+    alike = sorted((each for each in intakes if each.commit == commit), key=lambda each: each.members)
+    if sum(each.members > 0 for each in alike) < INTAKES_MAX:
+        return None
+    return next((each for each in alike if each.join()), None)

@@ -1,0 +1,1 @@
+"""The pusher's half of the protocol."""

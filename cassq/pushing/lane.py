@@ -1,0 +1,347 @@
+"""One pusher's way into the database: one pipe after the other, one write at a time.
+
+Owns the pusher's part of the protocol that is about batches: push, unknown, late. Refuses to decide what is
+pushed when. Three rules must not break:
+
+- the next numbers are given only after the batch before was acknowledged or settled;
+- a number that was sent is never used again, nor is a pipe with an unsettled batch pushed into;
+- an acknowledgement that came late is believed only after a look at the head.
+
+    pusher                       database                      reaper
+    | open pipe, push 1..5 ----> |                             |
+    | push 6..8 ... (frozen)     |  <------- force seal -----  | push_age_max + grace have passed
+    |                            |  <------- drain: last = 5   |
+    | ... 6..8 acknowledged ---> |                             |
+    | late! reads the head: sealed, last = 5: 6..8 were not pushed; push them in a new pipe
+"""
+
+import logging
+import threading
+from concurrent.futures import Executor
+from enum import Enum
+from functools import partial
+from itertools import chain
+from typing import Protocol
+
+from cassq.errors import (
+    AccessDeniedError,
+    CassqError,
+    CorruptError,
+    OutcomeUnknownError,
+    StorageUnavailableError,
+)
+from cassq.limits import SEQ_MAX
+from cassq.model.message import Batch, pack_headers
+from cassq.model.pipe import Phase, PipeEntry
+from cassq.model.settings import QueueSettings
+from cassq.model.transaction import Seal, Transaction
+from cassq.pipes import upkeep, window_steps
+from cassq.pipes.owned_pipe import OwnedPipe
+from cassq.pushing.pipe_rotation import OpenPipe, PipeRotation
+from cassq.pushing.push_buffer import PushRequest
+from cassq.runtime.clock import Clock
+from cassq.runtime.deadline import Deadline
+from cassq.storage.port import Storage
+
+_log = logging.getLogger("cassq.pusher")
+
+#: The first pause after a failed call, and the longest.
+PAUSE_S = 0.05
+PAUSE_MAX_S = 1.0
+
+#: A batch with an unknown outcome is sent again for so long; after that the pipe is given up by a seal.
+RESEND_S = 5.0
+
+#: A call to the database gets so long, however little time the callers have left.
+CALL_S = 0.5
+
+_CLEARED_AWAY = "the pipe was cleared away while this push was in flight"
+
+
+class Outcome(Enum):
+    """What is known of a batch that was sent."""
+
+    ACKNOWLEDGED = "acknowledged"
+    #: Every attempt was refused before anything was written, and nothing will be.
+    REFUSED = "refused"
+    #: At least one attempt may have been written, or may still be.
+    UNKNOWN = "unknown"
+
+
+class LaneHost(Protocol):
+    """The pusher, as its lanes see it."""
+
+    def check_open(self) -> None:
+        """Raise `QueueNotFoundError` when the queue was deleted."""
+        ...
+
+    def note_pushed(self, count: int) -> None:
+        """Hear that so many messages became durable."""
+        ...
+
+    def expire(self) -> None:
+        """Fail what waits too long behind a troubled lane."""
+        ...
+
+
+class Lane:
+    """Fills one pipe at a time.
+
+    Args:
+        queue: the queue's name.
+        number: which of the pusher's lanes it is.
+        executor: opens pipes ahead of time.
+    """
+
+    def __init__(  # noqa: PLR0913 - what a lane needs is what it is
+        self,
+        storage: Storage,
+        queue: str,
+        settings: QueueSettings,
+        *,
+        host: LaneHost,
+        pusher: str,
+        number: int,
+        executor: Executor,
+        clock: Clock,
+    ) -> None:
+        self._storage = storage
+        self._pusher = pusher
+        self._own = partial(OwnedPipe, storage, queue, settings=settings, holder=pusher, clock=clock)
+        self._host = host
+        self._clock = clock
+        self._pipes = PipeRotation(
+            storage, queue, settings, pusher=pusher, number=number, executor=executor, clock=clock
+        )
+        self._pause = threading.Condition()
+        self._reason: CassqError | None = None
+        self._is_closing = False
+
+    def write(self, requests: list[PushRequest]) -> None:
+        """Store the requests in order; returns when each of them has ended."""
+        pause = PAUSE_S
+        while left := [request for request in requests if not request.is_finished]:
+            if self._reason:
+                _fail(left, self._not_pushed(), None if self._is_closing else self._clock.now())
+                left = [request for request in left if not request.is_finished]
+                if not left:
+                    return
+            try:
+                with self._in_time(left):
+                    self._host.check_open()
+                    opened = self._pipes.writable(sum(p.count for p in left), sum(p.size for p in left))
+            except (StorageUnavailableError, OutcomeUnknownError) as error:
+                self._reason = error
+                pause = self._rest(pause, left)
+            except CassqError as error:
+                _fail(left, error)
+            except Exception as error:
+                _log.exception("a pipe could not be opened, for a reason that nobody expected")
+                _fail(left, StorageUnavailableError(f"not pushed: {error!r}"))
+            else:
+                self._send_or_fail(opened, left)
+
+    def tend(self) -> float:
+        """Seal what is too old; return seconds until it should be called again."""
+        return self._pipes.tend()
+
+    def stop_waiting(self) -> None:
+        """Let a troubled lane give up: what it cannot settle now it reports as unknown."""
+        with self._pause:
+            self._is_closing = True
+            self._pause.notify_all()
+
+    def close(self) -> None:
+        """Seal what is open."""
+        self._pipes.close()
+
+    def _send_or_fail(self, opened: OpenPipe, requests: list[PushRequest]) -> None:
+        try:
+            self._send(opened, requests)
+        except Exception as error:
+            # Not a matter of waiting: the store is damaged, closed, or the code is. Nobody may be left
+            # waiting for it, and the lane goes on.
+            if not isinstance(error, CassqError):
+                _log.exception("a push ended in an error that nobody expected")
+            self._pipes.give_up()
+            _fail(requests, OutcomeUnknownError(f"the messages may or may not be stored: {error!r}"))
+
+    def _send(self, opened: OpenPipe, requests: list[PushRequest]) -> None:
+        """Write one batch until it is acknowledged, settled, or nobody waits for it any more."""
+        bodies = tuple(chain.from_iterable(request.bodies for request in requests))
+        headers = pack_headers(chain.from_iterable(request.headers for request in requests))
+        batch = Batch(opened.acked + 1, bodies, headers, len(bodies))
+        outcome = self._append(opened, batch, requests)
+        if outcome is Outcome.ACKNOWLEDGED and not self._pipes.is_late(opened):
+            opened.acked = batch.last
+            opened.size += batch.size
+            self._reason = None
+            self._store(opened, batch, requests, batch.last)
+            return
+        # From here on the pipe takes no further message, whatever the outcome.
+        self._pipes.give_up()
+        if outcome is Outcome.REFUSED:
+            if isinstance(self._reason, AccessDeniedError):
+                _fail(requests, self._reason)  # waiting will not help
+            else:
+                _fail(requests, self._not_pushed(), self._clock.now())  # who has no time waits for no seal
+            with Deadline(self._clock.now() + CALL_S):
+                self._pipes.finish(opened)  # what fails now is tried again, when nobody waits
+            return
+        if outcome is Outcome.ACKNOWLEDGED:
+            reached = self._look(opened, batch, requests)
+        else:
+            reached = self._settle(opened, opened.acked, requests)
+        if reached is not None:
+            self._store(opened, batch, requests, reached)
+
+    def _append(self, opened: OpenPipe, batch: Batch, requests: list[PushRequest]) -> Outcome:
+        """Send the batch, again and again as it is, until it is acknowledged or time is up."""
+        outcome = Outcome.REFUSED
+        pause = PAUSE_S
+        started = self._clock.now()
+        deadline = _first_deadline(requests)
+        give_up_at = min(started + RESEND_S, (started + deadline) / 2)
+        while True:
+            try:
+                with self._in_time(requests):
+                    self._storage.append(opened.pipe, batch)
+            except StorageUnavailableError as error:
+                self._reason = error
+            except AccessDeniedError as error:
+                self._reason = error
+                return outcome
+            except OutcomeUnknownError as error:
+                self._reason = error
+                outcome = Outcome.UNKNOWN
+            else:
+                return Outcome.ACKNOWLEDGED
+            if self._clock.now() >= give_up_at or self._is_closing:
+                return outcome
+            pause = self._rest(pause, requests)
+
+    def _look(self, opened: OpenPipe, batch: Batch, requests: list[PushRequest]) -> int | None:
+        """Judge an acknowledgement that came late by the head; return how far the pipe reaches."""
+        pause = PAUSE_S
+        while True:
+            try:
+                with self._in_time(requests):
+                    state = self._storage.load_pipe(opened.pipe)
+            except CassqError as error:
+                if self._has_given_up(requests, error):
+                    return None
+                pause = self._rest(pause, requests)
+                continue
+            if state is None:
+                _fail(requests, OutcomeUnknownError(_CLEARED_AWAY))
+                return None
+            if state.head.is_decided:
+                self._pipes.check_end(opened, state.head.last)
+                return state.head.last
+            if state.head.phase is not Phase.OPEN:
+                return self._settle(opened, batch.last, requests)
+            # Open: whoever seals it by force later reads what is waiting after that, and finds the batch.
+            opened.acked = batch.last
+            self._pipes.finish(opened)
+            return batch.last
+
+    def _settle(self, opened: OpenPipe, acked: int, requests: list[PushRequest]) -> int | None:
+        """Decide by a seal behind `acked` how far the pipe reaches; return that, or None if it is unknown.
+
+        A seal that is refused because more was handed out meanwhile (so it did happen) is tried again
+        behind that. A seal with an unknown outcome may still land: it is repeated until the database has
+        answered one, and nothing later of this lane is sent before. A window that refuses it tells nothing of
+        the batch: it is ended first.
+        """
+        pause = PAUSE_S
+        while True:
+            try:
+                with self._in_time(requests):
+                    answer = self._storage.transact(opened.pipe, Transaction(Seal(acked)))
+            except CassqError as error:
+                if self._has_given_up(requests, error):
+                    return None
+                pause = self._rest(pause, requests)
+                continue
+            if answer.is_applied:
+                return acked
+            if answer.last is None or answer.cursor is None:
+                _fail(requests, OutcomeUnknownError(_CLEARED_AWAY))
+                return None
+            if answer.last != SEQ_MAX:
+                self._pipes.check_end(opened, answer.last)
+                return answer.last
+            if answer.cursor != SEQ_MAX:
+                acked = answer.cursor
+                continue
+            with self._in_time(requests):
+                reason = self._end_window(opened)
+            if self._has_given_up(requests, reason):
+                return None
+            pause = self._rest(pause, requests)
+
+    def _end_window(self, opened: OpenPipe) -> CassqError:
+        """Do a step towards the end of a popper's window; return what to tell those who cannot wait longer.
+
+        A window tells nothing of what was handed out. By a forced seal no other one begins; then this one is
+        cut by its holder, or here once it is over.
+        """
+        try:
+            state = self._storage.load_pipe(opened.pipe)
+            if state and state.window:
+                owned = self._own(PipeEntry(opened.pipe, self._pusher), state)
+                if upkeep.seal(owned):
+                    window_steps.take_over(owned)
+        except CassqError as error:
+            return error
+        return OutcomeUnknownError(f"a popper holds a window of pipe {opened.pipe}")
+
+    def _store(self, opened: OpenPipe, batch: Batch, requests: list[PushRequest], reached: int) -> None:
+        """Tell the requests which of their messages are stored: those up to number `reached`."""
+        seq = batch.first
+        for request in requests:
+            count = request.count
+            request.store(opened.pipe, seq, max(0, min(count, reached - seq + 1)))
+            seq += count
+        stored = min(reached, batch.last) - batch.first + 1
+        if stored > 0:
+            self._host.note_pushed(stored)
+
+    def _not_pushed(self) -> StorageUnavailableError:
+        return StorageUnavailableError(f"not pushed: {self._reason}")
+
+    def _has_given_up(self, requests: list[PushRequest], error: CassqError) -> bool:
+        """Tell those whose time is up that the outcome is unknown; True when nothing more will be known.
+
+        Of a pipe that cannot be decoded nothing will: it is left as it is, and nobody takes from it either.
+        """
+        is_over = self._is_closing or isinstance(error, CorruptError)
+        unknown = OutcomeUnknownError(f"the messages may or may not be stored: {error}")
+        _fail(requests, unknown, None if is_over else self._clock.now())
+        return is_over
+
+    def _in_time(self, requests: list[PushRequest]) -> Deadline:
+        """Bound a call by the first caller who has no time left; once all of them are told, by nothing.
+
+        A call has a moment all the same: one caller in a hurry must not spoil the batch for the others.
+        """
+        until = _first_deadline(requests)
+        return Deadline(until if until == float("inf") else max(until, self._clock.now() + CALL_S))
+
+    def _rest(self, pause: float, requests: list[PushRequest]) -> float:
+        with self._pause:
+            if not self._is_closing:
+                left = _first_deadline(requests) - self._clock.now()
+                self._clock.wait(self._pause, min(pause, max(left, PAUSE_S)))
+        self._host.expire()
+        return min(2 * pause, PAUSE_MAX_S)
+
+
+def _first_deadline(requests: list[PushRequest]) -> float:
+    return min((request.deadline for request in requests if not request.is_finished), default=float("inf"))
+
+
+def _fail(requests: list[PushRequest], error: CassqError, now: float | None = None) -> None:
+    for request in requests:
+        if now is None or request.deadline <= now:
+            request.fail(error)

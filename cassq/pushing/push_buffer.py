@@ -1,0 +1,362 @@
+"""What one call pushes, on its way through the pusher's buffer.
+
+Owns the promise to the caller: a request ends exactly once, with the ids of its messages or with an error
+that says whether they are stored. Refuses to know how messages are stored.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from uuid import UUID
+
+from cassq.errors import CassqError, ClosedError, StorageUnavailableError
+from cassq.limits import BUFFER_BYTES_MAX, BUFFER_MESSAGES_MAX
+from cassq.model.ids import MessageId
+from cassq.model.message import Headers, MessageIds, size_of
+from cassq.pushing.push_result import PushFuture, PushLatch, answer
+from cassq.runtime.clock import Clock
+from cassq.runtime.reentry import check_may_wait, refusal
+
+#: Single messages travel in one request when their callers' patience ends within this of each other.
+SAME_PATIENCE_S = 0.01
+
+#: Hears, once, which messages of a request are stored, and why the others are not.
+Finished = Callable[[MessageIds, CassqError | None], None]
+
+
+class PushRequest:
+    """Messages that one call pushed and that are not all stored yet.
+
+    Args:
+        bodies: the bodies, in order; small enough for one batch.
+        headers: one mapping for each body.
+        deadline: the clock's reading after which nobody waits any more.
+        finished: called once, from the pusher's thread.
+
+    Attributes:
+        callers: how many callers of `push` wait for it, each for one message.
+    """
+
+    __slots__ = ("_finished", "bodies", "callers", "deadline", "headers", "ids", "is_finished", "size")
+
+    def __init__(
+        self, bodies: Sequence[bytes], headers: Sequence[Headers], deadline: float, finished: Finished
+    ) -> None:
+        self.bodies = bodies
+        self.headers = headers
+        self.size = sum(map(size_of, bodies, headers))
+        self.deadline = deadline
+        self.ids = MessageIds()
+        self.is_finished = False
+        self.callers = 0
+        self._finished = finished
+
+    @property
+    def count(self) -> int:
+        """How many of its messages are not stored yet."""
+        return len(self.bodies)
+
+    def seal(self) -> None:
+        """Be told that it leaves the buffer."""
+
+    def store(self, pipe: UUID, first: int, count: int) -> None:
+        """Note that its next `count` messages are stored from number `first` on."""
+        if count:
+            self.ids.add(pipe, first, first + count - 1)
+            self.bodies = self.bodies[count:]
+            self.headers = self.headers[count:]
+        if not self.bodies:
+            self._finish(None)
+
+    def fail(self, error: CassqError) -> None:
+        """End it with an error; what was stored of it stays stored."""
+        self._finish(error)
+
+    def _finish(self, error: CassqError | None) -> None:
+        if not self.is_finished:
+            self.is_finished = True
+            self._finished(self.ids, error)
+
+
+class _Singles(PushRequest):
+    """A request that grows while it waits, of messages that were pushed one by one.
+
+    The last of the three steps by which a message comes in is the one that counts: of a caller who is torn
+    away by Ctrl-C before it, nothing stays.
+    """
+
+    __slots__ = ("_bodies", "_ends", "_headers")
+
+    def __init__(self, deadline: float) -> None:
+        self._bodies: list[bytes] = []
+        self._headers: list[Headers] = []
+        self._ends: list[PushFuture | PushLatch] = []
+        super().__init__(self._bodies, self._headers, deadline, self._end)
+
+    def add(self, body: bytes, headers: Headers, size: int, end: PushFuture | PushLatch) -> None:
+        """Let one more message travel along; `end` hears of it."""
+        if len(self._bodies) != len(self._ends):
+            self.seal()
+        self._bodies.append(body)
+        self._headers.append(headers)
+        self._ends.append(end)
+        self.size += size
+        if end.__class__ is PushLatch:
+            self.callers += 1
+
+    def seal(self) -> None:
+        """Be left with whole messages."""
+        del self._bodies[len(self._ends) :]
+        del self._headers[len(self._ends) :]
+
+    def _end(self, ids: MessageIds, error: CassqError | None) -> None:
+        latches: list[tuple[PushLatch, MessageId]] = []
+        for end, message_id in zip(self._ends, ids, strict=False):
+            if isinstance(end, PushLatch):
+                latches.append((end, message_id))
+            else:
+                end.set_result(message_id)
+        answer(latches)
+        if error:
+            for end in self._ends[len(ids) :]:
+                end.set_exception(error)
+
+
+class PushBuffer:
+    """The requests that wait for a lane, oldest first.
+
+    Callers wait here when the lanes cannot keep up, so that a fast caller cannot fill the memory.
+
+    Args:
+        messages_max, bytes_max: what one batch carries at most.
+    """
+
+    def __init__(self, clock: Clock, messages_max: int, bytes_max: int) -> None:
+        self._clock = clock
+        self._messages_max = messages_max
+        self._bytes_max = bytes_max
+        # The newest request, as long as more single messages may join it.
+        self._singles: _Singles | None = None
+        # The lock itself is several times faster to enter than the condition around it.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        # Tells a call that interrupted another one of its own thread: the lock alone would let it in.
+        self.is_inside: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]  # noqa: SLF001
+        self._requests: deque[PushRequest] = deque()
+        # What such calls brought; who holds the lock next takes it in.
+        self._aside: deque[tuple[bytes, Headers, float, PushFuture]] = deque()
+        self._messages = 0
+        self._bytes = 0
+        # Of the messages, those whose callers wait in `push`; and how many of them a lane waits for, if any.
+        self._callers = 0
+        self._wanted = 0
+        # How many lanes wait for something to do.
+        self._idle = 0
+        self._is_closed = False
+
+    def put(self, request: PushRequest) -> None:
+        """Append a request, waiting until there is room for it.
+
+        Raises:
+            ClosedError: the pusher is closed.
+            StorageUnavailableError: no room came free before the request's deadline; nothing was sent.
+        """
+        if self.is_inside():
+            raise refusal("push_many()")
+        with self._lock:
+            self._wait_for_room(request.deadline)
+            self._singles = None
+            self._messages += request.count
+            self._bytes += request.size
+            self._append(request)
+            if self._wanted:
+                self._changed.notify_all()
+
+    def put_one(self, body: bytes, headers: Headers, deadline: float, end: PushFuture | PushLatch) -> bool:
+        """Append one message, to a request of such messages if one waits; raises as `put`.
+
+        Args:
+            end: who hears of this one message.
+
+        Returns: False when the call interrupted another one of its thread, which has the lock: then the
+            message stands aside, and another thread has to call `take_in`.
+
+        Raises: UsageError: such a call would wait for the end of its message.
+        """
+        if self.is_inside():
+            self._put_aside(body, headers, deadline, end)
+            return False
+        size = size_of(body, headers)
+        with self._lock:
+            self._wait_for_room(deadline)
+            self._messages += 1
+            self._bytes += size
+            singles = self._singles
+            if singles is not None and self._may_join(singles, size, deadline):
+                singles.add(body, headers, size, end)
+            else:
+                singles = _Singles(deadline)
+                singles.add(body, headers, size, end)
+                self._append(singles)
+                self._singles = singles
+            if end.__class__ is PushLatch:
+                self._callers += 1
+            if self._wanted and self._is_gathered():
+                self._changed.notify_all()
+        return True
+
+    def _put_aside(self, body: bytes, headers: Headers, deadline: float, end: PushFuture | PushLatch) -> None:
+        if not isinstance(end, PushFuture):
+            raise refusal("push()")
+        if self._is_closed:
+            raise _closed()
+        self._aside.append((body, headers, deadline, end))
+
+    def take_in(self) -> None:
+        """Take in what stands aside; a lane that rests hears of it."""
+        with self._lock:
+            while self._aside:
+                body, headers, deadline, end = self._aside.popleft()
+                size = size_of(body, headers)
+                singles = _Singles(deadline)
+                singles.add(body, headers, size, end)
+                self._messages += 1
+                self._bytes += size
+                self._singles = None
+                self._append(singles)
+
+    def _wait_for_room(self, deadline: float) -> None:
+        while not self._is_closed and self._is_full():
+            check_may_wait("a push that waits for room")
+            left = deadline - self._clock.now()
+            if left <= 0:
+                raise StorageUnavailableError(
+                    f"{self._messages} messages wait to be stored and the database takes none: not pushed"
+                )
+            self._clock.wait(self._changed, left)
+        if self._is_closed:
+            raise _closed()
+
+    def _may_join(self, request: PushRequest, size: int, deadline: float) -> bool:
+        return (
+            request.count < self._messages_max
+            and request.size + size <= self._bytes_max
+            and abs(deadline - request.deadline) <= SAME_PATIENCE_S
+        )
+
+    def _append(self, request: PushRequest) -> None:
+        self._requests.append(request)
+        if self._idle:
+            self._changed.notify_all()
+
+    def gather(self, callers: int, wait_s: float) -> int | None:
+        """Wait until so many more callers of `push` have come, at most `wait_s`.
+
+        Returns: how many came; None when something else came, that is not to wait for them.
+        """
+        with self._lock:
+            before = self._callers
+            self._wanted = before + callers
+            deadline = self._clock.now() + wait_s
+            while not self._is_gathered() and (left := deadline - self._clock.now()) > 0:
+                self._clock.wait(self._changed, left)
+            self._wanted = 0
+            return self._callers - before if self._callers == self._messages else None
+
+    def _is_gathered(self) -> bool:
+        return (
+            self._callers >= self._wanted
+            or self._callers < self._messages
+            or self._messages >= self._messages_max
+            or self._is_closed
+        )
+
+    def wait(self, wait_s: float) -> None:
+        """Wait until a request is here or the buffer is closed, at most about `wait_s`."""
+        with self._lock:
+            if not self._requests and not self._aside and not self._is_closed:
+                self._idle += 1
+                try:
+                    self._clock.wait(self._changed, wait_s)
+                finally:
+                    self._idle -= 1
+
+    def get(self) -> list[PushRequest]:
+        """Take requests for one batch: at least one if any is here, and more while they fit."""
+        with self._lock:
+            if self._aside:
+                self.take_in()
+            taken: list[PushRequest] = []
+            messages = size = callers = 0
+            while self._requests:
+                request = self._requests[0]
+                if taken and (
+                    messages + request.count > self._messages_max or size + request.size > self._bytes_max
+                ):
+                    break
+                taken.append(self._requests.popleft())
+                messages += request.count
+                size += request.size
+                callers += request.callers
+            if taken:
+                self._messages -= messages
+                self._bytes -= size
+                self._callers -= callers
+                if not self._requests:
+                    self._singles = None
+                    # A caller who was torn away may have counted, and put nothing in.
+                    self._messages = self._bytes = self._callers = 0
+                self._changed.notify_all()
+            for request in taken:
+                request.seal()
+            return taken
+
+    def expire(self) -> None:
+        """Fail the requests whose callers have waited long enough; they were never sent."""
+        with self._lock:
+            if self._aside:
+                self.take_in()
+            now = self._clock.now()
+            late = [request for request in self._requests if request.deadline <= now]
+            if not late:
+                return
+            self._singles = None
+            self._requests = deque(request for request in self._requests if request.deadline > now)
+            self._messages -= sum(request.count for request in late)
+            self._bytes -= sum(request.size for request in late)
+            self._callers -= sum(request.callers for request in late)
+            self._changed.notify_all()
+        for request in late:
+            request.seal()
+            request.fail(StorageUnavailableError("the database did not answer in time: not pushed"))
+
+    def close(self) -> None:
+        """Take no more requests; those inside can still be got."""
+        with self._lock:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it takes no more."""
+        return self._is_closed
+
+    @property
+    def messages(self) -> int:
+        """How many messages wait in it."""
+        return self._messages
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it is closed and empty."""
+        with self._lock:
+            return self._is_closed and not self._requests and not self._aside
+
+    def _is_full(self) -> bool:
+        return bool(self._requests) and (
+            self._messages >= BUFFER_MESSAGES_MAX or self._bytes >= BUFFER_BYTES_MAX
+        )
+
+
+def _closed() -> ClosedError:
+    return ClosedError("the queue is closed: nothing was pushed; open the store again to push")

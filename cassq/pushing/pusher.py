@@ -1,0 +1,326 @@
+"""Pushes messages into a queue: takes what callers bring, and hands it to the lanes in batches.
+
+Owns the callers' side of a push (checks, futures, deadlines, chunks) and the threads that run the lanes.
+What must not break: a caller hears "stored" only after the database acknowledged, and always hears
+something.
+"""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
+from datetime import timedelta
+from functools import partial
+
+from cassq.coordination.port import Coordinator
+from cassq.errors import CassqError, InvalidOptionError, OutcomeUnknownError, UsageError
+from cassq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
+from cassq.model.arguments import to_seconds
+from cassq.model.ids import MessageId, new_pipe_id, shorten
+from cassq.model.message import NO_HEADERS, Headers, MessageIds, check_body, check_headers, size_of
+from cassq.model.settings import QueueSettings
+from cassq.pushing.lane import Lane
+from cassq.pushing.linger import Linger
+from cassq.pushing.push_buffer import PushBuffer, PushRequest
+from cassq.pushing.push_result import PushFuture, PushLatch
+from cassq.runtime.background_thread import BackgroundThread
+from cassq.runtime.clock import Clock
+from cassq.runtime.deadline import Deadline
+from cassq.runtime.reentry import check_may_wait, noted
+from cassq.storage.port import Storage
+
+_log = logging.getLogger("cassq.pusher")
+
+#: How long a push may take by default.
+PUSH_TIMEOUT = timedelta(seconds=30)
+
+#: After so long without a push nobody relies on what was heard of hungry poppers before; shorter than the
+#: time for which a coordinator goes on listening for a pusher.
+QUIET_S = 10.0
+
+#: A push waits so long at most to hear who is hungry, where another process keeps the coordination file.
+ASK_S = 0.05
+
+#: So long at most `push_many` waits for a request before it looks again whether its time is up.
+LANDING_S = 3600.0
+
+#: How many requests of one `push_many` are on their way at once.
+PARCELS_IN_FLIGHT = 4
+
+
+class Pusher:
+    """Pushes into one queue; shared by all threads of a process.
+
+    Args:
+        check_open: raises `QueueNotFoundError` when the queue was deleted; called before each write.
+    """
+
+    def __init__(  # noqa: PLR0913 - collaborators are passed in
+        self,
+        storage: Storage,
+        coordinator: Coordinator,
+        queue: str,
+        settings: QueueSettings,
+        *,
+        clock: Clock,
+        check_open: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._coordinator = coordinator
+        self._queue = queue
+        self._settings = settings
+        self._clock = clock
+        self.check_open = check_open
+        self._messages_max = min(BATCH_MESSAGES_MAX, settings.pipe_messages_max)
+        self._bytes_max = min(BATCH_BYTES_MAX, settings.pipe_bytes_max)
+        self._buffer = PushBuffer(clock, self._messages_max, self._bytes_max)
+        name = str(new_pipe_id())
+        # What need not hold up a batch: opening the next pipe, waking poppers.
+        self._beside = BackgroundThread(f"cassq-beside-{queue}")
+        self._waking = threading.RLock()
+        self._to_wake = 0
+        self._left_behind = 0
+        self._pushed_at = float("-inf")
+        self._lanes = [
+            Lane(
+                storage,
+                queue,
+                settings,
+                host=self,
+                pusher=name,
+                number=number,
+                executor=self._beside,
+                clock=clock,
+            )
+            for number in range(settings.push_width)
+        ]
+        self._threads = [
+            threading.Thread(target=self._run, args=(lane,), name=f"cassq-push-{queue}", daemon=True)
+            for lane in self._lanes
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def push(self, body: bytes, headers: object, timeout: float | timedelta) -> MessageId:
+        """Store one message; see `Queue.push`."""
+        self._check_not_a_callback()
+        latch = PushLatch()
+        deadline = self._put_one(body, headers, timeout, latch)
+        return latch.result(partial(self._expire_at, deadline))
+
+    def push_again(self, body: bytes, headers: Headers) -> MessageId:
+        """Store a message that was stored before, though it may break a rule that is younger."""
+        self._check_not_a_callback()
+        latch = PushLatch()
+        deadline = self._clock.now() + to_seconds(PUSH_TIMEOUT)
+        self._buffer.put_one(body, headers, deadline, latch)
+        return latch.result(partial(self._expire_at, deadline))
+
+    def push_soon(self, body: bytes, headers: object, timeout: float | timedelta) -> "Future[MessageId]":
+        """Store one message soon; see `Queue.push_soon`."""
+        future = PushFuture(self._buffer.is_inside)
+        self._put_one(body, headers, timeout, future)
+        return future
+
+    def push_many(
+        self,
+        bodies: Iterable[bytes | tuple[bytes, Headers]],
+        progress: Callable[[int], None] | None,
+        timeout: float | timedelta,
+    ) -> MessageIds:
+        """Store many messages; see `Queue.push_many`."""
+        self._check_not_a_callback()
+        ids = MessageIds()
+        flying: deque[Future[MessageIds]] = deque()
+        deadlines: deque[float] = deque()
+
+        def land() -> None:
+            with noted():
+                wait_for(list(flying)[:1], min(max(0.0, deadlines[0] - self._clock.now()), LANDING_S))
+                self._expire_at(deadlines.popleft())
+                ids.extend(flying.popleft().result())
+            if progress:
+                progress(len(ids))
+
+        try:
+            for chunk, headers in self._chunks(bodies):
+                future: Future[MessageIds] = Future()
+                deadline = self._clock.now() + to_seconds(timeout)
+                self._buffer.put(PushRequest(chunk, headers, deadline, partial(_resolve, future)))
+                flying.append(future)
+                deadlines.append(deadline)
+                if len(flying) >= PARCELS_IN_FLIGHT:
+                    land()
+            while flying:
+                land()
+        except BaseException as error:
+            # What is on its way ends first: nothing of this call is stored after it raised.
+            with noted():
+                wait_for(flying, max(0.0, min(max(deadlines, default=0.0) - self._clock.now(), LANDING_S)))
+                self._expire()
+                wait_for(flying)
+            stored = len(ids) + sum(len(future.result()) for future in flying if not future.exception())
+            told = f"{stored} of the messages are stored"
+            is_unknown = any(isinstance(future.exception(), OutcomeUnknownError) for future in flying)
+            is_outage = isinstance(error, CassqError) and not isinstance(error, UsageError)
+            if is_outage and (stored or is_unknown):
+                raise OutcomeUnknownError(f"at least {told}, others are not: {error}") from error
+            error.add_note(told)
+            raise
+        return ids
+
+    def close(self, timeout: timedelta = PUSH_TIMEOUT) -> int:
+        """Store what is in the buffer, seal the pipes and end; waits at most `timeout`.
+
+        Returns: how many messages were not stored until then, or are not known to be.
+        """
+        self._buffer.close()
+        deadline = self._clock.now() + timeout.total_seconds()
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - self._clock.now()))
+        for lane in self._lanes:
+            lane.stop_waiting()
+        for thread in self._threads:
+            thread.join(timeout.total_seconds())
+        self._beside.shutdown()
+        left = self._left_behind + self._buffer.messages
+        if left:
+            _log.warning(
+                "queue %s: closed with %d messages that are not known to be stored", self._queue, left
+            )
+        return left
+
+    def note_pushed(self, count: int) -> None:
+        """Wake as many hungry poppers as there are new messages; the next batch does not wait for it."""
+        now = self._clock.now()
+        was_quiet, self._pushed_at = now - self._pushed_at > QUIET_S, now
+        # After a quiet time, and at the first push, what is known of hungry poppers may be old.
+        if not was_quiet and not self._has_hungry():
+            return
+        with self._waking:
+            is_first = not self._to_wake
+            self._to_wake += count
+        if is_first:
+            self._beside.submit(self._wake)
+
+    def _has_hungry(self) -> bool:
+        with Deadline(self._clock.now() + ASK_S):
+            return self._coordinator.hungry(self._queue) > 0
+
+    def _wake(self) -> None:
+        with self._waking:
+            count, self._to_wake = self._to_wake, 0
+        self._coordinator.wake(self._queue, min(count, max(1, self._coordinator.hungry(self._queue))))
+
+    def _expire_at(self, deadline: float) -> None:
+        """Fail what nobody got to in time, though the lanes are stuck in a call."""
+        if self._clock.now() >= deadline:
+            self._expire()
+
+    def _expire(self) -> None:
+        # On a thread of its own: Ctrl-C would tear this one away before all the callers know.
+        thread = threading.Thread(target=self._buffer.expire, name="cassq-expire", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the interpreter ends, and begins no thread any more
+            self._buffer.expire()
+        else:
+            thread.join()
+
+    def expire(self) -> None:
+        """Fail what waits too long behind a troubled lane."""
+        self._buffer.expire()
+
+    def _run(self, lane: Lane) -> None:
+        gathering = Linger()
+        idle_s = 0.0
+        while not self._buffer.is_finished:
+            self._buffer.wait(idle_s)
+            requests = self._buffer.get()
+            if requests:
+                started = self._clock.now()
+                lane.write(requests)
+                if self._buffer.is_closed:
+                    self._left_behind += sum(request.count for request in requests)
+                gathering.note_answered(sum(p.callers for p in requests), self._clock.now() - started)
+                gathering.wait(self._buffer)
+                idle_s = 0.0
+            else:
+                idle_s = lane.tend()
+        lane.close()
+
+    def _put_one(
+        self, body: bytes, headers: object, timeout: float | timedelta, end: PushFuture | PushLatch
+    ) -> float:
+        checked = check_body(body, self._settings.body_bytes_max)
+        deadline = self._clock.now() + to_seconds(timeout)
+        if not self._buffer.put_one(checked, check_headers(headers), deadline, end):
+            self._beside.submit(self._buffer.take_in)
+        return deadline
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether this thread is in the middle of a push: nothing here can end before it goes on."""
+        return self._buffer.is_inside()
+
+    def _check_not_a_callback(self) -> None:
+        check_may_wait("push()")
+        if threading.current_thread() in self._threads or self._beside.is_current:
+            raise InvalidOptionError(
+                "push() and push_many() inside a callback of push_soon() would wait for themselves: "
+                "call push_soon() there"
+            )
+
+    def _chunks(
+        self, messages: Iterable[bytes | tuple[bytes, Headers]]
+    ) -> Iterator[tuple[tuple[bytes, ...], tuple[Headers, ...]]]:
+        """Cut the messages into requests, each small enough for one write and for one pipe."""
+        body_max = self._settings.body_bytes_max
+        bodies: list[bytes] = []
+        headers: list[Headers] = []
+        size = 0
+        for message in _each_of(messages):
+            body, header = _parts_of(message)
+            body = check_body(body, body_max)
+            weight = size_of(body, header)
+            if bodies and (len(bodies) >= self._messages_max or size + weight > self._bytes_max):
+                yield tuple(bodies), tuple(headers)
+                bodies, headers, size = [], [], 0
+            bodies.append(body)
+            headers.append(header)
+            size += weight
+        if bodies:
+            yield tuple(bodies), tuple(headers)
+
+
+def _each_of(messages: object) -> Iterator[object]:
+    try:
+        return iter(messages)  # type: ignore[call-overload, no-any-return]  # which refuses what is no row
+    except TypeError as error:
+        raise InvalidOptionError(
+            f"push_many takes bodies, or pairs of a body and its headers, one after the other, "
+            f"not {shorten(messages)}; push() takes a single body"
+        ) from error
+
+
+def _parts_of(message: object) -> tuple[object, Headers]:
+    if not isinstance(message, tuple):
+        return message, NO_HEADERS
+    if len(message) != 2:
+        raise InvalidOptionError(
+            f"{shorten(message)} has {len(message)} parts: a message is a body, or a body and its headers"
+        )
+    body, headers = message
+    return body, check_headers(headers)
+
+
+def _resolve(future: "Future[MessageIds]", ids: MessageIds, error: CassqError | None) -> None:
+    if error is None:
+        future.set_result(ids)
+    elif ids and not isinstance(error, OutcomeUnknownError):
+        future.set_exception(
+            OutcomeUnknownError(f"{len(ids)} messages are stored, those after them are not: {error}")
+        )
+    else:
+        future.set_exception(error)

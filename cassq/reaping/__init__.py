@@ -1,0 +1,1 @@
+"""What heals and retires pipes."""

@@ -1,0 +1,273 @@
+"""Heals what its owner left behind.
+
+Owns the pipes nobody owns: seals those of dead pushers, drains them, returns runs whose lease has run out,
+and retires what is over. Any number of reapers may run at once and be killed at any point; each step is
+conditional on what it was decided on, and is found half-done and finished by the next pass. What must not
+break: a pipe's counts enter the queue's totals exactly once, and before the pipe retires
+(`cassq.model.queue_record` draws the race).
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from uuid import UUID
+
+from cassq.coordination.port import Coordinator
+from cassq.errors import CassqError, CorruptError, OutcomeUnknownError
+from cassq.model.ids import new_token
+from cassq.model.pipe import Phase, PipeEntry
+from cassq.model.queue_record import QueueRecord
+from cassq.model.settings import QueueSettings
+from cassq.pipes import upkeep, window_steps
+from cassq.pipes.owned_pipe import OwnedPipe
+from cassq.pipes.pipe_list import PipeList
+from cassq.runtime.clock import Clock
+from cassq.runtime.outage_log import log_trouble
+from cassq.runtime.reentry import alone
+from cassq.storage.port import Storage
+
+_log = logging.getLogger("cassq.reaper")
+
+#: How often the totals are tried again when other reapers change them at the same time.
+COUNT_ATTEMPTS = 8
+
+#: A pipe that was examined is left alone for so long, unless somebody points at it.
+EXAMINE_S = 10.0
+
+
+@dataclass(slots=True)
+class ReapReport:
+    """What one pass did.
+
+    Attributes:
+        examined: pipes that were read.
+        sealed: pipes of dead pushers that were sealed.
+        returned: messages whose lease had run out and that came back.
+        retired: pipes that were retired and deleted.
+        busy: pipes that needed something but are in a popper's hands.
+        published: bulk writes that were decided and whose pipes were published for somebody who died.
+        removed: staged pipes of failed bulk writes that were deleted.
+        failed: what could not be done, in words.
+    """
+
+    examined: int = 0
+    sealed: int = 0
+    returned: int = 0
+    retired: int = 0
+    busy: int = 0
+    published: int = 0
+    removed: int = 0
+    failed: list[str] = field(default_factory=list)
+
+    def add(self, other: "ReapReport") -> None:
+        """Add another pass to this one."""
+        self.examined += other.examined
+        self.sealed += other.sealed
+        self.returned += other.returned
+        self.retired += other.retired
+        self.busy += other.busy
+        self.published += other.published
+        self.removed += other.removed
+        self.failed += other.failed
+
+
+class Reaper:
+    """Reaps one queue.
+
+    Args:
+        holder: the name under which it claims pipes.
+        check_current: raises `QueueNotFoundError` when the queue was deleted since, or is a later one of the
+            name: whose pipes are not judged by these settings.
+        publications: tells how often staged pipes were published.
+        gone: hears of pipes that were deleted.
+    """
+
+    def __init__(  # noqa: PLR0913 - collaborators are passed in
+        self,
+        storage: Storage,
+        coordinator: Coordinator,
+        queue: str,
+        settings: QueueSettings,
+        *,
+        holder: str,
+        check_current: Callable[[], object],
+        clock: Clock,
+        publications: Callable[[], int] = lambda: 0,
+        gone: Callable[[UUID], None] = lambda _: None,
+    ) -> None:
+        self._gone = gone
+        self._publications = publications
+        self._storage = storage
+        self._coordinator = coordinator
+        self._queue = queue
+        self._holder = holder
+        self._check_current = check_current
+        self._clock = clock
+        self._own = partial(OwnedPipe, storage, queue, settings=settings, holder=holder, clock=clock)
+        self._pipes = PipeList(storage, queue, settings, clock)
+        self._examined_at: dict[UUID, float] = {}
+        self._hinted: set[UUID] = set()
+        self._retired: set[UUID] = set()
+        self._passing = threading.RLock()
+
+    def hint(self, pipe: UUID) -> None:
+        """Hear from a popper that a pipe may be over; callable from any thread."""
+        self._hinted.add(pipe)
+
+    @property
+    def has_hints(self) -> bool:
+        """Whether somebody pointed at a pipe since the last pass that could read the list."""
+        return bool(self._hinted)
+
+    def run_once(self, pipes_max: int | None = None) -> ReapReport:
+        """Make one pass over the queue's pipes.
+
+        Args:
+            pipes_max: examine at most so many, those that were hinted at and the oldest first; None
+                examines all.
+
+        Raises: StorageUnavailableError, CoordinationUnavailableError: the list cannot be read.
+        """
+        with alone(self._passing, "reap()"):
+            return self._pass(pipes_max)
+
+    def _pass(self, pipes_max: int | None) -> ReapReport:
+        report = ReapReport()
+        self._pipes.refresh(self._publications())
+        over: list[OwnedPipe] = []
+        try:
+            for entry in self._candidates(pipes_max):
+                try:
+                    self._examine(entry, over, report)
+                except CassqError as error:
+                    self._note_failure(report, f"pipe {entry.pipe}: {error}", error)
+            self._retire(over, report)
+        finally:
+            for owned in over:
+                self._coordinator.release(self._queue, owned.pipe, self._holder)
+        return report
+
+    def _note_failure(self, report: ReapReport, words: str, error: CassqError) -> None:
+        report.failed.append(words)
+        log_trouble(_log, error, "queue %s: %s", self._queue, words)
+
+    def _candidates(self, pipes_max: int | None) -> Sequence[PipeEntry]:
+        entries = self._pipes.entries
+        listed = {entry.pipe for entry in entries}
+        self._examined_at = {pipe: at for pipe, at in self._examined_at.items() if pipe in listed}
+        if pipes_max is None:
+            return entries
+        hinted = self._hinted.copy()
+        self._hinted.difference_update(hinted)
+        old = self._clock.now() - EXAMINE_S
+        due = [entry for entry in entries if self._examined_at.get(entry.pipe, old) <= old]
+        return [entry for entry in entries if entry.pipe in hinted] + [
+            entry for entry in due[:pipes_max] if entry.pipe not in hinted
+        ]
+
+    def _examine(self, entry: PipeEntry, over: list[OwnedPipe], report: ReapReport) -> None:
+        report.examined += 1
+        self._examined_at[entry.pipe] = self._clock.now()
+        state = self._storage.load_pipe(entry.pipe)
+        if state is None or state.head.phase is Phase.RETIRED:
+            self._delete(entry.pipe, report)
+            return
+        owned = self._own(entry, state)
+        is_abandoned = self._pipes.is_abandoned(entry)
+        if not (owned.is_over or upkeep.needs_care(owned, is_abandoned=is_abandoned)):
+            return
+        if not self._coordinator.claim(self._queue, entry.pipe, self._holder):
+            report.busy += 1
+            return
+        is_over = False
+        try:
+            is_over = owned.is_over or self._care(owned, is_abandoned=is_abandoned, report=report)
+        finally:
+            if is_over:
+                over.append(owned)  # released with the others
+            else:
+                self._coordinator.release(self._queue, entry.pipe, self._holder)
+
+    def _care(self, owned: OwnedPipe, *, is_abandoned: bool, report: ReapReport) -> bool:
+        """Seal, drain and return what needs it; True when the pipe is over now."""
+        if is_abandoned and owned.head.phase is Phase.OPEN:
+            self._check_current()
+            if not upkeep.seal(owned):
+                return False
+            report.sealed += 1
+        if window_steps.is_over(owned) and not window_steps.take_over(owned):
+            return False
+        if not upkeep.drain(owned):
+            return False
+        report.returned += upkeep.return_expired(owned)
+        return owned.is_over
+
+    def _retire(self, over: list[OwnedPipe], report: ReapReport) -> None:
+        """Count pipes that are over, all in one write, then retire and delete them one by one."""
+        if not over:
+            return
+        try:
+            ready = self._count(over)
+        except CassqError as error:
+            self._note_failure(report, f"the totals could not be written: {error}", error)
+            return
+        for pipe, owned in ready.items():
+            try:
+                if owned is None or upkeep.retire(owned):
+                    self._retired.add(pipe)
+                    self._delete(pipe, report)
+            except CassqError as error:
+                self._note_failure(report, f"pipe {pipe}: {error}", error)
+
+    def _count(self, over: list[OwnedPipe]) -> dict[UUID, OwnedPipe | None]:
+        """Bring the pipes' counts into the totals; return those that may retire (None: is retired)."""
+        for _ in range(COUNT_ATTEMPTS):
+            record = self._read_record()
+            if record is None:
+                return {}
+            # The record first, then each head: see the race in `cassq.model.queue_record`.
+            ready = {owned.pipe: self._look(owned) for owned in over}
+            alive = {pipe: owned for pipe, owned in ready.items() if owned and owned.is_over}
+            gone = [pipe for pipe, owned in ready.items() if owned is None]
+            new = [owned for pipe, owned in alive.items() if pipe not in record.counted]
+            if new and not self._write_totals(record, new):
+                continue
+            return {**alive, **dict.fromkeys(gone)}
+        raise OutcomeUnknownError(f"{COUNT_ATTEMPTS} attempts met other reapers' changes")
+
+    def _look(self, owned: OwnedPipe) -> OwnedPipe | None:
+        is_there = owned.look()
+        return owned if is_there and owned.head.phase is not Phase.RETIRED else None
+
+    def _write_totals(self, record: QueueRecord, new: Iterable[OwnedPipe]) -> bool:
+        self._retired &= record.counted
+        still_there = frozenset(pipe for pipe in record.counted if not self._is_retired(pipe))
+        totals = sum((owned.tally(owned.head.last) for owned in new), record.totals)
+        counted = still_there | {owned.pipe for owned in new}
+        wanted = replace(record, op=new_token(), totals=totals, counted=counted)
+        try:
+            return self._storage.change_queue(record, wanted)
+        except OutcomeUnknownError:
+            # Not seen now may still land, until another change of the record was applied; `_count` tries
+            # again with the record it then reads, and that write settles it.
+            return False
+
+    def _is_retired(self, pipe: UUID) -> bool:
+        if pipe in self._retired:
+            return True
+        try:
+            state = self._storage.load_pipe(pipe)
+        except CorruptError:
+            return False  # whatever it is, it still stands; the others are counted all the same
+        return state is None or state.head.phase is Phase.RETIRED
+
+    def _read_record(self) -> QueueRecord | None:
+        return next(iter(self._storage.read_queues(self._queue)), None)
+
+    def _delete(self, pipe: UUID, report: ReapReport) -> None:
+        self._storage.delete_pipe(self._queue, pipe)
+        self._pipes.forget(pipe)
+        self._gone(pipe)
+        report.retired += 1

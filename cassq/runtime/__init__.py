@@ -1,0 +1,1 @@
+"""What everything else runs on: time, threads, waiting."""

@@ -1,0 +1,127 @@
+"""The only reader of time.
+
+Owns what cassq may know of time: how much of it passes on this machine, how much may have passed at most,
+and how to wait for some of it. It refuses to tell the time of day: no rule of the protocol may compare two
+machines' clocks. What must not break: a witness only ever makes `latest` run ahead, never fall behind.
+
+A virtual machine that its host pauses does not see that time pass on any clock of elapsed time. Two witnesses
+may tell: the time of day, which the host's tools set right after the pause, and the database's clock, which
+comes with its answers. Either may also be set for other reasons, so what they say is only ever used where the
+worst it can cost is a look at the database.
+"""
+
+import threading
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Reads elapsed time and waits; the simulator puts a virtual one in its place."""
+
+    def now(self) -> float:
+        """Return seconds since an arbitrary point, counting time that the machine was suspended.
+
+        Never goes back. Comparable between processes of one machine until it restarts, never between
+        machines. Others may be refused something by it: nothing that a witness says is in it.
+        """
+        ...
+
+    def latest(self) -> float:
+        """Return the most that `now` would show if no pause of the machine had been missed.
+
+        For what must have ended here before it ends for others: a lease, a window, the age of a pipe. Never
+        goes back, is never less than `now`, and is comparable only with other readings of itself.
+        """
+        ...
+
+    def hear(self, told_s: float, asked_at: float, margin_s: float) -> None:
+        """Hear what the database's clock showed in an answer.
+
+        Args:
+            told_s: its seconds since an arbitrary point.
+            asked_at: a reading of `latest` from before the question was sent.
+            margin_s: by how much the clocks of two nodes that answer may differ.
+        """
+        ...
+
+    def wait(self, condition: threading.Condition, seconds: float | None) -> None:
+        """Wait on `condition`, which the caller holds, until notified or `seconds` have passed.
+
+        May return early; callers look at what they wait for again.
+        """
+        ...
+
+
+# Linux keeps counting through a suspended laptop on this clock only; a lease that slept must have ended.
+_SOURCE = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+#: By so much the time of day must move against elapsed time to count as set; less adds up until it does.
+STEP_S = 0.01
+
+#: Three readings that took longer than this say nothing: their thread lost its turn between them.
+GLIMPSE_S = 0.001
+GLIMPSES = 20
+
+
+class SystemClock:
+    """The machine's own clock. One for each database: `hear` compares with a single one."""
+
+    _read_day = staticmethod(time.time)
+    # Held for a few readings, seldom. A signal handler may come in between, and ask again.
+    _guard = threading.RLock()
+    _ahead = 0.0
+    #: The time of day less elapsed time. A clock that is slewed moves both.
+    _drift = float("nan")
+    #: How far the slowest node was ahead of this clock, at most; what was made of those that were further
+    #: ahead, and how much of `_ahead` that is. A node whose clock is wrong is believed once.
+    _lead = float("inf")
+    _excess = 0.0
+    _heard = 0.0
+
+    def now(self) -> float:
+        """Return CLOCK_BOOTTIME in seconds (CLOCK_MONOTONIC where there is none)."""
+        return time.clock_gettime(_SOURCE)
+
+    def latest(self) -> float:
+        """Return `now` and every step forward that the time of day, or the database's clock, made."""
+        now = self.now()
+        if not -STEP_S < self._read_day() - now - self._drift < STEP_S:
+            self._note_step()
+        return now + self._ahead
+
+    def _note_step(self) -> None:
+        with self._guard:
+            for _ in range(GLIMPSES):
+                before, day, after = self.now(), self._read_day(), self.now()
+                if after - before < GLIMPSE_S:
+                    break
+            else:
+                return  # the next reading looks again
+            step = day - after - self._drift
+            if step >= STEP_S:
+                self._ahead += step
+            if not -STEP_S < step < STEP_S:
+                self._drift = day - after
+
+    def hear(self, told_s: float, asked_at: float, margin_s: float) -> None:
+        """Compare how far the database's clock has come with how far this one has.
+
+        The database's clock was read between question and answer. So it leads by no less than it does over
+        the time of the answer, and by no more than over that of the question.
+        """
+        with self._guard:
+            lead = told_s - (self.latest() - self._heard)
+            # Which of the nodes were slow is not known: the margin once more, to be sure.
+            excess = lead - self._lead + margin_s
+            if excess > 2 * margin_s and (news := excess - self._excess) > 0:
+                self._excess = excess
+                self._heard += news
+                self._ahead += news
+            lead_at_most = told_s - (asked_at - self._heard)
+            if lead_at_most < self._lead:
+                self._excess = max(0.0, self._excess - (self._lead - lead_at_most))
+                self._lead = lead_at_most
+
+    def wait(self, condition: threading.Condition, seconds: float | None) -> None:
+        """Wait on the condition variable itself."""
+        condition.wait(seconds)

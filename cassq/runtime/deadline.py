@@ -1,0 +1,57 @@
+"""Until when the caller of this thread waits, for whatever waits far below it.
+
+Owns one deadline per thread. Refuses to wait, or to raise. What must not break: a deadline inside another one
+never reaches beyond it, and none is left behind.
+
+    lane                         port                  adapter
+    | with Deadline(at): append ->|--------------------->| waits for the file, or an answer:
+    |                             |                      | seconds_left(clock, its own patience)
+"""
+
+import threading
+import weakref
+from collections.abc import Callable
+
+from cassq.runtime.clock import Clock
+
+
+class Deadline:
+    """Waits inside `with Deadline(until)` end at `until`, a reading of the store's clock."""
+
+    __slots__ = ("__weakref__", "_around", "_until")
+
+    def __init__(self, until: float) -> None:
+        self._until = until
+        self._around: Deadline | None = None
+
+    def __enter__(self) -> None:
+        self._around = _here.deadline()
+        if self._around:
+            self._until = min(self._until, self._around.until)
+        _here.deadline = weakref.ref(self)
+
+    def __exit__(self, *_: object) -> None:
+        _here.deadline = weakref.ref(self._around) if self._around else _none
+
+    @property
+    def until(self) -> float:
+        """When waits end, those of the deadlines around it included."""
+        return self._until
+
+
+def _none() -> Deadline | None:
+    return None
+
+
+class _Here(threading.local):
+    # Weak: Ctrl-C on the way into the block leaves nothing behind, as nobody holds the deadline then.
+    deadline: Callable[[], Deadline | None] = staticmethod(_none)
+
+
+_here = _Here()
+
+
+def seconds_left(clock: Clock, most: float) -> float:
+    """Return how long this thread may wait now: `most`, less where its deadline is nearer, 0 behind it."""
+    deadline = _here.deadline()
+    return max(0.0, min(most, deadline.until - clock.now())) if deadline else most

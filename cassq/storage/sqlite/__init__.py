@@ -1,0 +1,1 @@
+"""SQLite, or memory, behind the storage port."""

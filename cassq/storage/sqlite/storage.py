@@ -1,0 +1,298 @@
+"""The embedded store: the storage port over one SQLite file, or over memory.
+
+Same promises as on Cassandra; comments only where SQLite differs. A transaction of SQLite's carries every
+guarantee that Cassandra needs timestamps and Paxos for, with one exception: a row that arrives after its
+pipe was deleted is refused here by looking at the head, there by the far-future tombstone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date
+from uuid import UUID
+
+from cassq.model.consistency import check_state
+from cassq.model.ids import MessageId, time_key
+from cassq.model.message import Batch
+from cassq.model.pipe import Head, Mark, PipeEntry, PipeState
+from cassq.model.queue_record import QueueRecord, QueueState
+from cassq.model.rollup import KEPT, NAMES, Rollup, day_of
+from cassq.model.transaction import Answer, Seal, Transaction
+from cassq.runtime.clock import Clock, SystemClock
+from cassq.runtime.files import FILE_MODE
+from cassq.storage.port import BatchQuery, DeadLetter, Listing
+from cassq.storage.sqlite import rows
+from cassq.storage.sqlite.file import SqliteFile
+from cassq.storage.sqlite.transactions import MARK, RUN_COLUMNS, head_update, mark_row, run_write
+
+_HEAD = "op, cursor, read_from, floor, phase, last, skipped, dead, purged, rolled_back"
+#: The trace of a removed letter is kept for as long as its pipe, and for a day as Cassandra keeps a deletion.
+REMOVED_KEPT_MS = 24 * 3600 * 1000
+
+_RECORD = "name, incarnation, op, state, settings, totals, counted, samples, writers, publications"
+_ENTRY = (
+    "INSERT OR IGNORE INTO pipes (queue, shard, pipe, pusher, priority, lane, created_at_ms)"
+    " VALUES (?,?,?,?,?,?,?)"
+)
+
+#: Today's only shard of a queue, and the list of its pipes that are not published yet.
+_SHARD = 0
+_STAGED_SHARD = -1
+_DELETE_ENTRY = "DELETE FROM pipes WHERE queue = ? AND shard = ? AND pipe = ?"
+_LETTER = "pipe, seq, body, headers, pushed_at_ms, attempts, reason, died_at_ms"
+_REMOVE = (
+    "UPDATE dead SET removed = 1, body = x'', headers = '{}', died_at_ms = ?"
+    " WHERE queue = ? AND shard = 0 AND pipe = ?"
+)
+#: Above every key of a pipe: those are time-UUIDs.
+_BEHIND_ALL = b"\xff"
+_ROLLUP = ", ".join(NAMES)
+
+
+class _RefusedError(Exception):
+    """Rolls a transaction back whose condition does not hold."""
+
+
+class SqliteStorage:
+    """Keeps queues in one SQLite file that many processes of one machine may share.
+
+    Args:
+        path: the file; None keeps everything in memory, for the threads of this process.
+        is_synced: whether every write waits for the disk.
+        clock: the machine's elapsed time.
+        mode: who may use the file, if it is made.
+
+    Raises: see `SqliteFile`.
+    """
+
+    def __init__(
+        self,
+        path: str | None,
+        *,
+        is_synced: bool = True,
+        clock: Clock | None = None,
+        mode: int = FILE_MODE,
+    ) -> None:
+        self._file = SqliteFile(path, clock or SystemClock(), is_synced=is_synced, mode=mode)
+
+    def close(self) -> None:
+        """Close the file; nothing happens when it is closed already."""
+        self._file.close()
+
+    def read_queues(self, name: str | None = None) -> Sequence[QueueRecord]:
+        """See `Storage.read_queues`."""
+        where = "" if name is None else "WHERE name = ?"
+        with self._file.reading() as db:
+            found = db.execute(
+                f"SELECT {_RECORD} FROM queues {where} ORDER BY name",  # noqa: S608 - our own words
+                () if name is None else (name,),
+            ).fetchall()
+        return [rows.to_record(row) for row in found]
+
+    def glance_queue(self, name: str) -> QueueRecord | None:
+        """See `Storage.glance_queue`; nothing is ever under way here."""
+        found = next(iter(self.read_queues(name)), None)
+        return found and replace(found, read_at_ms=self._file.now_ms())
+
+    def change_queue(self, seen: QueueRecord | None, wanted: QueueRecord) -> bool:
+        """See `Storage.change_queue`."""
+        columns = ", ".join(f"{column} = ?" for column in _RECORD.split(", ")[1:])
+        row = rows.record_row(wanted)
+        with self._file.writing() as db:
+            if seen is not None:
+                change = f"UPDATE queues SET {columns} WHERE name = ? AND op = ?"  # noqa: S608
+                return db.execute(change, (*row, wanted.name, seen.op.bytes)).rowcount == 1
+            db.execute(
+                "DELETE FROM queues WHERE name = ? AND state = ?", (wanted.name, QueueState.DELETED.value)
+            )
+            insert = f"INSERT OR IGNORE INTO queues ({_RECORD}) VALUES (?,?,?,?,?,?,?,?,?,?)"  # noqa: S608
+            return db.execute(insert, (wanted.name, *row)).rowcount == 1
+
+    def create_pipe(self, queue: str, entry: PipeEntry, head: Head, *, is_staged: bool = False) -> None:
+        """See `Storage.create_pipe`."""
+        key = time_key(entry.pipe)
+        with self._file.writing() as db:
+            db.execute(
+                f"INSERT INTO heads (pipe, {_HEAD}) VALUES (?,?,?,?,?,?,?,?,?,?,?)",  # noqa: S608
+                (key, *rows.head_row(head)),
+            )
+            db.execute(
+                _ENTRY, (queue, _shard(is_staged=is_staged), *rows.entry_row(entry, self._file.now_ms()))
+            )
+
+    def list_pipes(self, queue: str, since: UUID | None = None, *, is_staged: bool = False) -> Listing:
+        """See `Storage.list_pipes`."""
+        with self._file.reading() as db:
+            now_ms = self._file.now_ms()
+            found = db.execute(
+                "SELECT pipe, pusher, priority, lane, created_at_ms FROM pipes"
+                " WHERE queue = ? AND shard = ? AND pipe >= ? ORDER BY pipe",
+                (queue, _shard(is_staged=is_staged), time_key(since) if since else b""),
+            ).fetchall()
+        return Listing(tuple(rows.to_entry(row) for row in found), now_ms)
+
+    def publish_pipes(self, queue: str, entries: Sequence[PipeEntry]) -> None:
+        """See `Storage.publish_pipes`; here it is one step."""
+        with self._file.writing() as db:
+            now_ms = self._file.now_ms()
+            db.executemany(_ENTRY, [(queue, _SHARD, *rows.entry_row(entry, now_ms)) for entry in entries])
+            db.executemany(_DELETE_ENTRY, [(queue, _STAGED_SHARD, time_key(entry.pipe)) for entry in entries])
+
+    def delete_pipe(self, queue: str, pipe: UUID, *, is_staged: bool = False) -> None:
+        """See `Storage.delete_pipe`; here it is one step."""
+        key = time_key(pipe)
+        with self._file.writing() as db:
+            for table in ("waiting", "marks", "runs", "heads"):
+                db.execute(f"DELETE FROM {table} WHERE pipe = ?", (key,))  # noqa: S608
+            # What is left of removed letters: once their pipe is gone, too, nobody can be burying them.
+            forgotten = self._file.now_ms() - REMOVED_KEPT_MS
+            db.execute(
+                "DELETE FROM dead WHERE queue = ? AND removed AND died_at_ms < ?"
+                " AND NOT EXISTS (SELECT 1 FROM heads WHERE heads.pipe = dead.pipe)",
+                (queue, forgotten),
+            )
+            db.execute(_DELETE_ENTRY, (queue, _shard(is_staged=is_staged), key))
+
+    def append(self, pipe: UUID, batch: Batch) -> None:
+        """See `Storage.append`."""
+        key = time_key(pipe)
+        with self._file.writing() as db:
+            db.execute(
+                "INSERT OR IGNORE INTO waiting (pipe, first, count, pushed_at_ms, lengths, headers, bodies)"
+                " SELECT ?,?,?,?,?,?,? WHERE EXISTS (SELECT 1 FROM heads WHERE pipe = ?)",
+                (key, *rows.batch_row(batch, self._file.now_ms()), key),
+            )
+
+    def read_batches(self, pipe: UUID, query: BatchQuery) -> Sequence[Batch]:
+        """See `Storage.read_batches`."""
+        columns = "first, count, pushed_at_ms" + ("" if query.is_outline else ", lengths, headers, bodies")
+        order = "DESC" if query.is_newest_first else "ASC"
+        with self._file.reading() as db:
+            found = db.execute(
+                f"SELECT {columns} FROM waiting"  # noqa: S608 - our own words
+                f" WHERE pipe = ? AND first BETWEEN ? AND ? ORDER BY first {order} LIMIT ?",
+                (time_key(pipe), query.first, query.last, query.limit),
+            ).fetchall()
+        return [rows.to_outline(row) if query.is_outline else rows.to_batch(row) for row in found]
+
+    def load_pipe(self, pipe: UUID, *, is_whole: bool = False) -> PipeState | None:
+        """See `Storage.load_pipe`."""
+        key = time_key(pipe)
+        now_ms = self._file.now_ms()
+        with self._file.reading() as db:
+            row = db.execute(f"SELECT {_HEAD} FROM heads WHERE pipe = ?", (key,)).fetchone()  # noqa: S608
+            if row is None:
+                return None
+            head = rows.to_head(row)
+            floor = 0 if is_whole else head.floor
+            runs = db.execute(
+                f"SELECT {RUN_COLUMNS} FROM runs WHERE pipe = ? AND first > ? ORDER BY first",  # noqa: S608
+                (key, floor),
+            ).fetchall()
+            marks = db.execute(
+                "SELECT first, last, ending FROM marks WHERE pipe = ? AND first > ? ORDER BY first",
+                (key, floor),
+            ).fetchall()
+        state = PipeState(
+            head,
+            tuple(run for run in map(rows.to_run, runs) if not run.is_empty),
+            tuple(map(rows.to_mark, marks)),
+            now_ms,
+        )
+        return state if is_whole else check_state(pipe, state)
+
+    def transact(self, pipe: UUID, transaction: Transaction) -> Answer:
+        """See `Storage.transact`."""
+        key = time_key(pipe)
+        try:
+            with self._file.writing() as db:
+                if transaction.head:
+                    sql, values = head_update(key, transaction.head)
+                    if db.execute(f"UPDATE heads SET {sql}", values).rowcount != 1:  # noqa: S608
+                        raise _RefusedError
+                for change in transaction.runs:
+                    sql, values = run_write(key, change, self._file.now_ms())
+                    if db.execute(sql, values).rowcount != 1:
+                        raise _RefusedError
+                db.executemany(MARK, [mark_row(key, mark) for mark in transaction.marks])
+        except _RefusedError:
+            return self._refusal(key, transaction)
+        return Answer(is_applied=True)
+
+    def _refusal(self, key: bytes, transaction: Transaction) -> Answer:
+        if not isinstance(transaction.head, Seal):
+            return Answer(is_applied=False)
+        with self._file.reading() as db:
+            row = db.execute("SELECT cursor, last FROM heads WHERE pipe = ?", (key,)).fetchone()
+        return Answer(False, *row) if row else Answer(is_applied=False)
+
+    def mark(self, pipe: UUID, marks: Sequence[Mark]) -> None:
+        """See `Storage.mark`."""
+        key = time_key(pipe)
+        with self._file.writing() as db:
+            db.executemany(MARK, [mark_row(key, mark) for mark in marks])
+
+    def read_dead(
+        self, queue: str, after: MessageId | None = None, limit: int = 100, *, until: MessageId | None = None
+    ) -> Sequence[DeadLetter]:
+        """See `Storage.read_dead`."""
+        first = (time_key(after.pipe), after.seq) if after else (b"", 0)
+        last = (time_key(until.pipe), until.seq) if until else (_BEHIND_ALL, 0)
+        with self._file.reading() as db:
+            found = db.execute(
+                f"SELECT {_LETTER} FROM dead WHERE queue = ? AND shard = 0"  # noqa: S608
+                " AND NOT removed AND (pipe, seq) > (?, ?) AND (pipe, seq) <= (?, ?)"
+                " ORDER BY pipe, seq LIMIT ?",
+                (queue, *first, *last, limit),
+            ).fetchall()
+        return [rows.to_letter(row) for row in found]
+
+    def change_dead(
+        self,
+        queue: str,
+        added: Sequence[DeadLetter] = (),
+        removed: Sequence[MessageId] = (),
+        *,
+        pipes: Sequence[UUID] = (),
+    ) -> None:
+        """See `Storage.change_dead`."""
+        with self._file.writing() as db:
+            now_ms = self._file.now_ms()
+            db.executemany(
+                f"INSERT INTO dead (queue, {_LETTER}) VALUES (?,?,?,?,?,?,?,?,?)"  # noqa: S608
+                " ON CONFLICT DO UPDATE SET body = excluded.body, headers = excluded.headers,"
+                " pushed_at_ms = excluded.pushed_at_ms, attempts = excluded.attempts,"
+                " reason = excluded.reason, died_at_ms = excluded.died_at_ms WHERE NOT removed",
+                [(queue, *rows.letter_row(letter, now_ms)) for letter in added],
+            )
+            # The burial may be repeated, by an owner that was cut short or frozen: leave a trace.
+            db.executemany(
+                f"{_REMOVE} AND seq = ?",
+                [(now_ms, queue, time_key(each.pipe), each.seq) for each in removed],
+            )
+            db.executemany(f"{_REMOVE} AND NOT removed", [(now_ms, queue, time_key(each)) for each in pipes])
+
+    def write_rollups(self, queue: str, rollups: Sequence[Rollup]) -> None:
+        """See `Storage.write_rollups`; nothing else deletes what is older than thirty days."""
+        values = ",".join("?" * (2 + len(NAMES)))
+        with self._file.writing() as db:
+            db.executemany(
+                f"INSERT OR REPLACE INTO statistics (queue, shard, {_ROLLUP}) VALUES ({values})",  # noqa: S608
+                [(queue, _SHARD, *rows.rollup_row(rollup)) for rollup in rollups],
+            )
+            forgotten = self._file.now_ms() - round(KEPT.total_seconds() * 1000)
+            db.execute("DELETE FROM statistics WHERE rolled_up_at_ms < ?", (forgotten,))
+
+    def read_rollups(self, queue: str, day: date) -> Sequence[Rollup]:
+        """See `Storage.read_rollups`."""
+        with self._file.reading() as db:
+            found = db.execute(
+                f"SELECT {_ROLLUP} FROM statistics WHERE queue = ? AND shard = ?"  # noqa: S608
+                " AND rolled_up_at_ms >= ? AND rolled_up_at_ms < ?"
+                " ORDER BY rolled_up_at_ms, minute_ms, pusher, holder",
+                (queue, _SHARD, *day_of(day)),
+            ).fetchall()
+        return [rows.to_rollup(row) for row in found]
+
+
+def _shard(*, is_staged: bool) -> int:
+    return _STAGED_SHARD if is_staged else _SHARD

@@ -1,0 +1,80 @@
+"""The SQL of a transaction on the embedded store.
+
+Owns one UPDATE for each kind of head change, with its condition in the WHERE clause: no row changed means
+refused. `cassq.model.transaction` tells what each kind asks for.
+"""
+
+from typing import assert_never
+
+from cassq.limits import SEQ_MAX
+from cassq.model.pipe import Mark, Phase
+from cassq.model.transaction import Advance, Cancel, Drain, ForceSeal, HeadChange, Retire, RunChange, Seal
+from cassq.storage.sqlite.rows import Row, run_row
+
+RUN_COLUMNS = (
+    "first, last, read_from, state, attempt, lease_id, leased_at_ms, lease_ms, not_before_ms, holder,"
+    " rolled_back, window_ms"
+)
+
+MARK = (
+    "INSERT INTO marks (pipe, first, last, ending)"
+    " SELECT ?,?,?,? WHERE EXISTS (SELECT 1 FROM heads WHERE pipe = ?)"
+    " ON CONFLICT (pipe, first) DO UPDATE SET last = excluded.last, ending = excluded.ending"
+    " WHERE (excluded.last, excluded.ending) > (last, ending)"
+)
+
+
+def mark_row(key: bytes, mark: Mark) -> Row:
+    """Return the values of `MARK`."""
+    return key, mark.first, mark.last, mark.end.value, key
+
+
+def head_update(key: bytes, change: HeadChange) -> tuple[str, Row]:
+    """Return what follows `UPDATE heads SET`, and its values."""
+    sealed = Phase.SEALED.value
+    match change:
+        case Advance(seen_op, head):
+            columns = "op = ?, cursor = ?, read_from = ?, floor = ?, skipped = ?, dead = ?, purged = ?"
+            return (
+                f"{columns}, rolled_back = ? WHERE pipe = ? AND op = ? AND last >= ?",
+                (
+                    *(head.op.bytes, head.cursor, head.read_from, head.floor, head.skipped),
+                    *(head.dead, head.purged, head.rolled_back, key, seen_op.bytes, head.cursor),
+                ),
+            )
+        case Seal(last, is_free):
+            return (
+                "last = ?, phase = ? WHERE pipe = ? AND last = ? AND cursor <= ?",
+                (last, sealed, key, SEQ_MAX, SEQ_MAX if is_free else last),
+            )
+        case ForceSeal(seen_op, op):
+            return "op = ?, phase = ? WHERE pipe = ? AND op = ?", (op.bytes, sealed, key, seen_op.bytes)
+        case Drain(seen_op, op, last):
+            return (
+                "op = ?, last = ? WHERE pipe = ? AND op = ? AND last = ?",
+                (op.bytes, last, key, seen_op.bytes, SEQ_MAX),
+            )
+        case Retire(seen_op, op):
+            return (
+                "op = ?, phase = ? WHERE pipe = ? AND op = ?",
+                (op.bytes, Phase.RETIRED.value, key, seen_op.bytes),
+            )
+        case Cancel(op, seq):
+            return "op = ? WHERE pipe = ? AND cursor < ?", (op.bytes, key, seq)
+        case _:
+            assert_never(change)
+
+
+def run_write(key: bytes, change: RunChange, now_ms: int) -> tuple[str, Row]:
+    """Return the statement that writes one run, and its values; no row changed means refused."""
+    row = run_row(change.run, now_ms if change.is_leased_now else change.run.leased_at_ms)
+    if change.if_lease_id is None:
+        insert = f"INSERT OR REPLACE INTO runs (pipe, {RUN_COLUMNS})"
+        return f"{insert} VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)", (key, *row)
+    assignments = ", ".join(f"{name.strip()} = ?" for name in RUN_COLUMNS.split(","))
+    conditions = "WHERE pipe = ? AND first = ? AND lease_id = ?"
+    values: Row = (*row, key, change.run.first, change.if_lease_id.bytes)
+    if change.if_leased_at_ms is not None:
+        conditions += " AND leased_at_ms = ?"
+        values = (*values, change.if_leased_at_ms)
+    return f"UPDATE runs SET {assignments} {conditions}", values  # noqa: S608

@@ -1,0 +1,1 @@
+"""Whether a run that was written down kept the promises."""

@@ -1,0 +1,67 @@
+"""What the storage port says of marks, asked of every adapter."""
+
+import pytest
+from stored import advance, run, take
+
+from cassq.model.pipe import End, Mark
+
+
+class TestMarks:
+    def test_marks_are_seen_by_the_next_load_in_their_order(self, storage, pipe):
+        marks = [Mark(5, 9, End.DEAD), Mark(1, 2, End.COMMITTED), Mark(12, 12, End.PURGED)]
+        take(storage, pipe, run(1, 12))
+
+        storage.mark(pipe, marks)
+
+        assert storage.load_pipe(pipe).marks == tuple(sorted(marks, key=lambda mark: mark.first))
+
+    def test_marking_again_changes_nothing(self, storage, pipe):
+        take(storage, pipe, run(1, 2))
+
+        for _ in range(2):
+            storage.mark(pipe, [Mark(1, 2, End.COMMITTED)])
+
+        assert storage.load_pipe(pipe).marks == (Mark(1, 2, End.COMMITTED),)
+
+    @pytest.mark.parametrize(
+        ("longer", "shorter"), [(End.COMMITTED, End.PURGED), (End.PURGED, End.COMMITTED)]
+    )
+    @pytest.mark.parametrize("order", [1, -1])
+    def test_of_two_with_the_same_beginning_the_longer_stands(self, storage, pipe, longer, shorter, order):
+        apart = [Mark(1, 9, longer), Mark(1, 5, shorter)][::order]
+        together = [Mark(10, 19, longer), Mark(10, 15, shorter)][::order]
+        take(storage, pipe, run(1, 19))
+
+        for mark in apart:
+            storage.mark(pipe, [mark])
+        storage.mark(pipe, together)
+
+        assert storage.load_pipe(pipe).marks == (Mark(1, 9, longer), Mark(10, 19, longer))
+
+    @pytest.mark.parametrize("is_set_first", [False, True])
+    def test_a_longer_mark_stands_against_one_set_by_a_transaction(self, storage, pipe, is_set_first):
+        take(storage, pipe, run(1, 7))
+
+        def plain():
+            storage.mark(pipe, [Mark(3, 7, End.COMMITTED)])
+
+        def purge():
+            advance(storage, pipe, marks=[Mark(3, 3, End.PURGED)])
+
+        for step in (purge, plain) if is_set_first else (plain, purge):
+            step()
+
+        assert storage.load_pipe(pipe).marks == (Mark(3, 7, End.COMMITTED),)
+
+    def test_no_marks_are_nothing_to_do(self, storage, pipe):
+        storage.mark(pipe, [])
+
+        assert storage.load_pipe(pipe).marks == ()
+
+    def test_thousands_of_marks_in_one_call_are_all_seen(self, storage, pipe):
+        marks = [Mark(first, first, End.COMMITTED) for first in range(1, 5000, 2)]
+        take(storage, pipe, run(1, 5000))
+
+        storage.mark(pipe, marks)
+
+        assert storage.load_pipe(pipe).marks == tuple(marks)

@@ -1,0 +1,145 @@
+"""What bulk writers do in a simulated history: stage, publish, repeat and discard; and what must hold then.
+
+Two processes of one writer write the same batches, each its own attempts at them, as when a query is started
+again while its driver lives; between them they write single batches of their own. Nodes forget deletions of
+staged entries at any time. What must not break: of each batch one attempt is seen, whole, or none; and the
+checker judges what its writer was told.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Protocol
+from uuid import UUID
+
+from actors import Stage
+from cluster import Cluster
+from scheduler import Process
+
+from cassq.bulk import staging
+from cassq.errors import CassqError, ClosedError, OutcomeUnknownError, PipeLostError, UnavailableError
+from cassq.model import ids
+from cassq.queue import Queue
+from cassq.reaping import housekeeping
+from cassq.verification.ledger import Kind, Line
+
+#: The ages of staged pipes, in the seconds of a history; each leaves the others' order as it is.
+AGES = {
+    "PUBLISH_WITHIN_S": 2.0,
+    "KEPT_S": 4.0,
+    "FORGET_S": 0.5,
+    "DECIDE_WITHIN_S": 1.0,
+    "TRUSTED_S": -1.0,
+    "LOSERS_WITHIN_S": 1.0,
+}
+
+
+class BulkStage(Stage, Protocol):
+    """The history, as bulk writers see it."""
+
+    cluster: Cluster
+
+
+@contextmanager
+def hurried() -> Iterator[None]:
+    """Let what is staged get old within a history."""
+    before = {name: getattr(staging, name) for name in AGES}
+    tidy_s, housekeeping.TIDY_S = housekeeping.TIDY_S, 1.0
+    for name, seconds in AGES.items():
+        setattr(staging, name, seconds)
+    try:
+        yield
+    finally:
+        housekeeping.TIDY_S = tidy_s
+        for name, seconds in before.items():
+            setattr(staging, name, seconds)
+
+
+def write_all(stage: BulkStage, process: Process, batches: int) -> None:
+    """Write so many batches of the common writer, and now and then one of one's own."""
+    store, queue = stage.open(process)
+    dice = stage.world.dice
+    for number in range(dice.choice((1, 1, 2)), batches + 1):  # one that is ahead meets what is unfinished
+        if dice.random() < 0.4:
+            _write(stage, process, queue, f"{staging.ONCE}{ids.new_pipe_id()}", 0)
+        _write(stage, process, queue, "loader", number)
+        stage.world.sleep(dice.choice((0.0, 0.1, 0.5)))
+    store.close()
+
+
+def _write(stage: BulkStage, process: Process, queue: Queue, writer: str, batch: int) -> None:
+    dice = stage.world.dice
+    bodies = [f"{writer}/{batch}/{process.name}/{number}" for number in range(dice.choice((1, 3, 6)))]
+    stage.note(process.name, Kind.ATTEMPTED, bodies)
+    pipes = _stage(process, queue, writer, batch, bodies)
+    if pipes is None:
+        stage.note(process.name, Kind.REFUSED, bodies)
+        return
+    stage.world.sleep(dice.choice((0.0, 0.0, 0.2, 1.5)))
+    stage.note(process.name, _publish(stage, queue, writer, batch, pipes), bodies)
+
+
+def _stage(
+    process: Process, queue: Queue, writer: str, batch: int, bodies: Iterable[str]
+) -> Collection[UUID] | None:
+    """Stage an attempt; None when that failed, and its pipes are nobody's."""
+    task = queue.staging.open(writer, batch, process.name)
+    try:
+        for body in bodies:
+            task.add(body.encode())
+        return task.close()
+    except (UnavailableError, OutcomeUnknownError, PipeLostError, ClosedError):
+        with suppress(CassqError):
+            task.discard()
+        return None
+
+
+def _publish(stage: BulkStage, queue: Queue, writer: str, batch: int, pipes: Collection[UUID]) -> Kind:
+    """Publish, again after errors, or give up; return what is known of it in the end."""
+    dice = stage.world.dice
+    kind = Kind.UNKNOWN_PUSH
+    for _ in range(dice.choice((1, 2, 6))):
+        _forget_deletions(stage)
+        try:
+            is_ours = queue.staging.publish(writer, batch, tuple(pipes))
+        except PipeLostError:
+            return Kind.REFUSED
+        except (UnavailableError, OutcomeUnknownError):
+            stage.world.sleep(dice.choice((0.0, 0.1, 1.0)))
+            continue
+        if dice.random() < 0.7:
+            return Kind.ACKNOWLEDGED if is_ours else Kind.REFUSED
+        kind = Kind.ACKNOWLEDGED if is_ours else Kind.REFUSED
+        stage.world.sleep(dice.choice((0.0, 0.1, 1.0)))  # and once more: that it was heard is forgotten
+    if kind is Kind.UNKNOWN_PUSH and dice.random() < 0.5:
+        _forget_deletions(stage)
+        with suppress(UnavailableError, OutcomeUnknownError):
+            queue.staging.discard(writer, batch, pipes)
+    return kind
+
+
+def _forget_deletions(stage: BulkStage) -> None:
+    if stage.cluster.is_faulty and stage.world.dice.random() < 0.5:
+        for replica in stage.cluster.replicas:
+            replica.compact("staged")
+
+
+def judge_batches(lines: Iterable[Line]) -> list[str]:
+    """Tell which batches were seen in part, or of two attempts."""
+    attempts: dict[str, set[str]] = defaultdict(set)
+    seen: dict[str, set[str]] = defaultdict(set)
+    for line in lines:
+        attempt = line.message.rpartition("/")[0]
+        if attempt and line.kind in (Kind.ATTEMPTED, Kind.DELIVERED):
+            (attempts if line.kind is Kind.ATTEMPTED else seen)[attempt].add(line.message)
+    broken = [
+        f"of {attempt} {len(bodies)} of {len(attempts[attempt])} messages were seen"
+        for attempt, bodies in seen.items()
+        if bodies != attempts[attempt]
+    ]
+    batches: dict[str, list[str]] = defaultdict(list)
+    for attempt in seen:
+        batches[attempt.rpartition("/")[0]].append(attempt)
+    return broken + [
+        f"batch {batch} was seen of {len(each)} attempts" for batch, each in batches.items() if len(each) > 1
+    ]

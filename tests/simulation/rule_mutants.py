@@ -1,0 +1,680 @@
+"""Bugs that take one rule of the protocol away, for rules that no other planted bug takes away.
+
+Owns the patches, like `mutants`. Some rules only matter in a coincidence that is too rare for histories drawn
+at random: those name the test that brings it about.
+"""
+
+from planting import Edit, Mutant, planted
+
+_STATEMENTS = "cassq.storage.cassandra.statements"
+_STORAGE = "cassq.storage.cassandra.storage"
+_TRANSACTIONS = "cassq.storage.cassandra.transactions"
+_CONTRACT = "tests/simulation/test_cluster.py::"
+_WINDOWS = "tests/unit/pipes/test_window_steps.py::"
+_FAULT = "tests/fault/test_planted_faults.py::"
+_STAGED = "tests/integration/test_staging.py::"
+_PARTIAL = "tests/simulation/test_partial_rows.py::"
+_STREAM = "cassq.spark.streaming"
+_READER = "tests/integration/test_run_reader.py::"
+_LIST = "tests/unit/pipes/test_pipe_list.py::"
+_SUPPLY = "tests/unit/pushing/test_pipe_rotation.py::"
+_HELD = "tests/unit/pipes/test_held_run.py::"
+_PAUSED = "tests/fault/test_paused_machines.py::"
+
+_PUSH = (
+    planted(
+        "take a refusal by a pipe that is gone for a seal",
+        _TRANSACTIONS,
+        "    return Answer(is_applied=False)\n\n\n",
+        "    return Answer(is_applied=True)\n\n\n",
+        test=_CONTRACT + "TestSeal::test_a_refusal_by_a_pipe_that_is_gone_tells_neither",
+    ),
+    planted(
+        "let a later mark with the same beginning stand",
+        _STORAGE,
+        "mark.end.value, mark.last)) for mark in marks]",
+        "mark.end.value, 1)) for mark in marks]",
+        test=_CONTRACT + "TestMarks::test_of_two_with_the_same_beginning_the_longer_stands",
+    ),
+    planted(
+        "send other messages under a number that was sent",
+        "cassq.pushing.lane",
+        "        # From here on the pipe takes no further message, whatever the outcome.\n",
+        "        if outcome is Outcome.UNKNOWN:\n            return\n",
+    ),
+    Mutant(
+        "seal a pipe whose end is decided",
+        (
+            Edit(_STATEMENTS, '"last = ? AND cursor <= ?"', '"cursor <= ?"'),
+            Edit(
+                _TRANSACTIONS,
+                "Phase.SEALED.value, pipe, SEQ_MAX, SEQ_MAX if is_free else last)",
+                "Phase.SEALED.value, pipe, SEQ_MAX if is_free else last)",
+            ),
+        ),
+        test=_CONTRACT + "TestSeal::test_a_refusal_after_the_end_is_decided_tells_cursor_and_end",
+    ),
+    planted(
+        "read past a gap",
+        "cassq.pipes.batch_reader",
+        "        if batch.first > reached + 1:\n            break\n",
+        "",
+        test=_FAULT + "test_a_read_that_missed_a_batch_hands_out_nothing_behind_it",
+    ),
+    planted(
+        "count since when a pipe is known from before the list was asked for",
+        "cassq.pipes.pipe_list",
+        "        now = self._clock.now()  # a pipe is first seen when",
+        "        # a pipe is first seen when",
+        test=_FAULT + "test_a_reaper_frozen_before_it_read_the_list_takes_no_fresh_pipe_for_an_old_one",
+    ),
+    Mutant(
+        "drain on a read from before the seal",
+        (
+            Edit(
+                "cassq.pipes.upkeep",
+                "        return True\n    op = new_token()\n    return owned.settle(Transaction(ForceSeal(",
+                "        return True\n"
+                "    owned.was_drained = owned.reader.is_drained(owned.head.read_from, owned.head.cursor)\n"
+                "    op = new_token()\n    return owned.settle(Transaction(ForceSeal(",
+            ),
+            Edit(
+                "cassq.pipes.upkeep",
+                "not owned.reader.is_drained(head.read_from, head.cursor):",
+                'not getattr(owned, "was_drained", True):',
+            ),
+        ),
+        test=_FAULT + "test_what_lands_just_before_the_forced_seal_is_not_cut_off",
+    ),
+    Mutant(
+        "drain over the end that the pusher set",
+        (
+            Edit(
+                _STATEMENTS,
+                '_head_change("op last", "op = ? AND last = ?")',
+                '_head_change("op last", "op = ?")',
+            ),
+            Edit(_TRANSACTIONS, "(op, last, pipe, seen_op, SEQ_MAX)", "(op, last, pipe, seen_op)"),
+        ),
+        test=_CONTRACT + "TestForceSealDrainRetire::test_drain_is_refused_once_the_pusher_decided_the_end",
+    ),
+    planted(
+        "count the age of a pipe from the reply to its opening on",
+        "cassq.pushing.pipe_rotation",
+        "            self._unsealed.append(opened)\n            raise\n        return opened\n",
+        "            self._unsealed.append(opened)\n            raise\n"
+        "        opened.opened_at = self._clock.latest()\n        return opened\n",
+        test=_PAUSED + "test_a_pipe_whose_opening_was_paused_is_as_old_as_others_see_it",
+    ),
+    planted(
+        "take a pipe for handed out before its cursor has reached the end",
+        "cassq.model.progress",
+        "self.window is None and self.head.is_decided and self.head.cursor >= self.head.last",
+        "self.window is None and self.head.is_decided",
+    ),
+)
+
+_LEASE = (
+    planted(
+        "send what was planned again, on the op that stands by now",
+        "cassq.pipes.owned_pipe",
+        "            return state.head.op == op\n",
+        "            if state.head.op != op and isinstance(transaction.head, Advance):\n"
+        "                state = self.storage.load_pipe(self.pipe)\n"
+        "                head = replace(transaction.head, seen_op=state.head.op)\n"
+        "                return self.storage.transact(self.pipe, replace(transaction, head=head)).is_applied\n"
+        "            return state.head.op == op\n",
+        test=_FAULT + "test_a_take_of_unknown_outcome_is_not_made_over_that_of_another_owner",
+    ),
+    planted(
+        "begin a lease anew that somebody may have taken",
+        "cassq.bulk.run_reader",
+        "            if row.lease_id == run.lease_id and row.state is RunState.LEASED:\n",
+        "            if row.state is RunState.LEASED:\n",
+        test=_READER + "test_what_others_took_is_said_to_be_lost[memory]",
+    ),
+    Mutant(
+        "return a run under the lease id of its former holder",
+        (
+            Edit(
+                "cassq.pipes.held_run",
+                "            state=RunState.RETURNED,\n            lease_id=new_token(),\n",
+                "            state=RunState.RETURNED,\n            lease_id=self._lease_id,\n",
+            ),
+            Edit(
+                "cassq.model.take_plan",
+                "        state=RunState.RETURNED,\n        lease_id=new_token(),\n",
+                "        state=RunState.RETURNED,\n        lease_id=run.lease_id,\n",
+            ),
+        ),
+        test=_FAULT + "test_what_comes_back_comes_back_under_a_lease_of_nobody",
+    ),
+    planted(
+        "tell the owner only what came back of a run that was split",
+        "cassq.pipes.held_run",
+        "        for row in rows:\n            self._told(row)\n",
+        "        for row in rows:\n            if row.state is RunState.RETURNED:\n                self._told(row)\n",
+        test=_FAULT + "test_what_stays_leased_beside_a_rolled_back_message_is_not_lost_with_its_holder",
+    ),
+    planted(
+        "believe that a lease runs for as long as the row that ends last",
+        "cassq.pipes.held_run",
+        "left_ms = min(",
+        "left_ms = max(",
+        test=_HELD + "TestALeaseThatAWitnessDoubts::test_runs_on_for_as_long_as_the_row_that_ends_first",
+    ),
+    planted(
+        "purge without moving the fence",
+        "cassq.pipes.owned_pipe",
+        "        op = new_token()\n        written = replace(\n",
+        "        op = self.head.op if marks else new_token()\n        written = replace(\n",
+        about="purges",
+    ),
+)
+
+_TOTALS = (
+    planted(
+        "read the heads before the record",
+        "cassq.reaping.reaper",
+        "            record = self._read_record()\n            if record is None:\n                return {}\n"
+        "            # The record first, then each head: see the race in `cassq.model.queue_record`.\n"
+        "            ready = {owned.pipe: self._look(owned) for owned in over}\n",
+        "            ready = {owned.pipe: self._look(owned) for owned in over}\n"
+        "            record = self._read_record()\n            if record is None:\n                return {}\n",
+        about="totals",
+    ),
+    Mutant(
+        "change the record whatever it is",
+        (
+            Edit(
+                _STATEMENTS,
+                "WHERE queue = ? AND shard = ? IF op = ?",
+                "WHERE queue = ? AND shard = ? IF state = ?",
+            ),
+            Edit(_STORAGE, "(*values, seen.op))", "(*values, seen.state.value))"),
+        ),
+        "totals",
+    ),
+    planted(
+        "retire before the counts are in",
+        "cassq.reaping.reaper",
+        "            if new and not self._write_totals(record, new):\n                continue\n",
+        "            if new and not self._write_totals(record, new):\n                pass\n",
+        about="totals",
+    ),
+)
+
+_WINDOW = (
+    Mutant(
+        "go on with a window in a pipe that was sealed",
+        (
+            Edit(
+                "cassq.pipes.window_steps",
+                "        owned.head.phase is Phase.OPEN\n        and not owned.head.is_decided\n        and ",
+                "        ",
+            ),
+            Edit(
+                "cassq.pipes.owned_pipe",
+                "or self.head.is_decided or self.head.phase is not Phase.OPEN or",
+                "or",
+            ),
+        ),
+        test=_WINDOWS + "test_a_forced_seal_ends_the_window_at_the_next_take",
+    ),
+    planted(
+        "begin a window though the end is decided",
+        _TRANSACTIONS,
+        "(*values, pipe, seen_op, head.cursor)",
+        "(*values, pipe, seen_op, 0 if head.cursor == SEQ_MAX else head.cursor)",
+        test=_CONTRACT + "TestWindow::test_it_is_refused_once_the_end_is_decided",
+    ),
+    planted(
+        "hand out of a window that is not known to have begun",
+        "cassq.pipes.window_steps",
+        "        if is_open:\n            owned.progress.window = run\n",
+        "        is_open = True\n        if is_open:\n            owned.progress.window = run\n",
+        about="windows",
+    ),
+    Mutant(
+        "hand out behind a window's last number",
+        (
+            Edit(
+                "cassq.pipes.window_steps",
+                "    room = window.run.last - head.cursor\n    if room",
+                "    room = 10_000\n    if room",
+            ),
+            Edit(
+                "cassq.pipes.window_steps",
+                "    if moved.cursor > window.run.last:\n        return None",
+                "    if False:\n        return None",
+            ),
+        ),
+        test=_WINDOWS + "test_nothing_is_handed_out_behind_the_last_number",
+    ),
+    planted(
+        "look at the clock before the batches are read",
+        "cassq.pipes.window_steps",
+        "    batches = owned.reader.read(head.read_from, head.cursor, wanted) if wanted > 0 else ()\n"
+        "    if owned.clock.latest() >= window.ends_at:\n        return None\n",
+        "    if owned.clock.latest() >= window.ends_at:\n        return None\n"
+        "    batches = owned.reader.read(head.read_from, head.cursor, wanted) if wanted > 0 else ()\n",
+        test=_WINDOWS + "test_nothing_is_handed_out_whose_read_outlasted_the_window",
+    ),
+    planted(
+        "end a window with a shorter lease than it had",
+        "cassq.pipes.window_steps",
+        "    return replace(run, last=max(last, run.first - 1), window_ms=0)\n",
+        "    return replace(\n"
+        "        run, last=max(last, run.first - 1), window_ms=0, lease_ms=run.lease_ms - run.window_ms\n    )\n",
+        about="windows",
+    ),
+    planted(
+        "hand out of a window whose cut was sent",
+        "cassq.pipes.window_steps",
+        "    owned.window = None\n    return window, owned.head\n",
+        "    return window, owned.head\n",
+        about="windows",
+    ),
+    Mutant(
+        "cut behind the newest batch of before the window was over",
+        (
+            Edit(
+                "cassq.pipes.window_steps",
+                "    window = owned.progress.window\n    return window is not None and window.is_window_over(",
+                "    window = owned.progress.window\n"
+                "    if window is not None and owned.seen_newest is None:\n"
+                "        query = BatchQuery(last=window.last, is_newest_first=True, is_outline=True)\n"
+                "        owned.seen_newest = owned.storage.read_batches(owned.pipe, query)\n"
+                "    return window is not None and window.is_window_over(",
+            ),
+            Edit(
+                "cassq.pipes.window_steps",
+                "    newest = next(iter(owned.storage.read_batches(owned.pipe, query)), None)\n",
+                "    newest = next(iter(owned.seen_newest), None)\n",
+            ),
+            Edit(
+                "cassq.pipes.owned_pipe",
+                "        window, self.window = self.window, None\n        before",
+                "        if not state.window:\n            self.seen_newest = None\n"
+                "        window, self.window = self.window, None\n        before",
+            ),
+            Edit(
+                "cassq.pipes.owned_pipe", "class OwnedPipe:\n", "class OwnedPipe:\n    seen_newest = None\n"
+            ),
+        ),
+        test=_WINDOWS + "test_another_owner_sees_what_was_pushed_until_the_window_was_over",
+    ),
+    planted(
+        "purge beside a window",
+        "cassq.pipes.upkeep",
+        "    owned.heed()\n    if owned.progress.window:\n        return None\n",
+        "    owned.heed()\n",
+        test=_WINDOWS + "test_another_owner_leaves_a_window_alone_until_it_is_over",
+    ),
+    planted(
+        "return beside a window",
+        "cassq.pipes.upkeep",
+        "    if progress.window:\n        return 0\n",
+        "",
+        test=_WINDOWS + "test_no_lease_is_ended_beside_a_window",
+    ),
+    planted(
+        "drain beside a window",
+        "cassq.pipes.upkeep",
+        "    head = owned.head\n    if owned.progress.window:\n        return True\n",
+        "    head = owned.head\n",
+        test=_WINDOWS + "test_no_pipe_is_drained_beside_a_window",
+    ),
+    planted(
+        "wait for a window without sealing by force",
+        "cassq.pushing.lane",
+        "                if upkeep.seal(owned):\n                    window_steps.take_over(owned)\n",
+        "                window_steps.take_over(owned)\n",
+        test=_WINDOWS + "TestAPusherThatMustSettle::test_seals_by_force_so_that_the_holder_cuts_its_window",
+    ),
+    planted(
+        "leave the window of a popper that died to others",
+        "cassq.pushing.lane",
+        "                if upkeep.seal(owned):\n                    window_steps.take_over(owned)\n",
+        "                upkeep.seal(owned)\n",
+        test=_WINDOWS
+        + "TestAPusherThatMustSettle::test_cuts_the_window_of_a_popper_that_died_behind_what_landed",
+    ),
+    planted(
+        "keep what a lost window's holder never handed out",
+        "cassq.pipes.held_run",
+        "                if window.reached < last:\n",
+        "                if False:\n",
+        test=_WINDOWS
+        + "TestAConsumerOfAWindow::test_what_it_never_got_goes_back_where_others_ended_the_window",
+    ),
+)
+
+_REPLICAS = (
+    planted(
+        "read an outline that names no bodies",
+        _STATEMENTS,
+        '"first, count, pushed_at, writetime(bodies), writetime(headers)"',
+        '"first, count, pushed_at, writetime(pushed_at), writetime(pushed_at)"',
+        test=_PARTIAL + "test_what_a_batch_decides_by_being_there_is_whole_on_a_quorum[find_by_outline]",
+    ),
+    planted(
+        "take a row without bodies for a batch",
+        "cassq.storage.cassandra.rows",
+        "    return row[3] is not None\n",
+        "    return True\n",
+        test=_PARTIAL + "test_a_window_is_cut_behind_the_newest_batch_that_is_there",
+    ),
+    planted(  # in the schema that the simulated cluster loads
+        "answer reads before the replicas have what they show",
+        "cql",
+        'SCHEMA.read_text(encoding="utf-8"))',
+        'SCHEMA.read_text(encoding="utf-8").replace("\'BLOCKING\'", "\'NONE\'"))',
+        about="parts",
+    ),
+)
+
+_LETTERS = (
+    planted(
+        "remove every letter under a queue's name",
+        _STATEMENTS,
+        '"WHERE queue = ? AND shard = ? AND pipe = ? AND seq >= ? AND seq <= ?"',
+        '"WHERE queue = ? AND shard = ?"',
+        test=_CONTRACT + "TestDeadLetters::test_the_letters_of_pipes_go_at_once_and_those_of_others_stay",
+    ),
+    planted(
+        "remove what lies between the letters that were named",
+        "cassq.storage.cassandra.letters",
+        "            if part.size >= _STRETCH_MIN:\n",
+        "            part = (min(stretches)[0], max(stretches)[1])\n            if part[1] > _STRETCH_MIN:\n",
+        test=_CONTRACT
+        + "TestDeadLetters::test_a_stretch_that_was_removed_never_comes_back_while_its_pipe_lives",
+    ),
+    planted(
+        "leave letters out where a read was given up",
+        "cassq.storage.cassandra.letters",
+        "            parts += [(middle, high), (low, middle)]\n",
+        "            parts.append((middle, high))\n",
+        test=_CONTRACT + "TestDeadLettersBehindTombstones::test_all_that_are_left_are_read_and_each_once[0]",
+    ),
+    planted(
+        "clear the letters of a queue that was created meanwhile",
+        "cassq.store",
+        "            if not self._is_still_deleted(deleted):\n                break\n",
+        "",
+        test="tests/unit/face/test_store_deletion.py::test_letters_of_a_later_queue_of_the_name_stay",
+    ),
+)
+
+_STAGING = (
+    planted(
+        "take a decision for refused that was sent and held up",
+        "cassq.bulk.staging",
+        "    if is_sent:  # a decision",
+        "    if False:  # a decision",
+        test=_STAGED + "test_a_decision_that_was_sent_is_never_told_as_refused_once_it_took_too_long[memory]",
+    ),
+    planted(
+        "take a batch for refused that is decided, and cannot be published yet",
+        "cassq.bulk.staging",
+        '        except UnavailableError as error:\n            told = f"writer',
+        '        except ConnectionError as error:\n            told = f"writer',
+        test=_STAGED
+        + "test_a_batch_that_is_decided_is_not_told_as_refused_where_it_cannot_be_published[memory-publish_pipes]",
+    ),
+    planted(
+        "take a change of a record for refused that was sent",
+        "cassq.catalog.cached_record",
+        "            if not is_in_doubt:\n",
+        "            if error:\n",
+        test="tests/unit/catalog/test_cached_record.py::"
+        "test_a_change_that_was_sent_is_not_told_as_refused_where_nobody_answers_after_that",
+    ),
+    planted(
+        "decide a batch once more",
+        "cassq.bulk.staging",
+        "    return written is not None and written.batch >= batch\n",
+        "    return written is not None and written.batch > batch\n",
+        test=_STAGED + "test_a_batch_that_is_repeated_is_published_once[memory]",
+    ),
+    planted(
+        "decide a batch over one that is not published yet",
+        "cassq.bulk.staging",
+        "                raise _UnfinishedError  # to decide",
+        "                pass  # to decide",
+        test=_STAGED + "test_a_decision_waits_until_the_one_before_is_published[memory]",
+    ),
+    planted(
+        "publish what was staged too long ago",
+        "cassq.bulk.staging",
+        "            if age_s > PUBLISH_WITHIN_S:\n",
+        "            if False:\n",
+        test=_STAGED + "test_what_was_staged_too_long_ago_is_not_published[memory]",
+    ),
+    Mutant(
+        "say that nothing is left before the pipes are published",
+        (
+            Edit(
+                "cassq.bulk.staging",
+                "        named = self._read_manifest(written.manifest)\n        if named:\n",
+                "        record = self._record.change(lambda seen: _finished(seen, writer, written))\n"
+                "        named = self._read_manifest(written.manifest)\n        if named:\n",
+            ),
+            Edit(
+                "cassq.bulk.staging",
+                "            )\n        record = self._record.change(lambda seen: _finished(seen, writer, written))\n",
+                "            )\n",
+            ),
+        ),
+        test=_STAGED
+        + "test_a_driver_that_dies_while_it_publishes_has_its_batch_published_by_the_reaper[memory]",
+    ),
+    planted(
+        "delete attempts before it is published which one counts",
+        "cassq.bulk.staging",
+        "        record = self._finish(self._record.read(), writer)\n        decided_by",
+        "        self._remove(\n"
+        "            entry\n"
+        "            for entry in self._staged(self._record.read())\n"
+        '            if entry.pusher.startswith(f"{writer}/{batch}/") and entry.pipe not in pipes\n'
+        "        )\n"
+        "        record = self._finish(self._record.read(), writer)\n        decided_by",
+        test=_STAGED + "TestWhoeverComesBy::test_a_driver_that_repeats_the_batch_publishes[memory]",
+    ),
+    planted(
+        "discard without moving the record's op",
+        "cassq.bulk.staging",
+        "        record = self._finish(self._record.change(lambda seen: seen), writer)\n",
+        "        record = self._finish(self._record.read(), writer)\n",
+        test=_STAGED + "TestADecisionInFlight::test_is_refused_once_the_batch_was_discarded[memory]",
+    ),
+    planted(
+        "delete what is old without moving the record's op",
+        "cassq.bulk.staging",
+        "            record = self._record.change(lambda seen: seen)  # nobody decides",
+        "            record = self._record.read()  # nobody decides",
+        test=_STAGED + "TestADecisionInFlight::test_is_refused_once_what_is_old_was_deleted[memory]",
+    ),
+    planted(
+        "forget an old writer whose batch is not published yet",
+        "cassq.bulk.staging",
+        "            if not written.manifest and _born_ms(writer)",
+        "            if _born_ms(writer)",
+        test=_STAGED + "test_what_was_decided_stays_for_as_long_as_it_cannot_be_published[memory-of one]",
+    ),
+    Mutant(  # either of the two looks is enough
+        "delete what is old by a list from before",
+        (
+            Edit(
+                "cassq.bulk.staging",
+                "removed += self._remove(entry for entry in self._staged(record) if entry.pipe in old)",
+                "removed += self._remove(entry for entry in listing.entries if entry.pipe in old)",
+            ),
+            Edit(
+                "cassq.bulk.staging",
+                "        listed = self._listed([entry.pipe for entry in found])\n",
+                "        listed: set[UUID] = set()\n",
+            ),
+        ),
+        test=_STAGED + "test_the_reaper_deletes_nothing_that_was_published_while_it_looked[memory]",
+    ),
+)
+
+_READERS = (
+    Mutant(
+        "adopt what is done before it is committed",
+        (
+            Edit(
+                _STREAM,
+                "        self.commit(start)\n        runs: list[LeasedRun] = []\n",
+                "        runs: list[LeasedRun] = []\n",
+            ),
+            Edit(
+                _STREAM,
+                "            runs = reader.adopt(_runs(start))\n            self._has_adopted = True\n",
+                "            runs = reader.adopt([])\n            self._has_adopted = True\n        self.commit(start)\n",
+            ),
+        ),
+        "run readers",
+    ),
+    Mutant(
+        "commit a run whatever lease it has now",
+        (
+            Edit(
+                "cassq.bulk.run_reader",
+                "        held = self._begin_anew(run)\n"
+                "        if held:\n            held.commit(Ranges(run.parts))\n"
+                "        return held is not None\n",
+                "        marks = [Mark(part.first, part.last, End.COMMITTED) for part in run.parts]\n"
+                "        self._storage.mark(run.pipe, marks)\n"
+                "        return True\n",
+            ),
+            Edit("cassq.bulk.run_reader", "import PipeState, Run,", "import End, Mark, PipeState, Run,"),
+        ),
+        "run readers",
+    ),
+    planted(
+        "work on a batch whose leases may be lost",
+        _STREAM,
+        "        lost = self._open().hold(runs)\n",
+        "        lost: list[LeasedRun] = []\n",
+        about="run readers",
+    ),
+    planted(
+        "commit a batch once it is planned",
+        _STREAM,
+        "        lost = self._open().hold(runs)\n",
+        "        lost = self._open().hold(runs)\n        self._open().commit(runs)\n",
+        about="run readers",
+    ),
+    Mutant(
+        "adopt a run under a lease of its own",
+        (
+            Edit(
+                "cassq.bulk.run_reader",
+                "                    if run and self._begin_anew(run):\n                        found.append(run)\n",
+                "                    anew = uuid5(_NAMES, str(run))\n"
+                "                    if run and self._begin_anew(run, anew):\n"
+                "                        found.append(replace(run, lease_id=anew))\n",
+            ),
+            Edit(
+                "cassq.bulk.run_reader",
+                "def _begin_anew(self, run: LeasedRun) -> HeldRun | None:",
+                "def _begin_anew(self, run: LeasedRun, anew: UUID | None = None) -> HeldRun | None:",
+            ),
+            Edit(
+                "cassq.bulk.run_reader",
+                "replace(row, lease_ms=self._lease_ms)",
+                "replace(row, lease_ms=self._lease_ms, lease_id=anew or row.lease_id)",
+            ),
+        ),
+        "run readers",
+    ),
+)
+
+_LISTS = (
+    planted(
+        "begin a look at the list with the oldest pipe",
+        "cassq.pipes.pipe_list",
+        "return just_before(self._floor, margin_s) if self._floor else None",
+        "return self._floor",
+        about="late pushers",
+    ),
+    planted(
+        "look back at the list for the skew of clocks alone",
+        "cassq.pipes.pipe_list",
+        " + (1 << passed.bit_length()) / 1000",
+        "",
+        test=_LIST + "test_a_pipe_that_is_listed_late_is_seen_within_twice_as_long",
+    ),
+    planted(
+        "look back at the list by half of what it takes",
+        "cassq.pipes.pipe_list",
+        "(1 << passed.bit_length()) / 1000",
+        "(1 << passed.bit_length() >> 1) / 1000",
+        test=_LIST + "test_a_pipe_that_is_listed_late_is_seen_within_twice_as_long",
+    ),
+    planted(
+        "look back at the list by the life of a pipe each time",
+        "cassq.pipes.pipe_list",
+        "(1 << passed.bit_length()) / 1000",
+        "self._gone_after_s",
+        test=_LIST + "test_a_pipe_that_retired_is_read_a_few_times_however_often_anybody_looks",
+    ),
+)
+
+_ORDER = (
+    planted(
+        "hold a younger pipe back only if the older one gave nothing",
+        "cassq.popping.fetcher",
+        "            if self._settings.pop_width == 1 and self._memory",
+        "            if self._settings.pop_width == 1 and not taken and self._memory",
+        test=_FAULT + "test_what_lands_in_an_older_pipe_between_two_reads_comes_before_what_follows_it",
+    ),
+    planted(
+        "fill a pipe that was opened too late after a younger one",
+        "cassq.pushing.pipe_rotation",
+        "                ahead.add_done_callback(self._seal_overtaken)\n",
+        "                self._next = ahead\n",
+        test=_SUPPLY + "test_a_pipe_that_is_opened_too_late_is_not_filled_after_a_younger_one",
+    ),
+    planted(
+        "leave a pipe open that was opened too late",
+        "cassq.pushing.pipe_rotation",
+        "                ahead.add_done_callback(self._seal_overtaken)\n",
+        "                pass\n",
+        test=_SUPPLY + "test_a_pipe_that_is_opened_too_late_is_not_filled_after_a_younger_one",
+    ),
+    planted(
+        "leave a pipe open of which nobody knows whether it was opened",
+        "cassq.pushing.pipe_rotation",
+        "        except OutcomeUnknownError:\n            self._unsealed.append(opened)\n            raise\n",
+        "        except OutcomeUnknownError:\n            raise\n",
+        test=_SUPPLY + "test_a_pipe_of_which_nobody_knows_whether_it_was_opened_is_sealed",
+    ),
+)
+
+_RECORDS = (
+    planted(
+        "create a queue over whatever deleted record stands there",
+        "cassq.store",
+        "            return wanted if self.storage.change_queue(old, wanted) else None\n",
+        "            return wanted if self.storage.change_queue(None, wanted) else None\n",
+        test="tests/unit/face/test_late_creation.py::"
+        "test_a_creation_that_lands_late_does_not_undo_a_later_deletion",
+    ),
+)
+
+RULE_MUTANTS: tuple[Mutant, ...] = (
+    *_PUSH,
+    *_LEASE,
+    *_TOTALS,
+    *_WINDOW,
+    *_REPLICAS,
+    *_LETTERS,
+    *_STAGING,
+    *_READERS,
+    *_LISTS,
+    *_ORDER,
+    *_RECORDS,
+)

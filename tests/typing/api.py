@@ -1,0 +1,76 @@
+"""The public types, as a type checker sees them; mypy reads this file, nobody runs it.
+
+An error that is expected has its ignore: where the error is gone, mypy reports the ignore.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from datetime import datetime, timedelta
+from typing import assert_type
+
+import cassq
+
+
+def opens_stores_and_queues() -> None:
+    with cassq.connect("memory:") as store:
+        assert_type(store, cassq.Store)
+        assert_type(store.queues(), list[str])
+        assert_type(store.queue("orders"), cassq.Queue)
+        assert_type(store.find_queue("orders"), cassq.Queue)
+        assert_type(store.reap(), cassq.ReapReport)
+        store.queue("orders", lease=timedelta(seconds=30), max_attempts=5)
+        store.queue("orders", lease=30)  # type: ignore[arg-type]
+        store.queue("orders", leese=timedelta(seconds=30))  # type: ignore[call-arg]
+        store.queue(b"orders")  # type: ignore[arg-type]
+
+
+def pushes(queue: cassq.Queue) -> None:
+    assert_type(queue.push(b"one", {"type": "new"}, timeout=1.5), cassq.MessageId)
+    assert_type(queue.push_soon(b"one", timeout=timedelta(seconds=1)), Future[cassq.MessageId])
+    assert_type(queue.push_many([b"one", (b"two", {"type": "new"})]), cassq.MessageIds)
+    queue.push("one")  # type: ignore[arg-type]
+    queue.push(b"one", {"number": 1})  # type: ignore[dict-item]
+
+
+def pops(queue: cassq.Queue) -> None:
+    with queue.popper(commit="grouped") as popper:
+        assert_type(popper, cassq.Popper)
+        assert_type(iter(popper), Iterator[cassq.Delivery])
+        assert_type(popper.pop_many(10, timeout=1), list[cassq.Delivery])
+        found = popper.pop(timeout=timedelta(seconds=1))
+        assert_type(found, cassq.Delivery | None)
+        found.commit()  # type: ignore[union-attr]
+        if found:
+            with found as delivery:
+                assert_type(delivery, cassq.Delivery)
+        popper.commit_many([])
+    queue.popper(commit="sometimes")  # type: ignore[arg-type]
+
+
+def ends(delivery: cassq.Delivery) -> None:
+    assert_type(delivery.message_id, cassq.MessageId)
+    assert_type(delivery.body, bytes)
+    assert_type(delivery.attempt, int)
+    assert_type(delivery.pushed_at, datetime)
+    assert_type(delivery.rollback(delay=timedelta(seconds=1)), bool)
+    assert_type(delivery.give_back(), bool)
+    delivery.extend()
+    delivery.rollback(1.0)  # type: ignore[arg-type]
+
+
+def returns_after_a_block(delivery: cassq.Delivery) -> bytes:
+    # A checker would miss a return here if it held that a delivery swallows the errors of its block.
+    with delivery:
+        return delivery.body
+
+
+def looks(queue: cassq.Queue) -> None:
+    assert_type(queue.settings, cassq.QueueSettings)
+    assert_type(queue.stats(), cassq.QueueStats)
+    assert_type(queue.pipes(), list[cassq.PipeStats])
+    assert_type(queue.peek(), list[cassq.Message])
+    assert_type(queue.status("id"), cassq.MessageStatus)
+    assert_type(queue.purge(), int)
+    assert_type(queue.dead, cassq.DeadLetters)
+    for letter in queue.dead:
+        assert_type(letter, cassq.DeadMessage)

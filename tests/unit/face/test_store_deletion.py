@@ -1,0 +1,99 @@
+"""What goes with a queue that is deleted, and what does not."""
+
+import pytest
+
+from cassq.coordination.local.coordinator import LocalCoordinator
+from cassq.errors import StorageUnavailableError
+from cassq.model.ids import MessageId, new_pipe_id
+from cassq.runtime.clock import SystemClock
+from cassq.storage.port import DeadLetter
+from cassq.storage.sqlite.storage import SqliteStorage
+from cassq.store import Store
+
+
+class BeforeLetters:
+    """A storage in which something happens before dead letters are read."""
+
+    def __init__(self, storage, happens):
+        self._storage = storage
+        self._happens = happens
+
+    def __getattr__(self, name):
+        return getattr(self._storage, name)
+
+    def read_dead(self, *values, **named):
+        self._happens()
+        return self._storage.read_dead(*values, **named)
+
+
+@pytest.fixture
+def storage():
+    made = SqliteStorage(None, is_synced=False, clock=SystemClock())
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def open_store(storage):
+    """Return how to open a store over the storage."""
+    clock = SystemClock()
+    coordinator = LocalCoordinator(None, clock)
+    opened = []
+
+    def open_store(happens=lambda: None):
+        seen = BeforeLetters(storage, happens)
+        opened.append(Store("memory:", seen, coordinator, clock=clock, closed=lambda: None))
+        return opened[-1]
+
+    yield open_store
+    for store in opened:
+        store.close()
+    coordinator.close()
+
+
+def letter(pipe, seq):
+    return DeadLetter(MessageId(pipe, seq), b"x", {}, 1, 5, "planted")
+
+
+def test_messages_go_though_the_dead_letters_cannot_be_read(storage, open_store):
+    def fail():
+        raise StorageUnavailableError("too many tombstones")
+
+    store = open_store(fail)
+    store.queue("q").push(b"a")
+
+    with pytest.raises(StorageUnavailableError):
+        store.delete_queue("q")
+
+    assert list(storage.list_pipes("q").entries) == []
+    assert store.queues() == []
+
+
+def test_letters_go_with_the_queue_whether_their_pipes_live_or_not(storage, open_store):
+    store = open_store()
+    queue = store.queue("q")
+    pipes = [queue.push(b"a").pipe, *(new_pipe_id() for _ in range(150))]
+    storage.change_dead("q", added=[letter(pipe, seq) for pipe in pipes for seq in (1, 2, 4)])
+
+    store.delete_queue("q")
+
+    assert list(storage.read_dead("q")) == []
+
+
+def test_letters_of_a_later_queue_of_the_name_stay(storage, open_store):
+    later = letter(new_pipe_id(), 1)
+    is_later = []
+
+    def create():
+        if not is_later:
+            is_later.append(True)
+            open_store().queue("q")
+            storage.change_dead("q", added=[later])
+
+    store = open_store(create)
+    store.queue("q")
+    storage.change_dead("q", added=[letter(new_pipe_id(), 1)])
+
+    store.delete_queue("q")
+
+    assert [each.message_id for each in storage.read_dead("q")] == [later.message_id]

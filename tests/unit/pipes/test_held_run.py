@@ -1,0 +1,135 @@
+"""What a commit is told to have come to, where its attempts end in different ways."""
+
+from datetime import timedelta
+
+import pytest
+from support.clocks import HandClock
+
+import cassq
+from cassq.errors import AccessDeniedError, DeliveryExpiredError, OutcomeUnknownError
+from cassq.model.ids import new_pipe_id, new_token
+from cassq.model.message import Batch
+from cassq.model.pipe import Head, PipeEntry
+from cassq.model.ranges import Ranges
+from cassq.model.settings import QueueSettings
+from cassq.pipes.held_run import HeldRun, Return
+from cassq.pipes.owned_pipe import OwnedPipe
+from cassq.runtime.fork_guard import ForkGuard
+from cassq.storage.sqlite.storage import SqliteStorage
+
+
+class Answers:
+    """A storage whose marks end as they are told to, one after the other."""
+
+    def __init__(self, storage, *errors):
+        self._storage = storage
+        self._errors = list(errors)
+
+    def __getattr__(self, name):
+        return getattr(self._storage, name)
+
+    def mark(self, pipe, marks):
+        if self._errors:
+            raise self._errors.pop(0)
+        self._storage.mark(pipe, marks)
+
+
+@pytest.fixture
+def queue():
+    with cassq.connect("memory:") as store:
+        yield store.queue("q")
+
+
+@pytest.fixture
+def delivery(queue):
+    queue.push(b"once")
+    with queue.popper() as popper:
+        yield popper.pop(timeout=60)
+
+
+def test_a_commit_that_may_have_happened_is_not_told_as_refused(delivery):
+    delivery.run._storage = Answers(
+        delivery.run._storage, OutcomeUnknownError("no answer"), AccessDeniedError("no permission")
+    )
+
+    with pytest.raises(OutcomeUnknownError):
+        delivery.commit()
+
+    with pytest.raises(cassq.ClosedError):
+        delivery.rollback()
+
+
+def test_a_commit_that_was_refused_can_be_made_again(queue, delivery):
+    delivery.run._storage = Answers(delivery.run._storage, AccessDeniedError("no permission"))
+
+    with pytest.raises(AccessDeniedError):
+        delivery.commit()
+    delivery.commit()
+
+    assert queue.stats().committed == 1
+
+
+class TestALeaseThatAWitnessDoubts:
+    """The time of day was set, and the database tells until when the lease runs."""
+
+    SETTINGS = QueueSettings(lease=timedelta(seconds=8), clock_skew_max=timedelta(milliseconds=500))
+    LEASE_S = 8.0
+    SET_S = 60.0
+
+    @pytest.fixture
+    def clock(self):
+        return HandClock()
+
+    @pytest.fixture
+    def own(self, clock):
+        """Make an owner of one pipe with ten messages, as it stands now."""
+        storage = SqliteStorage(None, is_synced=False, clock=clock)
+        entry = PipeEntry(new_pipe_id(), "a pusher")
+        storage.create_pipe("q", entry, Head(new_token()))
+        storage.append(entry.pipe, Batch(1, (b"body",) * 10, None, 10))
+
+        def owner(holder):
+            state = storage.load_pipe(entry.pipe)
+            return OwnedPipe(storage, "q", entry, state, settings=self.SETTINGS, holder=holder, clock=clock)
+
+        yield owner
+        storage.close()
+
+    @pytest.fixture
+    def held(self, clock, own):
+        """A run of all ten, of which one was given back, and two seconds later another."""
+        owned = own("a popper")
+        result = owned.take(10)
+        (taken,) = result.runs
+        made = HeldRun(
+            owned.storage,
+            owned.pipe,
+            taken,
+            result.sent_at + self.LEASE_S,
+            clock=clock,
+            told=owned.note,
+            birthplace=ForkGuard(),
+        )
+        for seq in (5, 7):
+            clock.seconds += 2.0
+            assert made.give_back(Ranges(((seq, seq),)), Return())
+        return made
+
+    def test_runs_on_for_as_long_as_the_row_that_ends_first(self, clock, own, held):
+        # Given rows that were leased anew by the one rollback, and by the other
+        clock.missed += self.SET_S
+        assert held.still_runs()
+        # When the first of them has run out for others
+        clock.seconds += self.LEASE_S - 2.0 + 0.6
+        (taken, *_) = own("another").take(10).runs
+        assert (taken.run.first, taken.run.last) == (1, 4)
+        # Then its holder is told so
+        with pytest.raises(DeliveryExpiredError):
+            held.commit(Ranges(((1, 1),)))
+
+    def test_commits_what_it_has_until_then(self, clock, own, held):
+        clock.missed += self.SET_S
+        assert held.still_runs()
+        clock.seconds += self.LEASE_S - 2.0 - 0.1
+        held.commit(Ranges(((1, 1),)))
+        assert own("another").progress.is_ended(1)

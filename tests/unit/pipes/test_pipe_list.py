@@ -1,0 +1,167 @@
+"""Which pipes a process sees, and what it reads for that of those that are gone."""
+
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+from support.clocks import HandClock
+
+from cassq.model.ids import just_before, new_pipe_id, new_token
+from cassq.model.pipe import Head, PipeEntry
+from cassq.model.settings import QueueSettings
+from cassq.pipes.pipe_list import PipeList
+from cassq.pushing.pipe_rotation import PipeRotation
+from cassq.runtime.background_thread import BackgroundThread
+from cassq.storage.sqlite.storage import SqliteStorage
+
+SETTINGS = QueueSettings()
+SKEW_S = SETTINGS.clock_skew_max.total_seconds()
+
+
+class Listed:
+    """A storage that tells where its list was read from, and may take long to list a pipe."""
+
+    def __init__(self, storage):
+        self._storage = storage
+        self.since = []
+        self.before_it_is_listed = lambda: None
+
+    def __getattr__(self, name):
+        return getattr(self._storage, name)
+
+    def list_pipes(self, queue, since=None):
+        self.since.append(since)
+        return self._storage.list_pipes(queue, since)
+
+    def create_pipe(self, queue, entry, head):
+        self.before_it_is_listed()
+        self._storage.create_pipe(queue, entry, head)
+
+
+class Scene:
+    """A list, a popper that looks at it, and pushers that open pipes; ids are made by their clocks."""
+
+    def __init__(self, storage, clock):
+        self.storage = storage
+        self.clock = clock
+        self._last = new_pipe_id()
+
+    def pipe_list(self, settings=SETTINGS):
+        return PipeList(self.storage, "q", settings, self.clock)
+
+    def make_id(self, late_s=0.0):
+        """Return an id of now by a clock that is late by so much."""
+        moment = just_before(self._last, 10_000 - self.clock.seconds + late_s)
+        return UUID(fields=(*moment.fields[:3], *new_pipe_id().fields[3:]))
+
+    def open(self, pipe, pusher="a pusher"):
+        self.storage.create_pipe("q", PipeEntry(pipe, pusher), Head(op=new_token()))
+        return pipe
+
+    def retire(self, pipe):
+        self.storage.delete_pipe("q", pipe)
+
+
+@pytest.fixture
+def scene():
+    clock = HandClock()
+    storage = SqliteStorage(None, clock=clock)
+    yield Scene(Listed(storage), clock)
+    storage.close()
+
+
+def seen(pipes):
+    return {entry.pipe for entry in pipes.refresh().entries}
+
+
+def test_a_pipe_of_a_pusher_whose_clock_is_late_is_seen_at_the_next_look(scene):
+    pipes = scene.pipe_list()
+    on_time = scene.open(scene.make_id())
+    assert seen(pipes) == {on_time}
+
+    late = scene.open(scene.make_id(late_s=SKEW_S), "a pusher with a late clock")
+
+    assert seen(pipes) == {on_time, late}
+
+
+def test_a_pipe_that_is_opened_while_another_pusher_opens_one_is_seen_at_the_next_look(scene):
+    # Given a pusher that has made an id, and whose pipe takes a moment to be listed
+    pipes = scene.pipe_list()
+    beside = BackgroundThread("beside")
+
+    def supply_of(pusher):
+        given = {"pusher": pusher, "number": 0, "executor": beside, "clock": scene.clock}
+        return PipeRotation(scene.storage, "q", SETTINGS, **given)
+
+    def another_comes_first():
+        scene.storage.before_it_is_listed = lambda: None
+        opened.append(supply_of("another pusher").writable(1, 1).pipe)
+        assert seen(pipes) == set(opened)
+
+    opened = []
+    scene.storage.before_it_is_listed = another_comes_first
+    # When another's pipe is listed, and looked at, before that
+    opened.append(supply_of("a slow pusher").writable(1, 1).pipe)
+    # Then both are seen
+    assert seen(pipes) == set(opened)
+    beside.shutdown()
+
+
+@pytest.mark.parametrize("phase", range(8))
+@pytest.mark.parametrize(("late_s", "look_s"), [(0.7, 0.05), (2.5, 0.25), (10.0, 1.0), (30.0, 2.0)])
+def test_a_pipe_that_is_listed_late_is_seen_within_twice_as_long(scene, late_s, look_s, phase):
+    # Given a pusher that needs so long to have its pipe listed, and another that fills one after the other
+    scene.clock.seconds += phase * late_s / 2
+    pipes = scene.pipe_list()
+    late, other = scene.make_id(), scene.open(scene.make_id())
+    begun_s = scene.clock.seconds
+    while scene.clock.seconds < begun_s + late_s:
+        scene.clock.seconds += look_s
+        scene.retire(other)
+        other = scene.open(scene.make_id())
+        pipes.refresh()
+    # When it is listed at last
+    scene.open(late, "a slow pusher")
+    listed_at = scene.clock.seconds
+    while late not in seen(pipes) and scene.clock.seconds <= listed_at + 2 * late_s + look_s:
+        scene.clock.seconds += look_s
+        scene.retire(other)
+        other = scene.open(scene.make_id())
+    # Then a popper that looks now and then has seen it
+    assert late in {entry.pipe for entry in pipes.entries}
+
+
+def test_a_pipe_that_retires_is_forgotten_wherever_a_look_begins(scene):
+    pipes = scene.pipe_list()
+    gone, stays = (scene.open(scene.make_id(late_s=late_s)) for late_s in (SKEW_S, 0.0))
+    assert seen(pipes) == {gone, stays}
+
+    scene.retire(gone)
+
+    assert seen(pipes) == {stays}
+
+
+@pytest.mark.parametrize("look_s", [0.01, 0.05, 0.25])
+def test_a_pipe_that_retired_is_read_a_few_times_however_often_anybody_looks(scene, look_s):
+    # Given a pusher that fills ten pipes a second, in the time between two full reads
+    pipes = scene.pipe_list(replace(SETTINGS, clock_skew_max=timedelta(0)))
+    gone, reads = [], Counter()
+    living = scene.open(scene.make_id())
+    opened_at = scene.clock.seconds
+    pipes.refresh()
+    # When each is gone as soon as the next one is there
+    while len(gone) < 100:
+        scene.clock.seconds += look_s
+        if scene.clock.seconds >= opened_at + 0.1:
+            opened_at = scene.clock.seconds
+            scene.retire(living)
+            gone.append(living)
+            living = scene.open(scene.make_id())
+        pipes.refresh()
+        since = scene.storage.since[-1]
+        reads.update(pipe for pipe in gone if pipe.time >= since.time)
+    # Then it was read at most three times for each doubling of the way back
+    doublings = int(10 / look_s).bit_length() + 1
+    assert max(reads.values()) <= 3 * doublings

@@ -1,0 +1,144 @@
+"""Who shares an intake with whom, and what closing does to those that go on."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+
+import cassq
+from cassq.model.message import Batch
+from cassq.popping import grouped_commits, shared_intake
+from cassq.popping.delivery import BatchSlice, DirectCommitter
+from cassq.runtime.clock import SystemClock
+
+
+@pytest.fixture
+def queue():
+    with cassq.connect("memory:") as store:
+        yield store.queue("q", lease=timedelta(seconds=30))
+
+
+def names(poppers):
+    return [popper.name for popper in poppers]
+
+
+@pytest.mark.parametrize("commit", ["each", "grouped"])
+def test_those_that_come_later_join_the_one_that_has_fewest(queue, commit):
+    most = shared_intake.INTAKES_MAX
+    first = [queue.popper(commit=commit) for _ in range(most)]
+    assert len(set(names(first))) == most
+    later = [queue.popper(commit=commit) for _ in range(2 * most)]
+    assert sorted(names(later)) == sorted(names(first) * 2)
+
+
+def test_poppers_that_commit_in_different_ways_share_nothing(queue):
+    each = [queue.popper() for _ in range(shared_intake.INTAKES_MAX + 1)]
+    grouped = [queue.popper(commit="grouped") for _ in range(shared_intake.INTAKES_MAX + 1)]
+    assert not set(names(each)) & set(names(grouped))
+
+
+def test_after_the_last_of_them_has_left_another_is_made(queue):
+    poppers = [queue.popper() for _ in range(2 * shared_intake.INTAKES_MAX)]
+    left = poppers[0].name
+    for popper in [popper for popper in poppers if popper.name == left]:
+        popper.close()
+    assert queue.popper().name not in names(poppers)
+
+
+def test_a_popper_that_is_closed_by_many_at_once_is_counted_out_once(queue):
+    poppers = [queue.popper() for _ in range(2 * shared_intake.INTAKES_MAX)]
+    closed = poppers[0]
+    sharing = next(popper for popper in poppers[1:] if popper.name == closed.name)
+    together = threading.Barrier(8)
+
+    def close(_):
+        together.wait(30)
+        closed.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(close, range(8)))
+    queue.push(b"for those that stay")
+    assert sharing.pop(timeout=10).body == b"for those that stay"
+
+
+class _Run:
+    """A run whose commits take as long as the test wants."""
+
+    is_live = True
+
+    def still_runs(self):
+        return True
+
+    def __init__(self):
+        self.began, self.may_end, self.committed = threading.Event(), threading.Event(), []
+
+    def commit(self, parts):
+        self.began.set()
+        assert self.may_end.wait(30)
+        self.committed.append([tuple(part) for part in parts])
+
+
+def delivery(run, number):
+    batch = Batch(number, (b"x",), None, 1, 0)
+    return BatchSlice(run, batch, DirectCommitter()).deliveries(number, number)[0]
+
+
+def test_whoever_flushes_waits_for_what_came_before_and_for_nothing_else(monkeypatch):
+    monkeypatch.setattr(grouped_commits, "GROUP_S", 3600.0)
+    run = _Run()
+    grouped = grouped_commits.GroupedCommitter(SystemClock())
+    grouped.commit([delivery(run, 1)])
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(grouped.flush)  # or nothing would be written for an hour
+        assert run.began.wait(30)
+        grouped.commit([delivery(run, 3)])
+        second = pool.submit(grouped.flush)
+        assert not first.done()
+        run.may_end.set()
+        second.result(30)
+        first.result(30)
+        assert run.committed == [[(1, 1)], [(3, 3)]]
+    grouped.close()
+
+
+def test_whoever_closes_or_flushes_waits_for_what_another_writes_meanwhile():
+    run = _Run()
+    grouped = grouped_commits.GroupedCommitter(SystemClock())
+    grouped.close()
+    with ThreadPoolExecutor(3) as pool:
+        late = pool.submit(grouped.commit, [delivery(run, 1)])  # it writes by itself, as nobody else does now
+        assert run.began.wait(30)
+        others = [pool.submit(grouped.close), pool.submit(grouped.flush)]
+        assert not any(other.done() for other in others)
+        run.may_end.set()
+        for each in (late, *others):
+            each.result(30)
+            assert run.committed == [[(1, 1)]]
+
+
+def test_a_popper_that_leaves_writes_its_commits_first(queue, monkeypatch):
+    monkeypatch.setattr(grouped_commits, "GROUP_S", 3600.0)
+    poppers = [queue.popper(commit="grouped") for _ in range(shared_intake.INTAKES_MAX + 1)]
+    assert poppers[0].name == poppers[-1].name
+    queue.push(b"x")
+    poppers[-1].pop(timeout=10).commit()
+    poppers[-1].close()
+    assert queue.stats().committed == 1
+
+
+def test_what_was_taken_ahead_goes_back_when_one_of_those_that_share_it_leaves(queue):
+    first, *_, sharing = [queue.popper() for _ in range(shared_intake.INTAKES_MAX + 1)]
+    assert first.name == sharing.name
+    queue.push_many([b"%d" % number for number in range(5000)])
+    popped = 0
+    while popped < 500 or not sharing._intake.buffer._in_hand:
+        deliveries = sharing.pop_many(5, timeout=10)
+        sharing.commit_many(deliveries)
+        popped += len(deliveries)
+    sharing.close()
+    while queue.stats().pending:  # the test's own time limit ends it otherwise
+        time.sleep(0.01)
+    assert queue.stats().waiting == 5000 - popped
+    assert first.pop(timeout=10).attempt == 1

@@ -1,0 +1,43 @@
+"""Statements that a cluster gets, and the tables of the schema."""
+
+import re
+
+import pytest
+
+from cassq.storage.cassandra import statements as cql
+from cassq.storage.cassandra.cql_file import read_shapes
+from cassq.storage.cassandra.statements import Statement
+
+#: A read that decides nothing about messages.
+APART = {cql.READ_VERSION}
+
+
+def _statements():
+    for value in vars(cql).values():
+        yield from value.values() if isinstance(value, dict) else [value]
+
+
+READS = sorted(
+    {
+        each.cql
+        for each in _statements()
+        if isinstance(each, Statement) and "FROM {ks}" in each.cql and each.cql.startswith("SELECT")
+    }
+    - {each.cql for each in APART}
+)
+
+
+def test_there_are_reads_of_every_table():
+    read = {re.search(r"FROM \{ks\}\.(\w+)", each)[1] for each in READS}
+
+    assert read | {"schema_version"} == read_shapes().keys()
+
+
+@pytest.mark.parametrize("read", READS)
+def test_a_read_names_every_column_of_its_table_so_that_read_repair_writes_all_of_them_back(read):
+    table = re.search(r"FROM \{ks\}\.(\w+)", read)[1]
+    regular = {name for name, column in read_shapes()[table].columns.items() if column.kind == "regular"}
+
+    named = set(re.findall(r"\w+", read[: read.index("FROM")]))
+
+    assert regular <= named

@@ -1,0 +1,1 @@
+"""Who pushes and pops in a benchmark: processes, cassq's and bare drivers'."""
