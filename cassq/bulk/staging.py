@@ -231,8 +231,21 @@ class Staging:
 
         Returns: a record in which it is, and the manifest, if it is known that this call decided by one.
         """
+        try:
+            return self._try_to_decide(writer, batch, pipes)
+        except PipeLostError:
+            # A decision that this call or an earlier one sent may land until another change was applied.
+            record = self._finish(self._record.change(lambda seen: seen), writer)
+            if _is_decided(record, writer, batch):
+                return record, None
+            if writer.startswith(ONCE) and self._are_published(writer, batch, pipes):
+                return record, None  # and the writer is forgotten since
+            raise
+
+    def _try_to_decide(
+        self, writer: str, batch: int, pipes: Sequence[UUID]
+    ) -> tuple[QueueRecord, UUID | None]:
         manifest: UUID | None = None
-        is_sent = False
         looked_at = self._clock.latest()
         if pipes:
             if not self._are_there(writer, batch, pipes):
@@ -240,15 +253,15 @@ class Staging:
             manifest = self._write_manifest(writer, batch, pipes)
 
         def decided(record: QueueRecord) -> QueueRecord:
-            nonlocal is_sent
             if _is_decided(record, writer, batch):
                 raise _AlreadyDecidedError(record)
             standing = record.writers.get(writer)
             if standing and standing.manifest:
                 raise _UnfinishedError  # to decide over it would be to lose it
             if self._clock.latest() - looked_at > DECIDE_WITHIN_S:
-                raise _held_up(writer, batch, is_sent=is_sent)
-            is_sent = True
+                raise PipeLostError(
+                    f"writer {writer!r}: batch {batch} was held up for too long; write it again"
+                )
             return replace(record, writers={**record.writers, writer: Written(batch, manifest)})
 
         while True:
@@ -368,13 +381,6 @@ class Staging:
 def _since(pipes: Iterable[UUID]) -> UUID:
     """Return where to read the list from, so that all of these are among what is read."""
     return just_before(min(pipes, key=time_key))
-
-
-def _held_up(writer: str, batch: int, *, is_sent: bool) -> CassqError:
-    told = f"writer {writer!r}: batch {batch} was held up for too long"
-    if is_sent:  # a decision that was sent may have been applied and forgotten since, or may still land
-        return OutcomeUnknownError(f"{told}, and it may be decided: publish it again")
-    return PipeLostError(f"{told}; write it again")
 
 
 def _is_decided(record: QueueRecord, writer: str, batch: int) -> bool:

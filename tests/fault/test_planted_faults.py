@@ -10,10 +10,12 @@ import pytest
 
 from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.errors import (
+    AccessDeniedError,
     CassqError,
     CorruptError,
     DecodeError,
     OutcomeUnknownError,
+    QueueNotFoundError,
     StorageUnavailableError,
 )
 from cassq.limits import SEQ_MAX
@@ -25,6 +27,7 @@ from cassq.model.transaction import Answer, Retire, Transaction
 from cassq.pipes import upkeep
 from cassq.pipes.owned_pipe import OwnedPipe, TakeResult
 from cassq.popping.popper import Popper
+from cassq.queue import Queue
 from cassq.runtime.clock import SystemClock
 from cassq.storage.sqlite.storage import SqliteStorage
 from cassq.store import Store
@@ -146,6 +149,25 @@ def test_a_push_into_a_damaged_store_fails_instead_of_hanging(store, storage):
         future.result(PATIENCE)
 
 
+def test_a_push_that_may_have_landed_is_not_told_as_refused(store, storage, clock):
+    # Given a push whose reply is lost, a popper that takes it, and a user who may not write any more
+    queue = store.queue("q")
+
+    def refused(*_: object) -> None:
+        raise AccessDeniedError("planted")
+
+    def reply_lost(pipe: UUID, batch: Batch) -> None:
+        storage.plants["append"] = refused
+        storage.real("append")(pipe, batch)
+        (entry,) = storage.list_pipes("q").entries
+        assert _numbers(_own(storage, clock, entry, queue.settings).take(1)) == [1]
+        raise OutcomeUnknownError("planted")
+
+    storage.plants["append"] = reply_lost
+    # When the pusher sends it again, then its caller hears that it is stored
+    assert queue.push(b"1").seq == 1
+
+
 def test_two_passes_of_one_reaper_at_once_do_no_harm(store, storage):
     # Given many pipes, and a queue that is reaped by several threads (as in a process with poppers)
     queue = store.queue("q", pipe_messages_max=1)
@@ -258,6 +280,33 @@ def test_a_reaper_frozen_before_it_read_the_list_takes_no_fresh_pipe_for_an_old_
     assert report.sealed == 0
     with queue.popper() as popper:
         assert popper.pop(timeout=2).body == b"2"
+
+
+def test_a_reaper_of_an_earlier_queue_closes_no_pipe_of_a_later_one(store, storage, clock):
+    # Given a reaper on its way to the list, while the queue is deleted, and created anew for slower pushers
+    queue = store.queue("q")
+    with Store("planted", storage, store.coordinator, clock=clock, closed=lambda: None) as other:
+        later: list[Queue] = []
+
+        def created_anew(*args: object) -> object:
+            storage.plants.clear()
+            other.delete_queue("q")
+            later.append(other.queue("q", push_age_max=timedelta(hours=1)))
+            pipe = later[0].push(b"1").pipe
+            (entry,) = storage.list_pipes("q").entries
+            assert _numbers(_own(storage, clock, entry, later[0].settings).take(1)) == [1]
+            storage.mark(pipe, [Mark(1, 1, End.COMMITTED)])
+            clock.ahead += 600
+            return storage.list_pipes(*args)
+
+        storage.plants["list_pipes"] = created_anew
+        # When it goes on
+        with pytest.raises(QueueNotFoundError):
+            queue.reap()
+        # Then what the later queue's pusher goes on to push is delivered
+        later[0].push(b"2")
+        with later[0].popper() as popper:
+            assert popper.pop(timeout=2).body == b"2"
 
 
 def test_what_lands_just_before_the_forced_seal_is_not_cut_off(store, storage, clock):

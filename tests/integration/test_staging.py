@@ -1,5 +1,7 @@
 """Bulk writes that happen all or not at all, on every store."""
 
+from uuid import UUID
+
 import pytest
 
 from cassq.bulk.staging import ONCE
@@ -39,6 +41,12 @@ def small(store, name):
     return store.queue(name, pipe_messages_max=10)
 
 
+def id_of(moment):
+    """Return a fresh id of a moment, in units of 100 ns."""
+    fields = moment & 0xFFFFFFFF, moment >> 32 & 0xFFFF, moment >> 48 & 0x0FFF | 0x1000
+    return UUID(fields=(*fields, *new_pipe_id().fields[3:]))
+
+
 def test_what_is_staged_is_seen_by_nobody_until_it_is_published(queue):
     pipes = fill(queue, numbered(5))
     assert queue.stats().waiting == 0
@@ -54,6 +62,19 @@ def test_pipes_are_as_large_as_the_queue_says_and_keep_their_order(small):
     assert len(pipes) == 3
     small.staging.publish("loader", 1, pipes)
     assert drain(small) == numbered(25)
+
+
+def test_pipes_are_found_though_the_low_bits_of_the_time_began_anew_between_them(small, monkeypatch):
+    """As they do every seven minutes: then the later id is the smaller number."""
+    turn = new_pipe_id().time >> 32 << 32
+    ids = [id_of(turn - 1000), id_of(turn + 1000)]
+    assert max(ids) == ids[0]
+    monkeypatch.setattr("cassq.bulk.staged_pipes.new_pipe_id", lambda: ids.pop(0))
+    pipes = fill(small, numbered(15))
+    monkeypatch.undo()
+    assert small.staging.publish("loader", 1, pipes)
+    assert staged(small) == ()
+    assert drain(small) == numbered(15)
 
 
 def test_headers_travel_along(queue):
@@ -185,10 +206,32 @@ def test_a_decision_that_was_sent_is_never_told_as_refused_once_it_took_too_long
         raise OutcomeUnknownError("the reply was lost")
 
     monkeypatch.setattr(storage, "change_queue", lose)
-    with pytest.raises(OutcomeUnknownError):
-        queue.staging.publish(writer, 0, pipes)
     assert queue.staging.publish(writer, 0, pipes)
     assert drain(queue) == [b"x"]
+
+
+def test_a_batch_is_told_as_refused_only_once_no_earlier_decision_can_land(store, queue, monkeypatch):
+    writer = f"{ONCE}{new_pipe_id()}"
+    pipes = fill(queue, [b"x"], writer, 0)
+    storage = queue._services.storage
+    change_queue = storage.change_queue
+    sent = []
+
+    def delay(old, new):
+        sent.append((old, new))
+        raise OutcomeUnknownError("it is on its way")
+
+    monkeypatch.setattr(storage, "change_queue", delay)
+    with pytest.raises(OutcomeUnknownError):
+        queue.staging.publish(writer, 0, pipes)
+    monkeypatch.setattr(storage, "change_queue", change_queue)
+    monkeypatch.setattr("cassq.bulk.staging.PUBLISH_WITHIN_S", -1.0)
+    with pytest.raises(PipeLostError):
+        queue.staging.publish(writer, 0, pipes)
+
+    assert not any(change_queue(*change) for change in sent)
+    assert store.reap().published == 0
+    assert drain(queue) == []
 
 
 @pytest.mark.parametrize("call", ["publish_pipes", "read_batches"])

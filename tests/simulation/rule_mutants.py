@@ -20,6 +20,8 @@ _LIST = "tests/unit/pipes/test_pipe_list.py::"
 _SUPPLY = "tests/unit/pushing/test_pipe_rotation.py::"
 _HELD = "tests/unit/pipes/test_held_run.py::"
 _PAUSED = "tests/fault/test_paused_machines.py::"
+_BACKOFF = "tests/unit/popping/test_pipe_backoff.py::"
+_RECORD = "tests/unit/catalog/test_contended_record.py::"
 
 _PUSH = (
     planted(
@@ -107,6 +109,20 @@ _PUSH = (
         test=_PAUSED + "test_a_pipe_whose_opening_was_paused_is_as_old_as_others_see_it",
     ),
     planted(
+        "take a push for refused that may have landed before the user lost the permission",
+        "cassq.pushing.lane",
+        "                self._reason = error\n                return outcome\n",
+        "                self._reason = error\n                return Outcome.REFUSED\n",
+        test=_FAULT + "test_a_push_that_may_have_landed_is_not_told_as_refused",
+    ),
+    planted(
+        "close pipes of a later queue by the settings of an earlier one",
+        "cassq.reaping.reaper",
+        "            self._check_current()\n            if not upkeep.seal(owned):\n",
+        "            if not upkeep.seal(owned):\n",
+        test=_FAULT + "test_a_reaper_of_an_earlier_queue_closes_no_pipe_of_a_later_one",
+    ),
+    planted(
         "take a pipe for handed out before its cursor has reached the end",
         "cassq.model.progress",
         "self.window is None and self.head.is_decided and self.head.cursor >= self.head.last",
@@ -162,6 +178,15 @@ _LEASE = (
         "left_ms = min(",
         "left_ms = max(",
         test=_HELD + "TestALeaseThatAWitnessDoubts::test_runs_on_for_as_long_as_the_row_that_ends_first",
+    ),
+    planted(
+        "extend what is left of a run of which others took a part",
+        "cassq.pipes.held_run",
+        "                if standing.lease_id != self._lease_id:\n"
+        "                    changes = []\n                    break\n",
+        "                if standing.lease_id != self._lease_id:\n                    continue\n",
+        test=_HELD
+        + "TestALeaseThatAWitnessDoubts::test_is_not_extended_for_the_rest_where_others_took_a_part",
     ),
     planted(
         "purge without moving the fence",
@@ -410,9 +435,19 @@ _STAGING = (
     planted(
         "take a decision for refused that was sent and held up",
         "cassq.bulk.staging",
-        "    if is_sent:  # a decision",
-        "    if False:  # a decision",
+        "            if writer.startswith(ONCE) and self._are_published(writer, batch, pipes):\n"
+        "                return record, None  # and",
+        "            if False:\n                return record, None  # and",
         test=_STAGED + "test_a_decision_that_was_sent_is_never_told_as_refused_once_it_took_too_long[memory]",
+    ),
+    planted(
+        "refuse a batch while an earlier decision may land",
+        "cassq.bulk.staging",
+        "            record = self._finish(self._record.change(lambda seen: seen), writer)\n"
+        "            if _is_decided(record, writer, batch):\n                return record, None",
+        "            record = self._finish(self._record.read(), writer)\n"
+        "            if _is_decided(record, writer, batch):\n                return record, None",
+        test=_STAGED + "test_a_batch_is_told_as_refused_only_once_no_earlier_decision_can_land[memory]",
     ),
     planted(
         "take a batch for refused that is decided, and cannot be published yet",
@@ -501,6 +536,13 @@ _STAGING = (
         "            if not written.manifest and _born_ms(writer)",
         "            if _born_ms(writer)",
         test=_STAGED + "test_what_was_decided_stays_for_as_long_as_it_cannot_be_published[memory-of one]",
+    ),
+    planted(
+        "read the staged list from the smallest number on, which is not the oldest id",
+        "cassq.bulk.staging",
+        "    return just_before(min(pipes, key=time_key))\n",
+        "    return just_before(min(pipes))\n",
+        test=_STAGED + "test_pipes_are_found_though_the_low_bits_of_the_time_began_anew_between_them[memory]",
     ),
     Mutant(  # either of the two looks is enough
         "delete what is old by a list from before",
@@ -625,6 +667,13 @@ _LISTS = (
 
 _ORDER = (
     planted(
+        "take a pipe for another popper's for ever because another one held it once",
+        "cassq.popping.pipe_backoff",
+        '    """Note that nobody else holds a pipe any more."""\n        self._busy_since.pop(pipe, None)\n',
+        '    """Note that nobody else holds a pipe any more."""\n',
+        test=_BACKOFF + "test_a_pipe_that_others_held_once_is_waited_for_while_it_is_ones_own",
+    ),
+    planted(
         "hold a younger pipe back only if the older one gave nothing",
         "cassq.popping.fetcher",
         "            if self._settings.pop_width == 1 and self._memory",
@@ -655,6 +704,13 @@ _ORDER = (
 )
 
 _RECORDS = (
+    planted(
+        "take whatever became of the record for one's own change",
+        "cassq.catalog.cached_record",
+        "is_applied = self._read().op == wanted.op\n",
+        "is_applied = self._read().op != seen.op\n",
+        test=_RECORD + "test_a_change_that_another_one_refused_is_made_all_the_same",
+    ),
     planted(
         "create a queue over whatever deleted record stands there",
         "cassq.store",

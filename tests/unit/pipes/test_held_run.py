@@ -133,3 +133,20 @@ class TestALeaseThatAWitnessDoubts:
         clock.seconds += self.LEASE_S - 2.0 - 0.1
         held.commit(Ranges(((1, 1),)))
         assert own("another").progress.is_ended(1)
+
+    def test_is_not_extended_for_the_rest_where_others_took_a_part(self, clock, own, held, monkeypatch):
+        # Given an extension that is held up on its way until the lease has run out for others
+        load = held._storage.load_pipe
+
+        def load_late(pipe):
+            monkeypatch.undo()
+            clock.seconds += self.LEASE_S + 0.6
+            (taken, *_) = own("another").take(4).runs
+            assert (taken.run.first, taken.run.last) == (1, 4)
+            return load(pipe)
+
+        monkeypatch.setattr(held._storage, "load_pipe", load_late)
+        # When it goes on, then the holder is told that the lease is over, for all of the run
+        with pytest.raises(DeliveryExpiredError):
+            held.extend()
+        assert not held.is_live

@@ -4,7 +4,7 @@ from uuid import uuid1
 
 import pytest
 
-from cassq.popping.pipe_backoff import BELIEVED_S, GONE_MAX, Hearsay, PipeBackoff
+from cassq.popping.pipe_backoff import BELIEVED_S, GONE_MAX, PATIENCE_S, Hearsay, PipeBackoff
 
 
 class Clock:
@@ -101,3 +101,22 @@ def test_pipes_that_are_gone_are_forgotten_in_the_end(clock):
     for pipe in pipes:
         hearsay.note_gone(pipe)
     assert [hearsay.is_gone(pipe) for pipe in (pipes[0], pipes[1], pipes[-1])] == [False, True, True]
+
+
+def test_a_pipe_that_others_held_once_is_waited_for_while_it_is_ones_own(clock, poppers):
+    one, _ = poppers
+    one.note_busy(PIPE)
+    one.note_claimed(PIPE)
+    clock.at += PATIENCE_S
+    assert one.may_have_older(PIPE)
+
+
+def test_how_long_others_hold_a_pipe_counts_anew_each_time(clock, poppers):
+    one, _ = poppers
+    one.note_busy(PIPE)
+    one.note_claimed(PIPE)
+    clock.at += PATIENCE_S
+    one.note_busy(PIPE)
+    assert one.may_have_older(PIPE)
+    clock.at += PATIENCE_S
+    assert not one.may_have_older(PIPE), "it is another popper's by now"
