@@ -53,6 +53,7 @@ bool lost[2];                        /* its rows were deleted, and not because a
 bool written[2];                     /* its manifest stands */
 bool old[2];                         /* older than what may still be decided */
 bool was_staged[2];
+bool refused[2];                     /* its driver was told that it is not published */
 byte ends = 0;                       /* drivers that came to their end */
 
 byte batch = 0, manifest = NONE;     /* the record */
@@ -73,6 +74,7 @@ inline decided(d) {
 
 inline list(s) {
     assert(!lost[s]);                /* what was decided is gone */
+    assert(!refused[s]);             /* told as failed, and published */
 #if !defined(NEXT) && !defined(ONCE)
     assert(!published[1 - (s)]);     /* both sets of one batch are published */
 #endif
@@ -181,7 +183,7 @@ inline tell() {
     :: atomic { listed[me] -> assert(published[me]); printf("%d: is told yes\n", me) }    /* RULE told_by_list */
     :: !listed[me] ->
         if
-        :: atomic { staged[me] && stands(me) -> assert(!published[me]); printf("%d: is told no\n", me) }
+        :: atomic { staged[me] && stands(me) -> assert(!published[me]); refused[me] = true; printf("%d: is told no\n", me) }
         :: atomic { !(staged[me] && stands(me)) -> printf("%d: nobody knows\n", me) }
         fi
 #endif
@@ -201,15 +203,7 @@ begin:
     :: batch < number(me)
     fi;
     if
-    :: atomic { !(staged[me] && stands(me)) -> printf("%d: its pipes are gone\n", me) };
-#ifdef ONCE
-#ifdef NO_FORGOTTEN
-        assert(!published[me]);          /* told as failed, and published */
-#else
-        tell();                          /* RULE forgotten */
-#endif
-#endif
-        goto end
+    :: atomic { !(staged[me] && stands(me)) -> printf("%d: its pipes are gone\n", me); goto refuse }
     :: staged[me] && stands(me)
     fi;
     atomic { written[me] = true; printf("%d: writes its manifest\n", me) };
@@ -229,7 +223,7 @@ decide:
 #endif
 #ifndef NO_OLD_CHECK
         if
-        :: old[me] -> seen[me] = false; printf("%d: is too late\n", me); goto end    /* RULE old_check */
+        :: old[me] -> seen[me] = false; printf("%d: is too late\n", me); goto refuse    /* RULE old_check */
         :: !old[me]
         fi
 #endif
@@ -250,6 +244,7 @@ decide:
         fi;
         if
         :: goto decide                               /* reads again, and tries again */
+        :: goto begin                                /* its caller is told that nobody knows, and publishes again */
         :: goto discard                              /* gives up: the job is aborted */
         fi
        }
@@ -268,6 +263,22 @@ after:
     :: atomic { repeats > 0 -> repeats--; printf("%d: publishes once more\n", me); goto begin }
     :: true
     fi;
+#endif
+    goto end;
+
+refuse:
+#ifndef NO_REFUSED_LATE
+    atomic { write_record(batch, manifest); printf("%d: moves the fence, to refuse\n", me) };    /* RULE refused_late */
+    finish();
+    if
+    :: batch >= number(me) -> goto after
+    :: batch < number(me)
+    fi;
+#endif
+#if defined(ONCE) && defined(NO_FORGOTTEN)
+    assert(!published[me]);              /* told as failed, and published */
+#else
+    tell();                              /* RULE forgotten */
 #endif
     goto end;
 

@@ -11,17 +11,22 @@ STAGING_RULES = (
     (
         "decide_cas",
         "a batch is decided by compare-and-set, and only above the writer's number",
-        f"{_S}._decide cassq.catalog.cached_record.CachedRecord.change",
+        f"{_S}._try_to_decide cassq.catalog.cached_record.CachedRecord.change",
     ),
     (
         "unfinished",
         "a batch is decided only when the one before is published",
-        f"{_S}._decide",
+        f"{_S}._try_to_decide",
     ),
     (
         "old_check",
         "nothing is decided long after the pipes were looked at",
-        f"{_S}._decide {_S}._are_there",
+        f"{_S}._try_to_decide {_S}._are_there",
+    ),
+    (
+        "refused_late",
+        "whoever is about to refuse a batch moves the record's op first, and looks whether it was decided",
+        f"{_S}._decide",
     ),
     ("publish_first", "pipes are published before the record says that nothing is left", f"{_S}._finish"),
     (
