@@ -39,6 +39,16 @@ LONGEST = (
 SINGLE = ("simulation/test_simulation.py", "simulation/test_mutants.py", "unit/runtime/test_reentry.py")
 
 
+def pytest_configure() -> None:
+    """Draw the first seed of the histories of this run, before its workers start."""
+    os.environ.setdefault("CASSQ_SIMULATE_FROM", str(secrets.randbelow(10**9)))
+
+
+def pytest_report_header() -> str:
+    """Tell the seed: a run that fails can be passed again."""
+    return f"histories from seed {os.environ['CASSQ_SIMULATE_FROM']} on (CASSQ_SIMULATE_FROM)"
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let tests that share servers or a session run on one worker, file by file, the longest first."""
 

@@ -19,6 +19,9 @@ from pathlib import Path
 #: A worker reports after so many histories.
 REPORT = 25
 
+#: Beside other tests one processor has to do, for a search as for a test.
+JOBS = 1 if "PYTEST_XDIST_WORKER" in os.environ else None
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:

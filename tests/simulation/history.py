@@ -307,7 +307,7 @@ class _Stage:
         process = Process(
             name,
             offset_s=dice.random() * 1000,
-            wall_offset_s=offsets[len(self.seats) % len(offsets)],
+            wall_offset_s=offsets[sum(map(len, self.cast.values())) % len(offsets)],
         )
         if role == "pusher":
             process.wall_offset_s -= self.plan.lates_s[len(self.cast[role]) % len(self.plan.lates_s)]

@@ -5,12 +5,11 @@ changed, so where it finds nothing any more, others are tried; `tools/simulate -
 """
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 import rule_table
-from explore import explore
+from explore import JOBS, explore
 from mutants import MUTANTS
 from planting import FAILED, run_test
 
@@ -19,9 +18,6 @@ SEEDS = json.loads((HERE / "seeds.json").read_text())
 
 #: So many histories at most may go by without finding a bug.
 HISTORIES_MAX = 4000
-
-#: Beside other tests one processor has to do, for a search as for a test.
-JOBS = 1 if "PYTEST_XDIST_WORKER" in os.environ else None
 
 
 @pytest.mark.parametrize("mutant", [m for m in MUTANTS if not m.test], ids=lambda mutant: mutant.name)
