@@ -194,7 +194,7 @@ class Queue:
         return intake
 
     def _make_feeder(
-        self, settings: QueueSettings, holder: str, *, lessee: str | None = None, is_outline: bool = False
+        self, settings: QueueSettings, holder: str, *, run_holder: str | None = None, is_outline: bool = False
     ) -> Fetcher:
         """Make a fetcher, and start housekeeping; called with `_making` held."""
         services = self._services
@@ -207,7 +207,7 @@ class Queue:
             clock=services.clock,
             over=self._start_housekeeping().hint,
             check_current=self.record.read,
-            lessee=lessee,
+            run_holder=run_holder,
             is_outline=is_outline,
             publications=lambda: self.record.publications,
             hearsay=self._hearsay,
@@ -232,7 +232,7 @@ class Queue:
         settings = replace(self.settings, lease=lease)
         holder = f"{process_name()}-{next(_numbers)}-{self.name}"
         with alone(self._making, "run_reader()"):
-            feeder = self._make_feeder(settings, holder, lessee=tag(name), is_outline=True)
+            feeder = self._make_feeder(settings, holder, run_holder=tag(name), is_outline=True)
             self._readers = [each for each in self._readers if not each.is_closed]
         try:
             reader = RunReader(

@@ -25,7 +25,7 @@ Handout = tuple[int, bytes, Headers, int]
 class Holder:
     """Who leases, and for how long."""
 
-    holder: str
+    name: str
     lease_ms: int
 
 
@@ -108,7 +108,7 @@ def plan_fresh(
     progress: Progress,
     batches: Sequence[Batch],
     wanted: int,
-    lessee: Holder,
+    holder: Holder,
     bytes_max: int = TAKE_BYTES_MAX,
 ) -> tuple[Head, Plan | None]:
     """Plan to take what was never handed out: up to `wanted` messages behind the cursor.
@@ -147,9 +147,9 @@ def plan_fresh(
         attempt=1,
         lease_id=new_token(),
         leased_at_ms=0,
-        lease_ms=lessee.lease_ms,
+        lease_ms=holder.lease_ms,
         not_before_ms=0,
-        holder=lessee.holder,
+        holder=holder.name,
     )
     return moved, Plan(Taken(run, tuple(parts), tuple(firsts)), (RunChange(run, is_leased_now=True),))
 
@@ -176,7 +176,7 @@ def portion_of(progress: Progress, run: Run, wanted: int) -> int:
     return run.last
 
 
-def plan_again(progress: Progress, run: Run, batches: Sequence[Batch], wanted: int, lessee: Holder) -> Plan:
+def plan_again(progress: Progress, run: Run, batches: Sequence[Batch], wanted: int, holder: Holder) -> Plan:
     """Plan to take again up to `wanted` messages of a run that was returned or whose lease ran out.
 
     The rest of the run, if any, becomes a returned run of its own. Messages whose lease ran out count as
@@ -198,9 +198,9 @@ def plan_again(progress: Progress, run: Run, batches: Sequence[Batch], wanted: i
         state=RunState.LEASED,
         attempt=run.attempt + 1,
         lease_id=new_token(),
-        lease_ms=lessee.lease_ms,
+        lease_ms=holder.lease_ms,
         not_before_ms=0,
-        holder=lessee.holder,
+        holder=holder.name,
         rolled_back=run.rolled_back + (count if run.state is RunState.LEASED else 0),
     )
     changes = [RunChange(taken, run.lease_id, run.leased_at_ms, is_leased_now=True)]

@@ -18,8 +18,8 @@ from cassq.model.progress import Progress
 from cassq.model.settings import QueueSettings
 from cassq.pipes import upkeep, window_steps
 from cassq.pipes.batch_reader import BatchReader, check_disjoint
+from cassq.pipes.fenced_pipe import FencedPipe
 from cassq.pipes.outside_view import find_pushed, load_seen, progress_seen
-from cassq.pipes.owned_pipe import OwnedPipe
 from cassq.runtime.clock import Clock
 from cassq.storage.port import BatchQuery, Storage
 
@@ -57,7 +57,7 @@ class Inspection:
         self._clock = clock
         self._attempts_max = settings.max_attempts
         self._pause = threading.Condition()
-        self._own = partial(OwnedPipe, storage, queue, settings=settings, holder="purge", clock=clock)
+        self._own = partial(FencedPipe, storage, queue, settings=settings, holder="purge", clock=clock)
 
     def peek(self, count: int) -> list[Message]:
         """Return the next `count` messages that may be delivered now, oldest pipes first."""
@@ -112,7 +112,7 @@ class Inspection:
             f"pipe {entry.pipe} was taken from {PURGE_ATTEMPTS} times meanwhile: pause the queue, then purge"
         )
 
-    def _end_window(self, owned: OwnedPipe, window: Run, knocked: set[UUID]) -> None:
+    def _end_window(self, owned: FencedPipe, window: Run, knocked: set[UUID]) -> None:
         """Bring a window nearer to its end, and wait a moment: its holder cuts it, or it runs out."""
         if window_steps.is_over(owned):
             window_steps.take_over(owned)

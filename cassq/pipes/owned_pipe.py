@@ -1,41 +1,26 @@
-"""One claimed pipe: load, take, give up, drain, retire.
+"""One claimed pipe: plan, take, bury.
 
-Owns the owner's half of the protocol for a single pipe. It refuses to know about claims: the fence in the
-head decides who owns, and a claim only spares wasted work. What must not break:
+Owns what an owner takes from a single pipe, and in which order. It refuses to know about claims: the fence
+in the head decides who owns, and a claim only spares wasted work. What must not break:
 
 - nothing is handed out before its transaction was applied;
-- a run is taken again only when its lease had ended by a reading of the database's clock that was older
-  than the read of its marks;
-- after a transaction with an unknown outcome, the next one is conditional on the op that a settled read
-  shows, so that the lost one can never be applied behind it.
-
-    popper A                     database                     popper B
-    | load: op 1 --------------> |                            |
-    |                            | <------------- load: op 1  |
-    | take IF op = 1 (op 2) ---> | applied                    |
-    |                            | <-- take IF op = 1 (op 3)  | refused: B lets the pipe go
+- a run is taken again only when its lease had ended.
 """
 
-from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from uuid import UUID
 
-from cassq.errors import CassqError, DecodeError, OutcomeUnknownError
+from cassq.errors import CassqError, DecodeError
 from cassq.limits import SEQ_MAX, TAKE_BYTES_MAX, TAKE_MESSAGES_MAX, TAKE_RUNS_MAX
-from cassq.model.ids import MessageId, new_token
-from cassq.model.pipe import End, Head, Mark, Phase, PipeEntry, PipeState, Run, RunState, Tally
-from cassq.model.progress import Progress
+from cassq.model.ids import MessageId
+from cassq.model.pipe import End, Head, Mark, Phase, Run, RunState
 from cassq.model.ranges import Ranges
-from cassq.model.settings import QueueSettings
-from cassq.model.take_plan import Holder, Plan, Taken, plan_again, plan_fresh, portion_of
-from cassq.model.transaction import Advance, RunChange, Transaction
+from cassq.model.take_plan import Plan, Taken, plan_again, plan_fresh, portion_of
 from cassq.pipes import window_steps
 from cassq.pipes.batch_reader import BatchReader
+from cassq.pipes.fenced_pipe import FencedPipe
 from cassq.pipes.held_window import HeldWindow
-from cassq.runtime.clock import Clock
-from cassq.storage.port import DeadLetter, Storage
+from cassq.storage.port import DeadLetter
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,76 +40,14 @@ class TakeResult:
     window: HeldWindow | None = None
 
 
-class OwnedPipe:
-    """A pipe that this process has claimed, from one settled read on.
-
-    Args:
-        state: what `load_pipe` returned.
-        holder: who takes, for people to read.
-        beside: reads on while a take is under way; without it nothing is read ahead.
-        asked: hears, from a consumer's thread, that a window of this pipe should end.
-        is_outline: take without reading bodies and headers; what is handed out has none.
+class OwnedPipe(FencedPipe):
+    """A pipe that this process has claimed, and takes from.
 
     Attributes:
-        window: the window that this process holds. `progress.window` is the one that stands in the database,
-            whoever holds it.
-        no_window_until: the clock's reading before which no window begins.
-        read_ms, read_at: the database's clock at the last settled read, and this process's after it.
-        progress: what is known of the pipe.
         until: nothing behind this number is handed out for the first time.
-        attempts_max: a run that comes back from this attempt is buried.
     """
 
-    progress: Progress
-
-    def __init__(  # noqa: PLR0913 - collaborators are passed in
-        self,
-        storage: Storage,
-        queue: str,
-        entry: PipeEntry,
-        state: PipeState,
-        *,
-        settings: QueueSettings,
-        holder: str,
-        clock: Clock,
-        beside: Executor | None = None,
-        asked: Callable[[], None] = lambda: None,
-        is_outline: bool = False,
-    ) -> None:
-        self.storage = storage
-        self._queue = queue
-        self.entry = entry
-        self.pipe = entry.pipe
-        self._settings = settings
-        self.attempts_max = settings.max_attempts
-        self.lessee = Holder(holder, _ms(settings.lease.total_seconds()))
-        self.skew_ms = _ms(settings.clock_skew_max.total_seconds())
-        self.clock = clock
-        self.asked = asked
-        self.window: HeldWindow | None = None
-        self.no_window_until = float("-inf")
-        self.until = SEQ_MAX
-        self._is_outline = is_outline
-        self.reader = BatchReader(storage, self.pipe, beside, is_outline=is_outline)
-        # What consumers' threads told since the last step: marks that were acknowledged, runs returned.
-        self._notes: deque[Mark | Run] = deque()
-        self._adopt(state)
-
-    @property
-    def head(self) -> Head:
-        """The head as last read or written."""
-        return self.progress.head
-
-    @property
-    def is_over(self) -> bool:
-        """Whether everything in it was handed out and has ended, so that it may retire."""
-        self.heed()
-        return self.progress.is_over
-
-    @property
-    def is_exhausted(self) -> bool:
-        """Whether everything it will ever deliver was handed out."""
-        return self.progress.is_exhausted
+    until = SEQ_MAX
 
     @property
     def left(self) -> int:
@@ -145,11 +68,6 @@ class OwnedPipe:
         now_ms = self.estimate_now_ms()
         return any(self._is_due(run, now_ms) for run in self.progress.runs.values()) or bool(self.expired())
 
-    def _is_due(self, run: Run, now_ms: int) -> bool:
-        """Tell whether a run may be taken again; what came back from its last attempt is buried at once."""
-        is_spent = run.state is RunState.RETURNED and run.attempt >= self.attempts_max
-        return is_spent or run.is_due(now_ms)
-
     @property
     def is_at_rest(self) -> bool:
         """Whether, as last read, nothing but a push can bring a message: it is open, and nothing is due."""
@@ -165,14 +83,10 @@ class OwnedPipe:
         except CassqError:
             return True  # somebody will see
 
-    def tally(self, pushed: int) -> Tally:
-        """Count what became of its messages; `pushed` of them were pushed."""
-        self.heed()
-        return self.progress.tally(pushed)
-
-    def note(self, *notes: Mark | Run) -> None:
-        """Hear of acknowledged marks and returned runs; callable from any thread."""
-        self._notes.extend(notes)
+    def _is_due(self, run: Run, now_ms: int) -> bool:
+        """Tell whether a run may be taken again; what came back from its last attempt is buried at once."""
+        is_spent = run.state is RunState.RETURNED and run.attempt >= self.attempts_max
+        return is_spent or run.is_due(now_ms)
 
     def next_due(self) -> float | None:
         """Return in how many seconds a run comes due again, or a window ends; None when nothing is out."""
@@ -189,14 +103,6 @@ class OwnedPipe:
         elif window := self.progress.window:
             due.append(window.leased_at_ms + window.window_ms + self.skew_ms - now_ms)
         return max(0.0, min(due) / 1000) if due else None
-
-    def look(self) -> bool:
-        """Read the pipe again; False when it is gone."""
-        state = self.storage.load_pipe(self.pipe)
-        if state is None:
-            return False
-        self._adopt(state)
-        return True
 
     def read_ahead(self, wanted: int) -> None:
         """Read what a take of `wanted` messages will need."""
@@ -268,8 +174,8 @@ class OwnedPipe:
             self.progress.note_run(replace(plan.taken.run, leased_at_ms=self.estimate_now_ms()))
             if plan.rest:
                 self.progress.note_run(plan.rest)
-        runs = [plan.taken for plan in plans if plan.taken.run.attempt <= self._settings.max_attempts]
-        dead = [plan.taken for plan in plans if plan.taken.run.attempt > self._settings.max_attempts]
+        runs = [plan.taken for plan in plans if plan.taken.run.attempt <= self.attempts_max]
+        dead = [plan.taken for plan in plans if plan.taken.run.attempt > self.attempts_max]
         return TakeResult(runs, dead, sent_at)
 
     def _find_nothing(self, head: Head, wanted: int) -> TakeResult | None:
@@ -295,66 +201,23 @@ class OwnedPipe:
 
         A crash between the two writes repeats the same rows under the messages' own ids.
         """
-        if self._is_outline:
+        if self.is_outline:
             batches = BatchReader(self.storage, self.pipe).read_run(taken.run, taken.run.last)
             living = Ranges((part.first, part.last) for part in taken.parts)
             kept = [batch.part(*each) for batch in batches for each in living.within(batch.first, batch.last)]
             taken = replace(taken, parts=tuple(kept))
         attempts = taken.run.attempt - 1
-        reason = f"rolled back or expired {attempts} times (max_attempts={self._settings.max_attempts})"
+        reason = f"rolled back or expired {attempts} times (max_attempts={self.attempts_max})"
         letters = [
             DeadLetter(MessageId(self.pipe, seq), body, headers, pushed_at_ms, attempts, reason)
             for seq, body, headers, pushed_at_ms in taken.messages
         ]
-        self.storage.change_dead(self._queue, added=letters)
+        self.storage.change_dead(self.queue, added=letters)
         buried = Ranges((letter.message_id.seq, letter.message_id.seq) for letter in letters)
         marks = [Mark(part.first, part.last, End.DEAD) for part in buried]
         self.storage.mark(self.pipe, marks)
         self.progress.note_marks(marks)
         return len(letters)
-
-    def _adopt(self, state: PipeState) -> None:
-        window, self.window = self.window, None
-        before = self.progress.head if window else state.head
-        self.progress = Progress(state)
-        self.read_ms = state.now_ms
-        self.read_at = self.clock.now()
-        if window and not self._keep_window(window, before):
-            window.lose()
-
-    def keep_window(self, window: HeldWindow, head: Head) -> None:
-        """Read the pipe again, and go on holding a window if it is still there, handed out up to `head`."""
-        if self.look():
-            self._keep_window(window, head)
-
-    def _keep_window(self, window: HeldWindow, head: Head) -> bool:
-        standing = self.progress.window
-        if standing is None or standing.lease_id != window.run.lease_id:
-            return False
-        self.window = window
-        self.progress.note_head(
-            replace(self.head, cursor=head.cursor, read_from=head.read_from, skipped=head.skipped)
-        )
-        return True
-
-    def heed(self) -> None:
-        """Take in what consumers' threads told since the last step."""
-        while self._notes:
-            note = self._notes.popleft()
-            if isinstance(note, Mark):
-                self.progress.note_marks((note,))
-            elif note.first > self.head.floor:
-                if note.state is RunState.LEASED:  # since when, the database knows
-                    note = replace(note, leased_at_ms=self.estimate_now_ms())
-                self.progress.note_run(note)
-
-    def estimate_now_ms(self) -> int:
-        """Estimate the database's clock: for when to look. That a lease has ended `read_ms` alone tells."""
-        return self.read_ms + _ms(self.clock.now() - self.read_at)
-
-    def expired(self) -> list[Run]:
-        """Return the runs whose lease had ended before the last read of their marks began."""
-        return [run for run in self.progress.runs.values() if run.is_expired(self.read_ms, self.skew_ms)]
 
     def _plan_again(self, wanted: int) -> list[Plan]:
         now_ms = self.estimate_now_ms()
@@ -366,15 +229,15 @@ class OwnedPipe:
             if left <= 0 or len(plans) >= TAKE_RUNS_MAX or size >= TAKE_BYTES_MAX:
                 break
             # What is to be buried is nothing that anybody waits for: all of it goes at once.
-            portion = left if run.attempt < self._settings.max_attempts else TAKE_MESSAGES_MAX
+            portion = left if run.attempt < self.attempts_max else TAKE_MESSAGES_MAX
             last = portion_of(self.progress, run, portion)
             batches = self.reader.read_run(run, last)
-            plans.append(plan_again(self.progress, run, batches, portion, self.lessee))
+            plans.append(plan_again(self.progress, run, batches, portion, self.holder))
         return plans
 
     def _count_living(self, plans: Sequence[Plan]) -> int:
         """Return how many of the planned messages will be handed out, not buried."""
-        most = self._settings.max_attempts
+        most = self.attempts_max
         return sum(plan.taken.count for plan in plans if plan.taken.run.attempt <= most)
 
     def _plan_fresh(self, wanted: int) -> tuple[Head, Plan | None]:
@@ -383,7 +246,7 @@ class OwnedPipe:
         if wanted <= 0 or self.progress.is_exhausted:
             return head, None
         batches = self.reader.read(head.read_from, head.cursor, wanted)
-        return plan_fresh(self.progress, batches, wanted, self.lessee)
+        return plan_fresh(self.progress, batches, wanted, self.holder)
 
     def _next_is_gone(self) -> DecodeError:
         first, last = self.head.cursor + 1, self.head.last
@@ -396,51 +259,3 @@ class OwnedPipe:
         """Tell whether the pipe was cleared away, or has another owner now."""
         state = self.storage.load_pipe(self.pipe)
         return state is None or state.head.op != self.head.op
-
-    def advance(
-        self,
-        head: Head,
-        runs: Sequence[RunChange] = (),
-        marks: Sequence[Mark] = (),
-        *,
-        is_window_out: bool = False,
-    ) -> bool:
-        """Write the head with a fresh op and the highest floor, runs and marks; False: refused.
-
-        Args:
-            is_window_out: a window stands once this is applied, so the cursor is written as undecided.
-        """
-        op = new_token()
-        written = replace(
-            self.progress.raise_floor(),
-            op=op,
-            cursor=SEQ_MAX if is_window_out else head.cursor,
-            read_from=head.read_from,
-            skipped=head.skipped,
-        )
-        change = Transaction(Advance(self.head.op, written), tuple(runs), tuple(marks))
-        if not self.settle(change, op):
-            return False
-        self.progress.note_head(
-            replace(written, cursor=head.cursor, phase=self.head.phase, last=self.head.last)
-        )
-        return True
-
-    def settle(self, transaction: Transaction, op: UUID) -> bool:
-        """Send a transaction once; where its outcome is unknown, let a settled read say if it was applied.
-
-        Not applied by that read means not applied so far. It may still land, until a transaction that is
-        conditional on the op of that read was applied: every later one of this pipe is.
-        """
-        try:
-            return self.storage.transact(self.pipe, transaction).is_applied
-        except OutcomeUnknownError:
-            state = self.storage.load_pipe(self.pipe)
-            if state is None:
-                return False
-            self._adopt(state)
-            return state.head.op == op
-
-
-def _ms(seconds: float) -> int:
-    return round(seconds * 1000)

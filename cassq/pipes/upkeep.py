@@ -13,11 +13,11 @@ from cassq.model.ranges import Range
 from cassq.model.take_plan import returned
 from cassq.model.transaction import Drain, ForceSeal, Retire, RunChange, Transaction
 from cassq.pipes import window_steps
+from cassq.pipes.fenced_pipe import FencedPipe
 from cassq.pipes.outside_view import find_pushed, is_spent
-from cassq.pipes.owned_pipe import OwnedPipe
 
 
-def needs_care(owned: OwnedPipe, *, is_abandoned: bool) -> bool:
+def needs_care(owned: FencedPipe, *, is_abandoned: bool) -> bool:
     """Tell whether a reaper has work: a dead pusher or popper, an open end, a lease that ran out."""
     if is_abandoned and owned.head.phase is Phase.OPEN:
         return True
@@ -26,7 +26,7 @@ def needs_care(owned: OwnedPipe, *, is_abandoned: bool) -> bool:
     return (owned.head.phase is Phase.SEALED and not owned.head.is_decided) or bool(owned.expired())
 
 
-def seal(owned: OwnedPipe) -> bool:
+def seal(owned: FencedPipe) -> bool:
     """Seal the pipe by force, for a pusher that is gone; the caller judges that. False: lost."""
     if not owned.head.allows(Step.FORCE_SEAL):
         return True
@@ -34,7 +34,7 @@ def seal(owned: OwnedPipe) -> bool:
     return owned.settle(Transaction(ForceSeal(owned.head.op, op)), op) and owned.look()
 
 
-def drain(owned: OwnedPipe) -> bool:
+def drain(owned: FencedPipe) -> bool:
     """Decide where a pipe sealed by force ends, if nothing waits behind its cursor. False: lost.
 
     The seal was seen by an earlier read than the one made here; pushes acknowledged in time are in it.
@@ -49,7 +49,7 @@ def drain(owned: OwnedPipe) -> bool:
     return owned.settle(Transaction(Drain(head.op, op, head.cursor)), op) and owned.look()
 
 
-def return_expired(owned: OwnedPipe) -> int:
+def return_expired(owned: FencedPipe) -> int:
     """Return runs whose lease has run out, without taking them; return how many messages came back.
 
     None do beside a window: its holder takes them again, or whoever takes the window over.
@@ -69,7 +69,7 @@ def return_expired(owned: OwnedPipe) -> int:
     return sum(owned.progress.count_left(run.first, run.last) for _, run in back)
 
 
-def retire(owned: OwnedPipe) -> bool:
+def retire(owned: FencedPipe) -> bool:
     """Retire the pipe, which is over and counted; True when it is retired, or gone, now."""
     owned.heed()
     if not (owned.progress.is_over and owned.head.allows(Step.RETIRE)):
@@ -81,7 +81,7 @@ def retire(owned: OwnedPipe) -> bool:
     return state is None or state.head.phase is Phase.RETIRED
 
 
-def purge(owned: OwnedPipe) -> int | None:
+def purge(owned: FencedPipe) -> int | None:
     """End everything that is in nobody's hands; return how many messages, None when refused.
 
     What waits is stepped over and marked in one transaction; so is what was returned. What came back from its

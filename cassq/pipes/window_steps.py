@@ -21,17 +21,14 @@ and the one of those who come after it; each is a single transaction behind the 
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from cassq.model.ids import new_token
 from cassq.model.pipe import Head, Phase, Run, RunState
 from cassq.model.take_plan import Taken, plan_fresh
 from cassq.model.transaction import RunChange
+from cassq.pipes.fenced_pipe import FencedPipe
 from cassq.pipes.held_window import HeldWindow
 from cassq.storage.port import BatchQuery
-
-if TYPE_CHECKING:
-    from cassq.pipes.owned_pipe import OwnedPipe
 
 #: So many numbers a window has at most; nobody pays for those that are not used.
 WINDOW_MESSAGES = 10_000
@@ -51,7 +48,7 @@ CUT_ATTEMPTS = 3
 SHY_S = 2.0
 
 
-def may_begin(owned: "OwnedPipe") -> bool:
+def may_begin(owned: FencedPipe) -> bool:
     """Tell whether a window may begin: in an open pipe whose waiting messages were all read."""
     return (
         owned.head.phase is Phase.OPEN
@@ -61,12 +58,12 @@ def may_begin(owned: "OwnedPipe") -> bool:
     )
 
 
-def begin(owned: "OwnedPipe") -> bool:
+def begin(owned: FencedPipe) -> bool:
     """Lease the numbers behind the cursor; False when that was refused."""
     return _open(owned, owned.head.cursor)
 
 
-def renew(owned: "OwnedPipe") -> bool:
+def renew(owned: FencedPipe) -> bool:
     """End the window behind what was handed out of it, which is something, and begin the next one there.
 
     Returns: whether that was applied; if not, the window is to be cut, where it still is the owner's.
@@ -88,7 +85,7 @@ def renew(owned: "OwnedPipe") -> bool:
     return is_renewed
 
 
-def cut(owned: "OwnedPipe") -> bool:
+def cut(owned: FencedPipe) -> bool:
     """End the window behind what was handed out of it; False: refused, it is not this owner's any more."""
     window, head = _stop(owned)
     ended = _ended(window.run, head.cursor)
@@ -115,13 +112,13 @@ def cut(owned: "OwnedPipe") -> bool:
     return is_cut
 
 
-def is_over(owned: "OwnedPipe") -> bool:
+def is_over(owned: FencedPipe) -> bool:
     """Tell whether the window that stands was over for everybody before the last read of the pipe."""
     window = owned.progress.window
     return window is not None and window.is_window_over(owned.read_ms, owned.skew_ms)
 
 
-def take_over(owned: "OwnedPipe") -> bool:
+def take_over(owned: FencedPipe) -> bool:
     """End a window that is over, behind all that may have been handed out of it; False: refused."""
     window = owned.progress.window
     if window is None or not is_over(owned):
@@ -144,12 +141,12 @@ def take_over(owned: "OwnedPipe") -> bool:
     return True
 
 
-def knock(owned: "OwnedPipe") -> None:
+def knock(owned: FencedPipe) -> None:
     """Have another owner's window end: with a fresh op a renewal is refused, and then its holder cuts it."""
     owned.advance(owned.head, is_window_out=True)
 
 
-def hand_out(owned: "OwnedPipe", window: HeldWindow, wanted: int) -> Taken | None:
+def hand_out(owned: FencedPipe, window: HeldWindow, wanted: int) -> Taken | None:
     """Return what came since, up to `wanted` messages; None when its numbers or its time are used up."""
     head = owned.head
     room = window.run.last - head.cursor
@@ -159,7 +156,7 @@ def hand_out(owned: "OwnedPipe", window: HeldWindow, wanted: int) -> Taken | Non
     batches = owned.reader.read(head.read_from, head.cursor, wanted) if wanted > 0 else ()
     if owned.clock.latest() >= window.ends_at:
         return None
-    moved, plan = plan_fresh(owned.progress, batches, wanted, owned.lessee)
+    moved, plan = plan_fresh(owned.progress, batches, wanted, owned.holder)
     if moved.cursor > window.run.last:
         return None  # by messages that were cancelled: the window ends among them
     owned.progress.note_head(moved)
@@ -170,7 +167,7 @@ def hand_out(owned: "OwnedPipe", window: HeldWindow, wanted: int) -> Taken | Non
     return replace(plan.taken, run=window.run)
 
 
-def wants_renewal(owned: "OwnedPipe", window: HeldWindow) -> bool:
+def wants_renewal(owned: FencedPipe, window: HeldWindow) -> bool:
     """Tell whether half of the window's time, or of its numbers, is used."""
     used = owned.clock.latest() - window.sent_at
     room = window.run.last - owned.head.cursor
@@ -178,9 +175,8 @@ def wants_renewal(owned: "OwnedPipe", window: HeldWindow) -> bool:
     return used >= RENEW_FROM * window.run.window_ms / 1000 or room < RENEW_FROM * size
 
 
-def _open(owned: "OwnedPipe", behind: int, *changes: RunChange) -> bool:
-    lessee = owned.lessee
-    window_ms = min(WINDOW_MS, lessee.lease_ms // 2)
+def _open(owned: FencedPipe, behind: int, *changes: RunChange) -> bool:
+    window_ms = min(WINDOW_MS, owned.holder.lease_ms // 2)
     run = Run(
         first=behind + 1,
         last=behind + WINDOW_MESSAGES,
@@ -189,9 +185,9 @@ def _open(owned: "OwnedPipe", behind: int, *changes: RunChange) -> bool:
         attempt=1,
         lease_id=new_token(),
         leased_at_ms=0,
-        lease_ms=lessee.lease_ms + window_ms,
+        lease_ms=owned.holder.lease_ms + window_ms,
         not_before_ms=0,
-        holder=lessee.holder,
+        holder=owned.holder.name,
         window_ms=window_ms,
     )
     owned.window = HeldWindow(run, owned.clock.latest(), owned.asked)
@@ -210,7 +206,7 @@ def _open(owned: "OwnedPipe", behind: int, *changes: RunChange) -> bool:
     return is_open
 
 
-def _stop(owned: "OwnedPipe") -> tuple[HeldWindow, Head]:
+def _stop(owned: FencedPipe) -> tuple[HeldWindow, Head]:
     """Hand out nothing more of the held window; return it, and how far it was handed out."""
     window = owned.window
     if window is None:

@@ -63,7 +63,7 @@ class Fetcher:
 
     Args:
         holder: the name that claims are made under, unique.
-        lessee: the name in the runs that are taken; the holder's, unless somebody else is to find them again.
+        run_holder: the name in the runs that are taken, where somebody else is to find them again.
         is_outline: take without reading bodies and headers.
         publications: tells how often staged pipes were published.
         hearsay: shared with the other feeders of this process.
@@ -83,7 +83,7 @@ class Fetcher:
         clock: Clock,
         over: Callable[[UUID], None],
         check_current: Callable[[], object],
-        lessee: str | None = None,
+        run_holder: str | None = None,
         is_outline: bool = False,
         publications: Callable[[], int] = lambda: 0,
         hearsay: Hearsay | None = None,
@@ -105,7 +105,7 @@ class Fetcher:
             storage,
             queue,
             settings=settings,
-            holder=lessee or holder,
+            holder=run_holder or holder,
             clock=clock,
             beside=threads[0],
             asked=self._hear,

@@ -36,7 +36,7 @@ from cassq.model.pipe import Phase, PipeEntry
 from cassq.model.settings import QueueSettings
 from cassq.model.transaction import Seal, Transaction
 from cassq.pipes import upkeep, window_steps
-from cassq.pipes.owned_pipe import OwnedPipe
+from cassq.pipes.fenced_pipe import FencedPipe
 from cassq.pushing.pipe_rotation import OpenPipe, PipeRotation
 from cassq.pushing.push_buffer import PushRequest
 from cassq.runtime.clock import Clock
@@ -107,7 +107,7 @@ class Lane:
     ) -> None:
         self._storage = storage
         self._pusher = pusher
-        self._own = partial(OwnedPipe, storage, queue, settings=settings, holder=pusher, clock=clock)
+        self._own = partial(FencedPipe, storage, queue, settings=settings, holder=pusher, clock=clock)
         self._host = host
         self._clock = clock
         self._pipes = PipeRotation(

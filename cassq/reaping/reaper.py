@@ -21,7 +21,7 @@ from cassq.model.pipe import Phase, PipeEntry
 from cassq.model.queue_record import QueueRecord
 from cassq.model.settings import QueueSettings
 from cassq.pipes import upkeep, window_steps
-from cassq.pipes.owned_pipe import OwnedPipe
+from cassq.pipes.fenced_pipe import FencedPipe
 from cassq.pipes.pipe_list import PipeList
 from cassq.runtime.clock import Clock
 from cassq.runtime.outage_log import log_trouble
@@ -105,7 +105,7 @@ class Reaper:
         self._holder = holder
         self._check_current = check_current
         self._clock = clock
-        self._own = partial(OwnedPipe, storage, queue, settings=settings, holder=holder, clock=clock)
+        self._own = partial(FencedPipe, storage, queue, settings=settings, holder=holder, clock=clock)
         self._pipes = PipeList(storage, queue, settings, clock)
         self._examined_at: dict[UUID, float] = {}
         self._hinted: set[UUID] = set()
@@ -136,7 +136,7 @@ class Reaper:
     def _pass(self, pipes_max: int | None) -> ReapReport:
         report = ReapReport()
         self._pipes.refresh(self._publications())
-        over: list[OwnedPipe] = []
+        over: list[FencedPipe] = []
         try:
             for entry in self._candidates(pipes_max):
                 try:
@@ -167,7 +167,7 @@ class Reaper:
             entry for entry in due[:pipes_max] if entry.pipe not in hinted
         ]
 
-    def _examine(self, entry: PipeEntry, over: list[OwnedPipe], report: ReapReport) -> None:
+    def _examine(self, entry: PipeEntry, over: list[FencedPipe], report: ReapReport) -> None:
         report.examined += 1
         self._examined_at[entry.pipe] = self._clock.now()
         state = self._storage.load_pipe(entry.pipe)
@@ -190,7 +190,7 @@ class Reaper:
             else:
                 self._coordinator.release(self._queue, entry.pipe, self._holder)
 
-    def _care(self, owned: OwnedPipe, *, is_abandoned: bool, report: ReapReport) -> bool:
+    def _care(self, owned: FencedPipe, *, is_abandoned: bool, report: ReapReport) -> bool:
         """Seal, drain and return what needs it; True when the pipe is over now."""
         if is_abandoned and owned.head.phase is Phase.OPEN:
             self._check_current()
@@ -204,7 +204,7 @@ class Reaper:
         report.returned += upkeep.return_expired(owned)
         return owned.is_over
 
-    def _retire(self, over: list[OwnedPipe], report: ReapReport) -> None:
+    def _retire(self, over: list[FencedPipe], report: ReapReport) -> None:
         """Count pipes that are over, all in one write, then retire and delete them one by one."""
         if not over:
             return
@@ -221,7 +221,7 @@ class Reaper:
             except CassqError as error:
                 self._note_failure(report, f"pipe {pipe}: {error}", error)
 
-    def _count(self, over: list[OwnedPipe]) -> dict[UUID, OwnedPipe | None]:
+    def _count(self, over: list[FencedPipe]) -> dict[UUID, FencedPipe | None]:
         """Bring the pipes' counts into the totals; return those that may retire (None: is retired)."""
         for _ in range(COUNT_ATTEMPTS):
             record = self._read_record()
@@ -237,11 +237,11 @@ class Reaper:
             return {**alive, **dict.fromkeys(gone)}
         raise OutcomeUnknownError(f"{COUNT_ATTEMPTS} attempts met other reapers' changes")
 
-    def _look(self, owned: OwnedPipe) -> OwnedPipe | None:
+    def _look(self, owned: FencedPipe) -> FencedPipe | None:
         is_there = owned.look()
         return owned if is_there and owned.head.phase is not Phase.RETIRED else None
 
-    def _write_totals(self, record: QueueRecord, new: Iterable[OwnedPipe]) -> bool:
+    def _write_totals(self, record: QueueRecord, new: Iterable[FencedPipe]) -> bool:
         self._retired &= record.counted
         still_there = frozenset(pipe for pipe in record.counted if not self._is_retired(pipe))
         totals = sum((owned.tally(owned.head.last) for owned in new), record.totals)

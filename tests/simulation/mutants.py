@@ -45,7 +45,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _one(
         "believe that an unknown take was applied",
-        "cassq.pipes.owned_pipe",
+        "cassq.pipes.fenced_pipe",
         "            return state.head.op == op\n",
         "            return True\n",
     ),
@@ -59,7 +59,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _one(
         "take again without the margin for the clocks",
-        "cassq.pipes.owned_pipe",
+        "cassq.pipes.fenced_pipe",
         "if run.is_expired(self.read_ms, self.skew_ms)]",
         "if run.is_expired(self.read_ms + 2 * self.skew_ms, self.skew_ms)]",
     ),
@@ -87,14 +87,14 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "bury with the mark first",
         "cassq.pipes.owned_pipe",
-        "        self.storage.change_dead(self._queue, added=letters)\n"
+        "        self.storage.change_dead(self.queue, added=letters)\n"
         "        buried = Ranges((letter.message_id.seq, letter.message_id.seq) for letter in letters)\n"
         "        marks = [Mark(part.first, part.last, End.DEAD) for part in buried]\n"
         "        self.storage.mark(self.pipe, marks)\n",
         "        buried = Ranges((letter.message_id.seq, letter.message_id.seq) for letter in letters)\n"
         "        marks = [Mark(part.first, part.last, End.DEAD) for part in buried]\n"
         "        self.storage.mark(self.pipe, marks)\n"
-        "        self.storage.change_dead(self._queue, added=letters)\n",
+        "        self.storage.change_dead(self.queue, added=letters)\n",
     ),
     _one(
         "forget a claim that may have been lost",
@@ -420,8 +420,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "cassq.pipes.window_steps",
-                "lease_ms=lessee.lease_ms + window_ms,",
-                "lease_ms=lessee.lease_ms,",
+                "lease_ms=owned.holder.lease_ms + window_ms,",
+                "lease_ms=owned.holder.lease_ms,",
             ),
             Edit(
                 "cassq.popping.fetcher",
@@ -433,7 +433,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _one(
         "forget what was handed out when the pipe is read again",
-        "cassq.pipes.owned_pipe",
+        "cassq.pipes.fenced_pipe",
         "replace(self.head, cursor=head.cursor, read_from=head.read_from, skipped=head.skipped)",
         "self.head",
         about="windows",
@@ -545,8 +545,9 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "discard without moving the fence",
         "cassq.bulk.staging",
-        "        record = self._finish(self._record.change(lambda seen: seen), writer)\n",
-        "        record = self._finish(self._record.read(), writer)\n",
+        "        record = self._finish(self._record.change(lambda seen: seen), writer)\n"
+        "        if _is_decided(",
+        "        record = self._finish(self._record.read(), writer)\n        if _is_decided(",
         about="bulk writes",
     ),
     _one(

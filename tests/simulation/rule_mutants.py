@@ -133,7 +133,7 @@ _PUSH = (
 _LEASE = (
     planted(
         "send what was planned again, on the op that stands by now",
-        "cassq.pipes.owned_pipe",
+        "cassq.pipes.fenced_pipe",
         "            return state.head.op == op\n",
         "            if state.head.op != op and isinstance(transaction.head, Advance):\n"
         "                state = self.storage.load_pipe(self.pipe)\n"
@@ -190,7 +190,7 @@ _LEASE = (
     ),
     planted(
         "purge without moving the fence",
-        "cassq.pipes.owned_pipe",
+        "cassq.pipes.fenced_pipe",
         "        op = new_token()\n        written = replace(\n",
         "        op = self.head.op if marks else new_token()\n        written = replace(\n",
         about="purges",
@@ -318,13 +318,15 @@ _WINDOW = (
                 "    newest = next(iter(owned.seen_newest), None)\n",
             ),
             Edit(
-                "cassq.pipes.owned_pipe",
+                "cassq.pipes.fenced_pipe",
                 "        window, self.window = self.window, None\n        before",
                 "        if not state.window:\n            self.seen_newest = None\n"
                 "        window, self.window = self.window, None\n        before",
             ),
             Edit(
-                "cassq.pipes.owned_pipe", "class OwnedPipe:\n", "class OwnedPipe:\n    seen_newest = None\n"
+                "cassq.pipes.fenced_pipe",
+                "class FencedPipe:\n",
+                "class FencedPipe:\n    seen_newest = None\n",
             ),
         ),
         test=_WINDOWS + "test_another_owner_sees_what_was_pushed_until_the_window_was_over",
@@ -519,8 +521,9 @@ _STAGING = (
     planted(
         "discard without moving the record's op",
         "cassq.bulk.staging",
-        "        record = self._finish(self._record.change(lambda seen: seen), writer)\n",
-        "        record = self._finish(self._record.read(), writer)\n",
+        "        record = self._finish(self._record.change(lambda seen: seen), writer)\n"
+        "        if _is_decided(",
+        "        record = self._finish(self._record.read(), writer)\n        if _is_decided(",
         test=_STAGED + "TestADecisionInFlight::test_is_refused_once_the_batch_was_discarded[memory]",
     ),
     planted(

@@ -1,7 +1,7 @@
 """Thousands of histories that nobody simulated before, and not one broken promise.
 
-CASSQ_SIMULATE_FROM is the first seed, another one in every run; CASSQ_SIMULATE_HISTORIES is how many. The names of
-the tests tell the seeds.
+CASSQ_SIMULATE_FROM is the first seed, another one in every run, which the tests' names tell;
+CASSQ_SIMULATE_HISTORIES is how many.
 """
 
 import hashlib

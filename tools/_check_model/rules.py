@@ -144,12 +144,12 @@ RULES = (
         (
             "next_decides",
             "after an unknown outcome the next transaction decides, not the read",
-            "cassq.pipes.owned_pipe.OwnedPipe.settle",
+            "cassq.pipes.fenced_pipe.FencedPipe.settle",
         ),
         (
             "own_op",
             "whether a transaction was one's own is told by its op",
-            "cassq.pipes.owned_pipe.OwnedPipe.settle",
+            "cassq.pipes.fenced_pipe.FencedPipe.settle",
         ),
         (
             "holder_first",
@@ -159,7 +159,7 @@ RULES = (
         (
             "clock_first",
             "marks are read after the clock that says the lease is over",
-            f"{_STORAGE}.load_pipe cassq.pipes.owned_pipe.OwnedPipe.expired",
+            f"{_STORAGE}.load_pipe cassq.pipes.fenced_pipe.FencedPipe.expired",
         ),
         (
             "lease_seen",
@@ -199,13 +199,13 @@ RULES = (
         (
             "tell_all",
             "the owner hears of all rows of a run that was split",
-            "cassq.pipes.held_run.HeldRun.give_back cassq.pipes.owned_pipe.OwnedPipe.note",
+            "cassq.pipes.held_run.HeldRun.give_back cassq.pipes.fenced_pipe.FencedPipe.note",
         ),
         ("letter_first", "dead letters are written before the mark", "cassq.pipes.owned_pipe.OwnedPipe.bury"),
         (
             "purge_fence",
             "a purge moves the fence",
-            "cassq.pipes.upkeep.purge cassq.pipes.owned_pipe.OwnedPipe.advance",
+            "cassq.pipes.upkeep.purge cassq.pipes.fenced_pipe.FencedPipe.advance",
         ),
         (
             "retire_ended",

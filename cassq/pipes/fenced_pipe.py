@@ -1,0 +1,212 @@
+"""One pipe behind its fence: what is known of it, and how that is changed.
+
+Owns the head that was last read or written, the transactions that are conditional on its op, and what to
+believe where the outcome of one is unknown. Refuses to know what a transaction is for: taking is
+`owned_pipe`'s, windows are `window_steps`', the rest `upkeep`'s. What must not break:
+
+- after a transaction with an unknown outcome, the next one is conditional on the op that a settled read
+  shows, so that the lost one can never be applied behind it;
+- a lease has ended only by a reading of the database's clock that was older than the read of its marks.
+
+    owner A                      database                     owner B
+    | load: op 1 --------------> |                            |
+    |                            | <------------- load: op 1  |
+    | take IF op = 1 (op 2) ---> | applied                    |
+    |                            | <-- take IF op = 1 (op 3)  | refused: B lets the pipe go
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import replace
+from uuid import UUID
+
+from cassq.errors import OutcomeUnknownError
+from cassq.limits import SEQ_MAX
+from cassq.model.ids import new_token
+from cassq.model.pipe import Head, Mark, PipeEntry, PipeState, Run, RunState, Tally
+from cassq.model.progress import Progress
+from cassq.model.settings import QueueSettings
+from cassq.model.take_plan import Holder
+from cassq.model.transaction import Advance, RunChange, Transaction
+from cassq.pipes.batch_reader import BatchReader
+from cassq.pipes.held_window import HeldWindow
+from cassq.runtime.clock import Clock
+from cassq.storage.port import Storage
+
+
+class FencedPipe:
+    """A pipe, from one settled read on, that is changed by transactions conditional on its op.
+
+    Args:
+        state: what `load_pipe` returned.
+        holder: who leases, for people to read.
+        beside: reads on while a transaction is under way; without it nothing is read ahead.
+        asked: hears, from a consumer's thread, that a window of this pipe should end.
+        is_outline: read neither bodies nor headers; what is handed out has none.
+
+    Attributes:
+        window: the window that this process holds. `progress.window` is the one that stands in the database,
+            whoever holds it.
+        no_window_until: the clock's reading before which no window begins.
+        read_ms, read_at: the database's clock at the last settled read, and this process's after it.
+        progress: what is known of the pipe.
+        attempts_max: a run that comes back from this attempt is buried.
+    """
+
+    progress: Progress
+
+    def __init__(  # noqa: PLR0913 - collaborators are passed in
+        self,
+        storage: Storage,
+        queue: str,
+        entry: PipeEntry,
+        state: PipeState,
+        *,
+        settings: QueueSettings,
+        clock: Clock,
+        holder: str = "",
+        beside: Executor | None = None,
+        asked: Callable[[], None] = lambda: None,
+        is_outline: bool = False,
+    ) -> None:
+        self.storage = storage
+        self.queue = queue
+        self.entry = entry
+        self.pipe = entry.pipe
+        self.attempts_max = settings.max_attempts
+        self.holder = Holder(holder, _ms(settings.lease.total_seconds()))
+        self.skew_ms = _ms(settings.clock_skew_max.total_seconds())
+        self.clock = clock
+        self.asked = asked
+        self.window: HeldWindow | None = None
+        self.no_window_until = float("-inf")
+        self.is_outline = is_outline
+        self.reader = BatchReader(storage, self.pipe, beside, is_outline=is_outline)
+        # What consumers' threads told since the last step: marks that were acknowledged, runs returned.
+        self._notes: deque[Mark | Run] = deque()
+        self._adopt(state)
+
+    @property
+    def head(self) -> Head:
+        """The head as last read or written."""
+        return self.progress.head
+
+    @property
+    def is_over(self) -> bool:
+        """Whether everything in it was handed out and has ended, so that it may retire."""
+        self.heed()
+        return self.progress.is_over
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether everything it will ever deliver was handed out."""
+        return self.progress.is_exhausted
+
+    def look(self) -> bool:
+        """Read the pipe again; False when it is gone."""
+        state = self.storage.load_pipe(self.pipe)
+        if state is None:
+            return False
+        self._adopt(state)
+        return True
+
+    def tally(self, pushed: int) -> Tally:
+        """Count what became of its messages; `pushed` of them were pushed."""
+        self.heed()
+        return self.progress.tally(pushed)
+
+    def note(self, *notes: Mark | Run) -> None:
+        """Hear of acknowledged marks and returned runs; callable from any thread."""
+        self._notes.extend(notes)
+
+    def estimate_now_ms(self) -> int:
+        """Estimate the database's clock: for when to look. That a lease has ended `read_ms` alone tells."""
+        return self.read_ms + _ms(self.clock.now() - self.read_at)
+
+    def expired(self) -> list[Run]:
+        """Return the runs whose lease had ended before the last read of their marks began."""
+        return [run for run in self.progress.runs.values() if run.is_expired(self.read_ms, self.skew_ms)]
+
+    def _adopt(self, state: PipeState) -> None:
+        window, self.window = self.window, None
+        before = self.progress.head if window else state.head
+        self.progress = Progress(state)
+        self.read_ms = state.now_ms
+        self.read_at = self.clock.now()
+        if window and not self._keep_window(window, before):
+            window.lose()
+
+    def keep_window(self, window: HeldWindow, head: Head) -> None:
+        """Read the pipe again, and go on holding a window if it is still there, handed out up to `head`."""
+        if self.look():
+            self._keep_window(window, head)
+
+    def _keep_window(self, window: HeldWindow, head: Head) -> bool:
+        standing = self.progress.window
+        if standing is None or standing.lease_id != window.run.lease_id:
+            return False
+        self.window = window
+        self.progress.note_head(
+            replace(self.head, cursor=head.cursor, read_from=head.read_from, skipped=head.skipped)
+        )
+        return True
+
+    def heed(self) -> None:
+        """Take in what consumers' threads told since the last step."""
+        while self._notes:
+            note = self._notes.popleft()
+            if isinstance(note, Mark):
+                self.progress.note_marks((note,))
+            elif note.first > self.head.floor:
+                if note.state is RunState.LEASED:  # since when, the database knows
+                    note = replace(note, leased_at_ms=self.estimate_now_ms())
+                self.progress.note_run(note)
+
+    def advance(
+        self,
+        head: Head,
+        runs: Sequence[RunChange] = (),
+        marks: Sequence[Mark] = (),
+        *,
+        is_window_out: bool = False,
+    ) -> bool:
+        """Write the head with a fresh op and the highest floor, runs and marks; False: refused.
+
+        Args:
+            is_window_out: a window stands once this is applied, so the cursor is written as undecided.
+        """
+        op = new_token()
+        written = replace(
+            self.progress.raise_floor(),
+            op=op,
+            cursor=SEQ_MAX if is_window_out else head.cursor,
+            read_from=head.read_from,
+            skipped=head.skipped,
+        )
+        change = Transaction(Advance(self.head.op, written), tuple(runs), tuple(marks))
+        if not self.settle(change, op):
+            return False
+        self.progress.note_head(
+            replace(written, cursor=head.cursor, phase=self.head.phase, last=self.head.last)
+        )
+        return True
+
+    def settle(self, transaction: Transaction, op: UUID) -> bool:
+        """Send a transaction once; where its outcome is unknown, let a settled read say if it was applied.
+
+        Not applied by that read means not applied so far. It may still land, until a transaction that is
+        conditional on the op of that read was applied: every later one of this pipe is.
+        """
+        try:
+            return self.storage.transact(self.pipe, transaction).is_applied
+        except OutcomeUnknownError:
+            state = self.storage.load_pipe(self.pipe)
+            if state is None:
+                return False
+            self._adopt(state)
+            return state.head.op == op
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
