@@ -28,9 +28,9 @@ from cassq.observing.inspection import Inspection, MessageStatus
 from cassq.observing.statistics import PipeStats, QueueStats, Statistics
 from cassq.pipes.pipe_list import PipeList
 from cassq.popping.fetcher import Fetcher
-from cassq.popping.pipe_backoff import Hearsay
+from cassq.popping.pipe_backoff import GonePipes
 from cassq.popping.popper import Popper
-from cassq.popping.shared_intake import CommitMode, SharedIntake, check_commit, join_intake
+from cassq.popping.shared_intake import CommitMode, SharedIntake, check_commit
 from cassq.pushing.pusher import PUSH_TIMEOUT, Pusher
 from cassq.reaping.housekeeping import Housekeeping
 from cassq.reaping.reaper import Reaper, ReapReport
@@ -81,7 +81,7 @@ class Queue:
         self.staging = Staging(
             *(services.storage, services.coordinator, self.name, self.settings, self.record, services.clock)
         )
-        self._hearsay = Hearsay(services.clock)
+        self._gone = GonePipes()
         pipes = PipeList(services.storage, self.name, self.settings, services.clock)
         self._statistics = Statistics(services.storage, self.name, pipes, self.settings.max_attempts)
         self._inspection = Inspection(services.storage, self.name, self.settings, services.clock)
@@ -89,7 +89,7 @@ class Queue:
         self._making = threading.RLock()
         self._pusher: Pusher | None = None
         self._poppers: list[Popper] = []
-        self._intakes: list[SharedIntake] = []
+        self._intakes: dict[CommitMode, SharedIntake] = {}
         self._readers: list[RunReader] = []
         self._reaper: Reaper | None = None
         self._housekeeping: Housekeeping | None = None
@@ -154,9 +154,8 @@ class Queue:
     def popper(self, *, commit: CommitMode = "each") -> Popper:
         """Return a new popper, which takes messages from this queue until it is closed.
 
-        Of those of a process that are open, four for each `commit` take for themselves. Later ones share what
-        one of these has: its thread, its name, its `pop_width` pipes and what it took ahead. See "Poppers of
-        one process" in docs/operations.md.
+        Those that are open share, for each `commit`, one thread, one name, `pop_width` pipes and what was
+        taken ahead. See "Poppers of one process" in docs/operations.md.
 
         Args:
             commit: "each" writes every commit before it returns. "grouped" writes commits together every few
@@ -170,16 +169,18 @@ class Queue:
         self._services.coordinator.may_take()  # a store that can never pop says so here
         with alone(self._making, "popper()"):
             self._check_usable()
-            intake = join_intake(self._intakes, commit) or self._make_intake(commit)
+            intake = self._intakes.get(commit)
+            if not (intake and intake.join()):
+                intake = self._intakes[commit] = self._make_intake(commit)
             popper = Popper(intake, queue=self.name, clock=self._services.clock)
             self._poppers = [each for each in self._poppers if not each.is_closed] + [popper]
         return popper
 
     def _make_intake(self, commit: CommitMode) -> SharedIntake:
-        """Make one more; called with `_making` held."""
+        """Make an intake; called with `_making` held."""
         services = self._services
         holder = f"{process_name()}-{next(_numbers)}-{self.name}"
-        intake = SharedIntake(
+        return SharedIntake(
             self._make_feeder(self.settings, holder),
             services.coordinator,
             queue=self.name,
@@ -190,8 +191,6 @@ class Queue:
             crowd=services.crowd,
             clock=services.clock,
         )
-        self._intakes = [each for each in self._intakes if each.members] + [intake]
-        return intake
 
     def _make_feeder(
         self, settings: QueueSettings, holder: str, *, run_holder: str | None = None, is_outline: bool = False
@@ -210,7 +209,7 @@ class Queue:
             run_holder=run_holder,
             is_outline=is_outline,
             publications=lambda: self.record.publications,
-            hearsay=self._hearsay,
+            gone=self._gone,
         )
 
     def run_reader(self, name: str, *, lease: timedelta) -> RunReader:
@@ -348,7 +347,7 @@ class Queue:
     def _close(self) -> None:
         with self._making:
             self._is_closed = True
-            poppers, self._poppers, self._intakes = self._poppers, [], []
+            poppers, self._poppers, self._intakes = self._poppers, [], {}
             readers, self._readers = self._readers, []
             pusher, self._pusher = self._pusher, None
             housekeeping, self._housekeeping = self._housekeeping, None
@@ -420,7 +419,7 @@ class Queue:
                 check_current=self.record.read,
                 clock=services.clock,
                 publications=lambda: self.record.publications,
-                gone=self._hearsay.note_gone,
+                gone=self._gone.note,
             )
         return self._reaper
 

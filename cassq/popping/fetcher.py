@@ -21,7 +21,7 @@ from cassq.pipes.held_run import HeldRun
 from cassq.pipes.held_window import HeldWindow
 from cassq.pipes.owned_pipe import OwnedPipe, TakeResult
 from cassq.pipes.pipe_list import PipeList
-from cassq.popping.pipe_backoff import BUSY_S, Hearsay, PipeBackoff
+from cassq.popping.pipe_backoff import BUSY_S, GonePipes, PipeBackoff
 from cassq.popping.pipe_opener import AHEAD_MAX, PipeOpener, Refusal
 from cassq.runtime.background_thread import BackgroundThread
 from cassq.runtime.clock import Clock
@@ -66,7 +66,7 @@ class Fetcher:
         run_holder: the name in the runs that are taken, where somebody else is to find them again.
         is_outline: take without reading bodies and headers.
         publications: tells how often staged pipes were published.
-        hearsay: shared with the other feeders of this process.
+        gone: pipes of the queue that this process found gone.
         over: hears of pipes that may retire.
         check_current: raises `QueueNotFoundError` when the queue was deleted since, or is a later one of the
             name: whose pipes are not judged by these settings.
@@ -86,7 +86,7 @@ class Fetcher:
         run_holder: str | None = None,
         is_outline: bool = False,
         publications: Callable[[], int] = lambda: 0,
-        hearsay: Hearsay | None = None,
+        gone: GonePipes | None = None,
     ) -> None:
         self._publications = publications
         self._storage = storage
@@ -114,7 +114,8 @@ class Fetcher:
         self._opener = PipeOpener(storage, coordinator, queue, holder, own, threads)
         self._pipes = PipeList(storage, queue, settings, clock)
         self._claimed: dict[UUID, Claimed] = {}
-        self._memory = PipeBackoff(clock, hearsay or Hearsay(clock))
+        self._memory = PipeBackoff(clock)
+        self._gone = gone or GonePipes()
         self._is_flowing = False
         self._until: Mapping[UUID, int] | None = None
 
@@ -348,7 +349,7 @@ class Fetcher:
 
     def _claim(self, entry: PipeEntry) -> Claimed | None:
         """Claim a pipe and load it; None when it is busy, resting or gone."""
-        if self._memory.is_gone(entry.pipe):
+        if entry.pipe in self._gone:
             self._drop_gone(entry.pipe)
             return None
         if self._memory.is_left_alone(entry.pipe):
@@ -365,7 +366,7 @@ class Fetcher:
             return None
         self._memory.note_claimed(entry.pipe)
         if opened is Refusal.GONE:
-            self._memory.note_gone(entry.pipe)
+            self._gone.note(entry.pipe)
             self._drop_gone(entry.pipe)
             self._over(entry.pipe)
             return None

@@ -1,14 +1,14 @@
 """Where poppers of one process get their messages from, and where their commits go.
 
-Owns how many poppers share what takes for them, and the honest order of closing: stop taking, give back what
-was not handed out, let the claims go, write the commits that wait. More than a few that take side by side
-would only wait for each other: threads share one interpreter, and each would claim, load and leave the pipes
-of the others. Each that takes has a thread, claims and a place in the line of the hungry of its own. What
-must not break: whoever closes last closes what was shared, once, and nobody before.
+Owns how many poppers share what takes for them, and the order of closing: stop taking, give back what was not
+handed out, let the claims go, write the commits that wait. The poppers of a queue that commit in one way
+share one intake: two of a process would be hungry rivals, so that no window begins, and would claim, load
+and leave each other's pipes. What must not break: the last popper that leaves closes what was shared, once,
+and no other does.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Literal
 
@@ -25,9 +25,6 @@ from cassq.runtime.poll_spread import PollSpread
 
 #: How commits go out: one by one, or together every few milliseconds.
 CommitMode = Literal["each", "grouped"]
-
-#: So many poppers of a queue, and of one way to commit, take for themselves; those that come later join them.
-INTAKES_MAX = 4
 
 
 class SharedIntake:
@@ -111,11 +108,3 @@ def check_commit(commit: str) -> None:
     """Raise `InvalidOptionError` for what is no way to commit."""
     if commit not in {"each", "grouped"}:
         raise InvalidOptionError(f"commit={commit!r} is not a way to commit: use 'each' or 'grouped'")
-
-
-def join_intake(intakes: Sequence[SharedIntake], commit: CommitMode) -> SharedIntake | None:
-    """Join the one of these with the fewest poppers; None while there may be more: make another."""
-    alike = sorted((each for each in intakes if each.commit == commit), key=lambda each: each.members)
-    if sum(each.members > 0 for each in alike) < INTAKES_MAX:
-        return None
-    return next((each for each in alike if each.join()), None)

@@ -32,7 +32,6 @@ from cassq.errors import CassqError, OutcomeUnknownError, UnavailableError
 from cassq.model.ids import MessageId
 from cassq.observing.dead_letters import DeadMessage
 from cassq.pipes import window_steps
-from cassq.popping import shared_intake
 from cassq.popping.arrival_rate import ArrivalRate
 from cassq.popping.delivery import Delivery
 from cassq.pushing import pusher
@@ -99,13 +98,9 @@ def run(plan: Plan, *, is_traced: bool = False) -> Outcome:
     scheduler.enter(world)
     # Names that count up through a process would make the second history differ from the first.
     numbers, queue_module._numbers = queue_module._numbers, itertools.count(1)
-    is_fast, window_messages, intakes_max = (
-        ArrivalRate.is_fast,
-        window_steps.WINDOW_MESSAGES,
-        shared_intake.INTAKES_MAX,
-    )
+    is_fast = ArrivalRate.is_fast
+    window_messages, window_steps.WINDOW_MESSAGES = window_steps.WINDOW_MESSAGES, plan.window_messages
     refresh_s = cached_record.REFRESH_S
-    window_steps.WINDOW_MESSAGES, shared_intake.INTAKES_MAX = plan.window_messages, plan.intakes
     push_timeout, pusher.PUSH_TIMEOUT = pusher.PUSH_TIMEOUT, timedelta(seconds=plan.put_back_s)
     patience_s, run_reader.NAME_PATIENCE_S = run_reader.NAME_PATIENCE_S, PATIENCE_S
     cached_record.REFRESH_S = 0.0 if plan.pauses == "heard" else refresh_s
@@ -119,7 +114,7 @@ def run(plan: Plan, *, is_traced: bool = False) -> Outcome:
         return stage.outcome()
     finally:
         queue_module._numbers = numbers
-        window_steps.WINDOW_MESSAGES, shared_intake.INTAKES_MAX = window_messages, intakes_max
+        window_steps.WINDOW_MESSAGES = window_messages
         cached_record.REFRESH_S = refresh_s
         run_reader.NAME_PATIENCE_S = patience_s
         pusher.PUSH_TIMEOUT = push_timeout

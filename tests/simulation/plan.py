@@ -74,12 +74,11 @@ class Plan:
         purges: how often an operator purges the queue meanwhile.
         flows: how likely a popper takes what comes for a flow, whatever the pace: then it leases windows.
         window_messages: numbers of a window.
-        consumers: of each process that pops, with a popper each.
+        consumers: of each process that pops, with a popper each; they share what takes for them.
         reapers: processes that reap and do nothing else.
         readers: so many start drivers of one stream, each one after the other.
         reader_lease_s: the lease of that stream.
         faults_s: faults last so long at least, also when everything is pushed by then.
-        intakes: so many of these take for themselves; the others share.
         lates_s: each pusher's time of day is late by this besides, by place.
         prompt_s: a message waits no longer than this for its first delivery; 0 where faults may delay it.
         operators: so many deal with dead letters, each so many times as `deals` says.
@@ -110,7 +109,6 @@ class Plan:
     readers: int = 0
     reader_lease_s: float = 1.0
     faults_s: float = 0.0
-    intakes: int = 1
     lates_s: tuple[float, ...] = (0.0,)
     prompt_s: float = 0.0
     operators: int = 0
@@ -280,7 +278,6 @@ def _draw(seed: int, about: str) -> Plan:
         flows=flow.choice((0.0, 0.0, 0.5, 1.0)),
         window_messages=flow.choice((1, 3, 10_000)),
         consumers=crew.choice((1, 1, 2, 3)),
-        intakes=crew.choice((1, 1, 2)),
     )
     theme = dice.choice((*[""] * 4, *THEMES))
     paused = random.Random(f"pauses {seed}")
@@ -432,7 +429,6 @@ def _about_standing_windows(dice: random.Random, plan: Plan) -> Plan:
         _about_windows(dice, plan),
         poppers=2,
         consumers=1,
-        intakes=1,
         timeout_s=0.7,
         window_messages=dice.choice((2, 5)),
         odds=Odds(freeze=0.04, stall=0.05, stall_s=0.6),

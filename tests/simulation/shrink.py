@@ -106,7 +106,6 @@ _LEAST: dict[str, Any] = {
     "reapers": 1,
     "readers": 0,
     "operators": 0,
-    "intakes": 1,
     "skews_ms": (0, 0, 0),
     "wall_offsets_s": (0.0,),
 }

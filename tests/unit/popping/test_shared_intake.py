@@ -9,7 +9,7 @@ import pytest
 
 import cassq
 from cassq.model.message import Batch
-from cassq.popping import grouped_commits, shared_intake
+from cassq.popping import grouped_commits
 from cassq.popping.delivery import BatchSlice, DirectCommitter
 from cassq.runtime.clock import SystemClock
 
@@ -25,32 +25,24 @@ def names(poppers):
 
 
 @pytest.mark.parametrize("commit", ["each", "grouped"])
-def test_those_that_come_later_join_the_one_that_has_fewest(queue, commit):
-    most = shared_intake.INTAKES_MAX
-    first = [queue.popper(commit=commit) for _ in range(most)]
-    assert len(set(names(first))) == most
-    later = [queue.popper(commit=commit) for _ in range(2 * most)]
-    assert sorted(names(later)) == sorted(names(first) * 2)
+def test_poppers_that_commit_in_one_way_share_one_intake(queue, commit):
+    poppers = [queue.popper(commit=commit) for _ in range(5)]
+    assert len(set(names(poppers))) == 1
 
 
 def test_poppers_that_commit_in_different_ways_share_nothing(queue):
-    each = [queue.popper() for _ in range(shared_intake.INTAKES_MAX + 1)]
-    grouped = [queue.popper(commit="grouped") for _ in range(shared_intake.INTAKES_MAX + 1)]
-    assert not set(names(each)) & set(names(grouped))
+    assert queue.popper().name != queue.popper(commit="grouped").name
 
 
 def test_after_the_last_of_them_has_left_another_is_made(queue):
-    poppers = [queue.popper() for _ in range(2 * shared_intake.INTAKES_MAX)]
-    left = poppers[0].name
-    for popper in [popper for popper in poppers if popper.name == left]:
+    poppers = [queue.popper() for _ in range(2)]
+    for popper in poppers:
         popper.close()
     assert queue.popper().name not in names(poppers)
 
 
 def test_a_popper_that_is_closed_by_many_at_once_is_counted_out_once(queue):
-    poppers = [queue.popper() for _ in range(2 * shared_intake.INTAKES_MAX)]
-    closed = poppers[0]
-    sharing = next(popper for popper in poppers[1:] if popper.name == closed.name)
+    closed, sharing = queue.popper(), queue.popper()
     together = threading.Barrier(8)
 
     def close(_):
@@ -120,8 +112,7 @@ def test_whoever_closes_or_flushes_waits_for_what_another_writes_meanwhile():
 
 def test_a_popper_that_leaves_writes_its_commits_first(queue, monkeypatch):
     monkeypatch.setattr(grouped_commits, "GROUP_S", 3600.0)
-    poppers = [queue.popper(commit="grouped") for _ in range(shared_intake.INTAKES_MAX + 1)]
-    assert poppers[0].name == poppers[-1].name
+    poppers = [queue.popper(commit="grouped") for _ in range(2)]
     queue.push(b"x")
     poppers[-1].pop(timeout=10).commit()
     poppers[-1].close()
@@ -129,8 +120,7 @@ def test_a_popper_that_leaves_writes_its_commits_first(queue, monkeypatch):
 
 
 def test_what_was_taken_ahead_goes_back_when_one_of_those_that_share_it_leaves(queue):
-    first, *_, sharing = [queue.popper() for _ in range(shared_intake.INTAKES_MAX + 1)]
-    assert first.name == sharing.name
+    first, sharing = queue.popper(), queue.popper()
     queue.push_many([b"%d" % number for number in range(5000)])
     popped = 0
     while popped < 500 or not sharing._intake.buffer._in_hand:
