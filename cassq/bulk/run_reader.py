@@ -45,7 +45,7 @@ from cassq.model.take_plan import Taken
 from cassq.model.transaction import RunChange, Transaction
 from cassq.pipes.held_run import HeldRun
 from cassq.pipes.outside_view import find_pushed
-from cassq.popping.fetcher import Fetcher
+from cassq.popping.fetcher import Fetcher, Reach
 from cassq.runtime.clock import Clock
 from cassq.runtime.fork_guard import ForkGuard, may_run_here, process_name
 from cassq.runtime.outage_log import log_trouble
@@ -234,7 +234,7 @@ class RunReader:
         while left is None or left > 0:
             most = TAKE_MESSAGES_MAX if left is None else min(left, TAKE_MESSAGES_MAX)
             try:
-                fetched = self._feeder.feed(most, is_woken=is_woken, is_retry=not is_woken)
+                fetched = self._feeder.feed(most, Reach.DRAINED if is_woken else Reach.BUSY)
             except CorruptError:
                 # That pipe is left alone from now on; the others are as good as before.
                 fetched = self._feeder.feed(most)

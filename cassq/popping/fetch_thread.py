@@ -2,12 +2,22 @@
 
 Owns when to look for messages, when to announce hunger and listen instead, and the leases of what is in the
 buffer. What must not break: what was not handed out goes back without counting as an attempt.
+
+    the buffer     and                                                   so
+    full                                                                 SHARE: hungry poppers get pipes; rest
+    empty, waited  the last look found nothing, and others are hungry    STARVE: be hungry, listen
+    empty, waited  the last look found all, and more comes later         STARVE
+    not full       the last look found all, and more comes later         AWAIT: rest until then
+    not full       otherwise                                             LOOK; found nothing and empty: STARVE
+
+A wake-up leads to LOOK unless the buffer is full.
 """
 
 import contextlib
 import logging
 import threading
 from collections.abc import Callable
+from enum import Enum
 
 from cassq.coordination.port import Coordinator
 from cassq.errors import AccessDeniedError, CassqError, StorageUnavailableError
@@ -16,7 +26,7 @@ from cassq.pipes.held_run import HeldRun, Return
 from cassq.popping.arrival_rate import ArrivalRate
 from cassq.popping.delivery import BatchSlice, Committer
 from cassq.popping.delivery_buffer import DeliveryBuffer, Heard
-from cassq.popping.fetcher import Fetcher
+from cassq.popping.fetcher import Fetcher, Reach
 from cassq.runtime.clock import Clock
 from cassq.runtime.outage_log import log_trouble
 from cassq.runtime.poll_spread import LOOKS_PER_S, RETRIES_PER_S, PollSpread
@@ -28,6 +38,15 @@ POLL_MIN_S = 0.01
 POLL_S = 0.25
 POLL_MAX_S = 2.0
 POLL_SHARED = 4
+
+
+class _Step(Enum):
+    """What the thread does next, as the table above tells."""
+
+    SHARE = "share"
+    STARVE = "starve"
+    AWAIT = "await"
+    LOOK = "look"
 
 
 class FetchThread:
@@ -83,30 +102,36 @@ class FetchThread:
         self._feeder.tend()
         self._keep_up()
         wanted = self._buffer.wanted()
-        if wanted <= 0:
-            self._feeder.share()
-            self._buffer.rest_while_full(min(POLL_S, self._lease_s / 4))
-            return
-        is_starving = self._buffer.is_starving()
-        is_out_of_luck = is_starving and not is_woken and not self._has_found
-        if is_out_of_luck and self._coordinator.hungry(self._queue, besides=self._name):
-            # Others wait, so there is nothing; if each looked all the same, the servers would do little else.
-            self._starve(wanted)
-            return
+        is_starving = wanted > 0 and self._buffer.is_starving()
         next_s = self._pace.next_find_s(self._clock.now())
-        if next_s and self._has_all and not is_woken:
-            # One look is enough, once it is announced that somebody waits.
-            if is_starving:
+        match self._next_step(wanted, next_s, is_starving=is_starving, is_woken=is_woken):
+            case _Step.SHARE:
+                self._feeder.share()
+                self._buffer.rest_while_full(min(POLL_S, self._lease_s / 4))
+            case _Step.STARVE:
                 self._starve(wanted)
-            else:
+            case _Step.AWAIT:
                 self._buffer.rest_while_fed(min(next_s, POLL_S))
-            return
-        if self._feed(wanted, is_woken=is_woken) or (is_starving and self._watch_flow(wanted)):
-            return
-        if is_starving:
-            self._starve(wanted)
-        else:
-            self._buffer.rest_while_fed(POLL_S)
+            case _Step.LOOK:
+                if self._feed(wanted, Reach.DRAINED if is_woken else Reach.LISTED):
+                    return
+                if not is_starving:
+                    self._buffer.rest_while_fed(POLL_S)
+                elif not self._watch_flow(wanted):
+                    self._starve(wanted)
+
+    def _next_step(self, wanted: int, next_s: float, *, is_starving: bool, is_woken: bool) -> _Step:
+        if wanted <= 0:
+            return _Step.SHARE
+        if is_woken:
+            return _Step.LOOK
+        if is_starving and not self._has_found and self._coordinator.hungry(self._queue, besides=self._name):
+            # Others wait, so there is nothing; if each looked all the same, the servers would do little else.
+            return _Step.STARVE
+        if next_s and self._has_all:
+            # One look is enough, once it is announced that somebody waits.
+            return _Step.STARVE if is_starving else _Step.AWAIT
+        return _Step.LOOK
 
     def _run(self) -> None:
         while not self._buffer.is_closing:
@@ -133,16 +158,14 @@ class FetchThread:
     def _watch_flow(self, wanted: int) -> bool:
         """While messages flow fast, look into the pipes again and again; True when one came, or to go on."""
         while (pause := self._pace.next_look_s(self._clock.now())) is not None:
-            if self._buffer.listen(pause) is not Heard.NOTHING or self._feed(wanted, is_brief=True):
+            if self._buffer.listen(pause) is not Heard.NOTHING or self._feed(wanted, Reach.KNOWN):
                 return True
         return False
 
-    def _feed(
-        self, wanted: int, *, is_retry: bool = False, is_woken: bool = False, is_brief: bool = False
-    ) -> bool:
+    def _feed(self, wanted: int, reach: Reach) -> bool:
         number = self._buffer.begin_round()
         try:
-            fetched = self._take(wanted, is_retry=is_retry, is_woken=is_woken, is_brief=is_brief)
+            fetched = self._take(wanted, reach)
         except CassqError as error:
             if self._buffer.end_round(number, error):
                 log_trouble(_log, error, "queue %s: %s", self._queue, error)
@@ -162,17 +185,13 @@ class FetchThread:
             self._feeder.share()
         return bool(fetched)
 
-    def _take(
-        self, wanted: int, *, is_retry: bool, is_woken: bool, is_brief: bool
-    ) -> list[tuple[HeldRun, Taken]]:
+    def _take(self, wanted: int, reach: Reach) -> list[tuple[HeldRun, Taken]]:
         self._feeder.check_may_take()  # before anything is read for nothing
         if not self._check_takes():
             self._feeder.end_windows()
             return []
         is_flowing = self._pace.is_fast(self._clock.now())
-        return self._feeder.feed(
-            wanted, is_retry=is_retry, is_woken=is_woken, is_brief=is_brief, is_flowing=is_flowing
-        )
+        return self._feeder.feed(wanted, reach, is_flowing=is_flowing)
 
     def _starve(self, wanted: int) -> None:
         """Announce hunger and wait to be woken; look again now and then, for the wake-up that got lost.
@@ -187,7 +206,7 @@ class FetchThread:
         is_spared = before > 0
         pause = POLL_MAX_S if is_spared else POLL_S
         try:
-            while is_spared or not self._feed(wanted, is_retry=True):
+            while is_spared or not self._feed(wanted, Reach.BUSY):
                 # Of many that wait, few need to look by themselves.
                 if not is_spared:
                     others = self._coordinator.hungry(self._queue, besides=self._name)

@@ -8,6 +8,7 @@ a pipe while an older one of the same pusher may still have something.
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import partial
 from uuid import UUID
 
@@ -46,6 +47,19 @@ HAUL_MIN = 500
 
 #: A pipe with nothing to take is left alone for so long, if nothing comes due before.
 REST_S = 5.0
+
+
+class Reach(Enum):
+    """Into which pipes one look for messages goes."""
+
+    #: Where there was something a moment ago; the pipes are not listed anew.
+    KNOWN = "known"
+    #: Likewise; where that gives nothing, the pipes are listed anew.
+    LISTED = "listed"
+    #: Also where another popper held the pipe a moment ago.
+    BUSY = "busy"
+    #: Also where there was nothing a moment ago: somebody says that something came.
+    DRAINED = "drained"
 
 
 @dataclass(slots=True)
@@ -129,18 +143,13 @@ class Fetcher:
     def feed(
         self,
         wanted: int,
+        reach: Reach = Reach.LISTED,
         *,
-        is_retry: bool = False,
-        is_woken: bool = False,
-        is_brief: bool = False,
         is_flowing: bool = False,
     ) -> list[tuple[HeldRun, Taken]]:
         """Take up to about `wanted` messages, from the oldest pipes first.
 
         Args:
-            is_retry: try the pipes anew that somebody else held a moment ago.
-            is_woken: somebody says that there is something: try all anew, also those that had nothing.
-            is_brief: look only where there was something a moment ago, do not ask for new pipes.
             is_flowing: messages come fast, so windows are worth it, unless others are hungry.
 
         Raises:
@@ -148,13 +157,13 @@ class Fetcher:
             StorageUnavailableError: the database cannot be read.
         """
         self.check_may_take()
-        if is_retry or is_woken:
-            self._memory.retry(is_woken=is_woken)
+        if reach in {Reach.BUSY, Reach.DRAINED}:
+            self._memory.retry(is_woken=reach is Reach.DRAINED)
         self._is_flowing = is_flowing and not self._coordinator.hungry(self._queue, besides=self._holder)
         fetched: list[tuple[HeldRun, Taken]] = []
         try:
             self._round(self._pipes.entries, wanted, fetched)
-            if not fetched and not is_brief:
+            if not fetched and reach is not Reach.KNOWN:
                 known = {entry.pipe for entry in self._pipes.entries}
                 self._pipes.refresh(self._publications())
                 self._drop_unlisted()
