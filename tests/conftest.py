@@ -22,8 +22,11 @@ HERE = Path(__file__).parent
 settings.register_profile("cassq", deadline=None)
 settings.load_profile("cassq")
 
-# A shell that starts the tests in the background lets them ignore Ctrl-C, and what they start inherits that.
+# What a shell starts in the background ignores Ctrl-C, and what nohup starts ignores SIGHUP; so would programs
+# that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+for _number in (signal.SIGHUP, signal.SIGTERM):
+    signal.signal(_number, signal.SIG_DFL)
 
 #: What takes longest goes first, so that nothing long is left when all the rest is through.
 LONGEST = (
