@@ -15,6 +15,7 @@ from uuid import UUID
 from cassq.bulk.run_reader import RunReader, tag
 from cassq.bulk.staging import Staging
 from cassq.catalog.cached_record import CachedRecord
+from cassq.catalog.queue_context import QueueContext
 from cassq.coordination.port import Coordinator
 from cassq.errors import AccessDeniedError, ClosedError, CoordinationUnavailableError, InvalidOptionError
 from cassq.model.arguments import check_count
@@ -22,11 +23,10 @@ from cassq.model.ids import MessageId, check_name, to_message_id
 from cassq.model.message import Headers, Message, MessageIds
 from cassq.model.queue_record import QueueRecord, QueueState
 from cassq.model.rollup import Rollup
-from cassq.model.settings import QueueSettings
 from cassq.observing.dead_letters import DeadLetters
 from cassq.observing.inspection import Inspection, MessageStatus
 from cassq.observing.statistics import PipeStats, QueueStats, Statistics
-from cassq.pipes.pipe_list import PipeList
+from cassq.pipes.fenced_pipe import Taker
 from cassq.popping.fetcher import Fetcher
 from cassq.popping.pipe_backoff import GonePipes
 from cassq.popping.popper import Popper
@@ -55,7 +55,7 @@ class Services:
     storage: Storage
     coordinator: Coordinator
     clock: Clock
-    crowd: PollSpread
+    polls: PollSpread
     owner: object
 
 
@@ -78,13 +78,19 @@ class Queue:
         self._services = services = replace(services, storage=heard)
         self.record = CachedRecord(services.storage, record, services.clock)
         self.dead = DeadLetters(services.storage, self.name, self._push_again, self._check_open)
-        self.staging = Staging(
-            *(services.storage, services.coordinator, self.name, self.settings, self.record, services.clock)
+        self._context = QueueContext(
+            services.storage,
+            services.coordinator,
+            self.name,
+            self.settings,
+            self.record,
+            services.clock,
+            services.polls,
         )
+        self.staging = Staging(self._context)
         self._gone = GonePipes()
-        pipes = PipeList(services.storage, self.name, self.settings, services.clock)
-        self._statistics = Statistics(services.storage, self.name, pipes, self.settings.max_attempts)
-        self._inspection = Inspection(services.storage, self.name, self.settings, services.clock)
+        self._statistics = Statistics(self._context)
+        self._inspection = Inspection(self._context)
         self._birthplace = ForkGuard()
         self._making = threading.RLock()
         self._pusher: Pusher | None = None
@@ -178,39 +184,15 @@ class Queue:
 
     def _make_intake(self, commit: CommitMode) -> SharedIntake:
         """Make an intake; called with `_making` held."""
-        services = self._services
-        holder = f"{process_name()}-{next(_numbers)}-{self.name}"
-        return SharedIntake(
-            self._make_feeder(self.settings, holder),
-            services.coordinator,
-            queue=self.name,
-            name=holder,
-            lease=self.settings.lease,
-            check_takes=self._may_take,
-            commit=commit,
-            crowd=services.crowd,
-            clock=services.clock,
-        )
+        fetcher = Fetcher(self._context, self._make_name(), over=self._note_over(), gone=self._gone)
+        return SharedIntake(self._context, fetcher, commit, self._may_take)
 
-    def _make_feeder(
-        self, settings: QueueSettings, holder: str, *, run_holder: str | None = None, is_outline: bool = False
-    ) -> Fetcher:
-        """Make a fetcher, and start housekeeping; called with `_making` held."""
-        services = self._services
-        return Fetcher(
-            services.storage,
-            services.coordinator,
-            self.name,
-            settings,
-            holder=holder,
-            clock=services.clock,
-            over=self._start_housekeeping().hint,
-            check_current=self.record.read,
-            run_holder=run_holder,
-            is_outline=is_outline,
-            publications=lambda: self.record.publications,
-            gone=self._gone,
-        )
+    def _make_name(self) -> str:
+        return f"{process_name()}-{next(_numbers)}-{self.name}"
+
+    def _note_over(self) -> Callable[[UUID], None]:
+        """Start housekeeping and return what tells it of pipes that may retire; with `_making` held."""
+        return self._start_housekeeping().hint
 
     def run_reader(self, name: str, *, lease: timedelta) -> RunReader:
         """Return a reader that leases runs under a stable name, for a consumer that writes down what it has.
@@ -227,26 +209,17 @@ class Queue:
         self._check_usable()
         self.record.check_open()
         check_name(name, "name of a reader")
-        services = self._services
-        settings = replace(self.settings, lease=lease)
-        holder = f"{process_name()}-{next(_numbers)}-{self.name}"
+        context = replace(self._context, settings=replace(self.settings, lease=lease))
+        taker = Taker(tag(name), is_outline=True)
         with alone(self._making, "run_reader()"):
-            feeder = self._make_feeder(settings, holder, run_holder=tag(name), is_outline=True)
+            fetcher = Fetcher(
+                context, self._make_name(), over=self._note_over(), taker=taker, gone=self._gone
+            )
             self._readers = [each for each in self._readers if not each.is_closed]
         try:
-            reader = RunReader(
-                feeder,
-                services.storage,
-                services.coordinator,
-                queue=self.name,
-                name=name,
-                holder=holder,
-                settings=settings,
-                check_takes=self.record.may_take,
-                clock=services.clock,
-            )
+            reader = RunReader(context, fetcher, name)
         except BaseException:
-            feeder.close()
+            fetcher.close()
             raise
         with self._making:
             self._readers.append(reader)
@@ -376,14 +349,7 @@ class Queue:
             with alone(self._making, "the first push of a queue"):
                 self._check_usable()
                 if self._pusher is None:
-                    self._pusher = Pusher(
-                        self._services.storage,
-                        self._services.coordinator,
-                        self.name,
-                        self.settings,
-                        clock=self._services.clock,
-                        check_open=self._check_record,
-                    )
+                    self._pusher = Pusher(self._context, self._check_record)
                 pusher = self._pusher
         return pusher
 
@@ -409,26 +375,13 @@ class Queue:
 
     def _ensure_reaper(self) -> Reaper:
         if self._reaper is None:
-            services = self._services
-            self._reaper = Reaper(
-                services.storage,
-                services.coordinator,
-                self.name,
-                self.settings,
-                holder=f"{process_name()}-{next(_numbers)}-reaper",
-                check_current=self.record.read,
-                clock=services.clock,
-                publications=lambda: self.record.publications,
-                gone=self._gone.note,
-            )
+            holder = f"{process_name()}-{next(_numbers)}-reaper"
+            self._reaper = Reaper(self._context, holder, self._gone.note)
         return self._reaper
 
     def _start_housekeeping(self) -> Housekeeping:
         self._check_usable()
         reaper = self._ensure_reaper()
         if self._housekeeping is None:
-            clock = self._services.clock
-            self._housekeeping = Housekeeping(
-                self.name, reaper, self._statistics, self.record, self.staging, self._services.crowd, clock
-            )
+            self._housekeeping = Housekeeping(self._context, reaper, self._statistics, self.staging)
         return self._housekeeping

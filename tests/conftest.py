@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 settings.register_profile("cassq", deadline=None)
 settings.load_profile("cassq")
 
-# What a shell starts in the background ignores Ctrl-C, and what nohup starts ignores SIGHUP; so would programs
+# What a shell starts in the background ignores Ctrl-C, what nohup starts ignores SIGHUP; so would programs
 # that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 for _number in (signal.SIGHUP, signal.SIGTERM):

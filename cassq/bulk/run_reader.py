@@ -18,14 +18,14 @@ else has by now is never used again.
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 from uuid import UUID, uuid5
 
-from cassq.coordination.port import Coordinator
+from cassq.catalog.queue_context import QueueContext
 from cassq.errors import (
     CassqError,
     CorruptError,
@@ -40,14 +40,12 @@ from cassq.model.message import Batch
 from cassq.model.pipe import PipeState, Run, RunState
 from cassq.model.progress import Progress
 from cassq.model.ranges import Range, Ranges
-from cassq.model.settings import QueueSettings
 from cassq.model.take_plan import Taken
 from cassq.model.transaction import RunChange, Transaction
 from cassq.pipes.held_run import HeldRun
 from cassq.pipes.outside_view import find_pushed
 from cassq.popping.fetcher import Fetcher, Reach
-from cassq.runtime.clock import Clock
-from cassq.runtime.fork_guard import ForkGuard, may_run_here, process_name
+from cassq.runtime.fork_guard import may_run_here, process_name
 from cassq.runtime.outage_log import log_trouble
 from cassq.runtime.periodic_thread import PeriodicThread
 from cassq.runtime.reentry import Closing
@@ -154,7 +152,7 @@ class RunReader:
     """Leases runs under a stable name. One thread calls it; a loop of its own keeps the leases alive.
 
     Args:
-        feeder: takes, under the name that `tag` makes of `name`.
+        fetcher: takes, under the name that `tag` makes of `name`.
         name: the reader's name, the same after every restart.
         holder: the name of this process's claims, unique.
         check_takes: returns False while the queue is paused, raises `QueueNotFoundError` once it is deleted.
@@ -162,41 +160,29 @@ class RunReader:
     Raises: InvalidOptionError: another process reads under this name.
     """
 
-    def __init__(  # noqa: PLR0913 - collaborators are passed in
-        self,
-        feeder: Fetcher,
-        storage: Storage,
-        coordinator: Coordinator,
-        *,
-        queue: str,
-        name: str,
-        holder: str,
-        settings: QueueSettings,
-        check_takes: Callable[[], bool],
-        clock: Clock,
-    ) -> None:
-        self._feeder = feeder
-        self._storage = storage
-        self._coordinator = coordinator
-        self._queue = queue
+    def __init__(self, context: QueueContext, fetcher: Fetcher, name: str) -> None:
+        self._fetcher = fetcher
+        self._storage = context.storage
+        self._coordinator = context.coordinator
+        self._queue = context.queue
         self._name = name
-        self._holder = holder
-        self._lease_ms = round(1000 * settings.lease.total_seconds())
-        self._attempts_max = settings.max_attempts
-        self._check_takes = check_takes
-        self._clock = clock
-        self._hold = partial(HeldRun, storage, clock=clock, told=lambda _: None, birthplace=ForkGuard())
+        self._holder = fetcher.holder
+        self._lease_ms = round(1000 * context.settings.lease.total_seconds())
+        self._attempts_max = context.settings.max_attempts
+        self._check_takes = context.record.may_take
+        self._clock = context.clock
+        self._hold = partial(HeldRun, context, told=lambda _: None)
         self._held: dict[UUID, _Held] = {}
         self._lock = threading.RLock()
         self._pause = threading.Condition()
-        self._closing = Closing(clock)
+        self._closing = Closing(context.clock)
         self._is_woken = True
         self._looked_at = float("-inf")
         self._until: dict[UUID, int] | None = None
         self._seat = uuid5(_NAMES, name)
         self._sit_down(NAME_PATIENCE_S)
         seconds = self._lease_ms / 1000 / EXTEND_PER_LEASE
-        self._loop = PeriodicThread(f"cassq-reader-{name}", self.keep_alive, seconds, clock)
+        self._loop = PeriodicThread(f"cassq-reader-{name}", self.keep_alive, seconds, context.clock)
 
     def take(self, wanted: int | None) -> list[LeasedRun]:
         """Lease up to about `wanted` messages; everything there is for None. Empty when there is nothing now.
@@ -226,7 +212,7 @@ class RunReader:
                 raise
             _log.exception("queue %s: reader %s takes no more for now", self._queue, self._name)
         finally:
-            self._feeder.let_go()
+            self._fetcher.let_go()
         return found
 
     def _take(self, wanted: int | None, found: list[LeasedRun], *, is_woken: bool) -> None:
@@ -234,10 +220,10 @@ class RunReader:
         while left is None or left > 0:
             most = TAKE_MESSAGES_MAX if left is None else min(left, TAKE_MESSAGES_MAX)
             try:
-                fetched = self._feeder.feed(most, Reach.DRAINED if is_woken else Reach.BUSY)
+                fetched = self._fetcher.feed(most, Reach.DRAINED if is_woken else Reach.BUSY)
             except CorruptError:
                 # That pipe is left alone from now on; the others are as good as before.
-                fetched = self._feeder.feed(most)
+                fetched = self._fetcher.feed(most)
             if not fetched:
                 return
             is_woken = False
@@ -314,7 +300,7 @@ class RunReader:
             if state:
                 until[entry.pipe] = min(state.head.last, find_pushed(self._storage, entry.pipe, state.head))
         self._until = until
-        self._feeder.stop_at(dict(until))
+        self._fetcher.stop_at(dict(until))
 
     def is_at_stop(self) -> bool:
         """Tell whether everything up to `stop_at_present` was handed out, by whomever."""
@@ -381,7 +367,7 @@ class RunReader:
     def _close(self) -> None:
         self._loop.close()
         self._coordinator.withdraw_hunger(self._queue, self._holder)
-        self._feeder.close()
+        self._fetcher.close()
         self._coordinator.release(self._queue, self._seat, self._holder)
 
     def _check_seated(self) -> None:

@@ -11,15 +11,13 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 from uuid import UUID
 
+from cassq.catalog.queue_context import QueueContext
 from cassq.errors import ClosedError, OutcomeUnknownError, PipeLostError, StorageUnavailableError
 from cassq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.message import Batch, Headers, check_body, check_headers, pack_headers, size_of
 from cassq.model.pipe import Head, PipeEntry
-from cassq.model.settings import QueueSettings
 from cassq.model.transaction import Seal, Transaction
-from cassq.runtime.clock import Clock
-from cassq.storage.port import Storage
 
 Answer = TypeVar("Answer")
 
@@ -52,14 +50,12 @@ class StagedPipes:
         label: what the pipes are listed under; `cassq.bulk.staging` finds a writer's pipes by its beginning.
     """
 
-    def __init__(
-        self, storage: Storage, queue: str, settings: QueueSettings, *, label: str, clock: Clock
-    ) -> None:
-        self._storage = storage
-        self._queue = queue
-        self._settings = settings
+    def __init__(self, context: QueueContext, label: str) -> None:
+        self._storage = context.storage
+        self._queue = context.queue
+        self._settings = context.settings
         self._label = label
-        self._clock = clock
+        self._clock = context.clock
         self._filling: _Filling | None = None
         self._sealed: list[UUID] = []
         self._pause = threading.Condition()

@@ -25,8 +25,7 @@ from math import inf
 from uuid import UUID
 
 from cassq.bulk.staged_pipes import StagedPipes
-from cassq.catalog.cached_record import CachedRecord
-from cassq.coordination.port import Coordinator
+from cassq.catalog.queue_context import QueueContext
 from cassq.errors import CassqError, OutcomeUnknownError, PipeLostError, UnavailableError
 from cassq.limits import MIB
 from cassq.model.ids import check_name, just_before, time_key
@@ -34,8 +33,7 @@ from cassq.model.message import NO_HEADERS
 from cassq.model.pipe import PipeEntry
 from cassq.model.queue_record import QueueRecord, Written
 from cassq.model.settings import QueueSettings
-from cassq.runtime.clock import Clock
-from cassq.storage.port import BatchQuery, Listing, Storage
+from cassq.storage.port import BatchQuery, Listing
 
 #: A batch is published only within this time after its pipes were staged, by the database's clock; what is
 #: staged and undecided for twice as long belongs to a write that failed.
@@ -102,21 +100,13 @@ class _UnfinishedError(Exception):
 class Staging:
     """The staged pipes of one queue."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - collaborators are passed in
-        self,
-        storage: Storage,
-        coordinator: Coordinator,
-        queue: str,
-        settings: QueueSettings,
-        record: CachedRecord,
-        clock: Clock,
-    ) -> None:
-        self._storage = storage
-        self._coordinator = coordinator
-        self._queue = queue
-        self._settings = settings
-        self._record = record
-        self._clock = clock
+    def __init__(self, context: QueueContext) -> None:
+        self._context = context
+        self._storage = context.storage
+        self._coordinator = context.coordinator
+        self._queue = context.queue
+        self._record = context.record
+        self._clock = context.clock
 
     def open(self, writer: str, batch: int, task: str) -> StagedPipes:
         """Return new staged pipes for one task of a batch; each attempt at the task takes its own.
@@ -129,7 +119,7 @@ class Staging:
         Raises: InvalidNameError: the writer's name breaks the rule.
         """
         label = f"{check_name(writer, 'name of a writer')}/{batch}/{task}"
-        return StagedPipes(self._storage, self._queue, self._settings, label=label, clock=self._clock)
+        return StagedPipes(self._context, label)
 
     def publish(self, writer: str, batch: int, pipes: Sequence[UUID]) -> bool:
         """Publish a batch: all of these pipes or, when the batch was decided before, none.
@@ -296,7 +286,7 @@ class Staging:
 
     def _write_manifest(self, writer: str, batch: int, pipes: Sequence[UUID]) -> UUID:
         label = f"{writer}/{batch}/manifest"
-        staged = StagedPipes(self._storage, self._queue, _MANIFEST_SETTINGS, label=label, clock=self._clock)
+        staged = StagedPipes(replace(self._context, settings=_MANIFEST_SETTINGS), label)
         for begin in range(0, len(pipes), _PIPES_PER_BODY):
             staged.add_checked(
                 b"".join(pipe.bytes for pipe in pipes[begin : begin + _PIPES_PER_BODY]), NO_HEADERS

@@ -7,21 +7,19 @@ as an owner would, behind the fence.
 import threading
 from collections.abc import Iterator, Sequence
 from enum import Enum
-from functools import partial
 from uuid import UUID
 
+from cassq.catalog.queue_context import QueueContext
 from cassq.errors import OutcomeUnknownError
 from cassq.model.ids import MessageId
 from cassq.model.message import Batch, Message, to_datetime
 from cassq.model.pipe import PipeEntry, Run, RunState
 from cassq.model.progress import Progress
-from cassq.model.settings import QueueSettings
 from cassq.pipes import upkeep, window_steps
 from cassq.pipes.batch_reader import BatchReader, check_disjoint
-from cassq.pipes.fenced_pipe import FencedPipe
+from cassq.pipes.fenced_pipe import FencedPipe, Taker
 from cassq.pipes.outside_view import find_pushed, load_seen, progress_seen
-from cassq.runtime.clock import Clock
-from cassq.storage.port import BatchQuery, Storage
+from cassq.storage.port import BatchQuery
 
 #: How often a purge of one pipe is tried again while a popper takes from it.
 PURGE_ATTEMPTS = 50
@@ -51,13 +49,13 @@ class MessageStatus(Enum):
 class Inspection:
     """One queue, for those who only look."""
 
-    def __init__(self, storage: Storage, queue: str, settings: QueueSettings, clock: Clock) -> None:
-        self._storage = storage
-        self._queue = queue
-        self._clock = clock
-        self._attempts_max = settings.max_attempts
+    def __init__(self, context: QueueContext) -> None:
+        self._context = context
+        self._storage = context.storage
+        self._queue = context.queue
+        self._clock = context.clock
+        self._attempts_max = context.settings.max_attempts
         self._pause = threading.Condition()
-        self._own = partial(FencedPipe, storage, queue, settings=settings, holder="purge", clock=clock)
 
     def peek(self, count: int) -> list[Message]:
         """Return the next `count` messages that may be delivered now, oldest pipes first."""
@@ -100,7 +98,7 @@ class Inspection:
             state = self._storage.load_pipe(entry.pipe)
             if state is None:
                 return 0
-            owned = self._own(entry, state)
+            owned = FencedPipe(self._context, entry, state, Taker("purge"))
             if state.window:
                 self._end_window(owned, state.window, knocked)
                 continue

@@ -13,13 +13,14 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from cassq.catalog.queue_context import QueueContext
 from cassq.model.pipe import Phase, PipeEntry, PipeState, RunState, Tally
 from cassq.model.progress import Progress
 from cassq.model.queue_record import QueueRecord, Sample
 from cassq.pipes.outside_view import find_pushed, progress_seen
 from cassq.pipes.pipe_list import PipeList
 from cassq.runtime.reentry import alone
-from cassq.storage.port import BatchQuery, Listing, Storage
+from cassq.storage.port import BatchQuery, Listing
 
 RecordReader = Callable[[], QueueRecord]
 
@@ -136,11 +137,11 @@ class PipeSurvey:
 class Statistics:
     """Surveys one queue."""
 
-    def __init__(self, storage: Storage, queue: str, pipes: PipeList, attempts_max: int) -> None:
-        self._storage = storage
-        self._attempts_max = attempts_max
-        self._queue = queue
-        self._pipes = pipes
+    def __init__(self, context: QueueContext) -> None:
+        self._storage = context.storage
+        self._attempts_max = context.settings.max_attempts
+        self._queue = context.queue
+        self._pipes = PipeList(context)
         self._listing = threading.RLock()
 
     def survey(self, read_record: RecordReader) -> tuple[QueueRecord, Listing, list[PipeSurvey]]:

@@ -18,21 +18,36 @@ believe where the outcome of one is unknown. Refuses to know what a transaction 
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from uuid import UUID
 
+from cassq.catalog.queue_context import QueueContext
 from cassq.errors import OutcomeUnknownError
 from cassq.limits import SEQ_MAX
 from cassq.model.ids import new_token
 from cassq.model.pipe import Head, Mark, PipeEntry, PipeState, Run, RunState, Tally
 from cassq.model.progress import Progress
-from cassq.model.settings import QueueSettings
 from cassq.model.take_plan import Holder
 from cassq.model.transaction import Advance, RunChange, Transaction
 from cassq.pipes.batch_reader import BatchReader
 from cassq.pipes.held_window import HeldWindow
-from cassq.runtime.clock import Clock
-from cassq.storage.port import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class Taker:
+    """Who works on a pipe, and how.
+
+    Attributes:
+        name: in the runs that it leases, for people to read.
+        beside: reads on while a transaction is under way; without it nothing is read ahead.
+        asked: hears, from a consumer's thread, that a window of the pipe should end.
+        is_outline: read neither bodies nor headers; what is handed out has none.
+    """
+
+    name: str
+    beside: Executor | None = None
+    asked: Callable[[], None] = lambda: None
+    is_outline: bool = False
 
 
 class FencedPipe:
@@ -40,10 +55,6 @@ class FencedPipe:
 
     Args:
         state: what `load_pipe` returned.
-        holder: who leases, for people to read.
-        beside: reads on while a transaction is under way; without it nothing is read ahead.
-        asked: hears, from a consumer's thread, that a window of this pipe should end.
-        is_outline: read neither bodies nor headers; what is handed out has none.
 
     Attributes:
         window: the window that this process holds. `progress.window` is the one that stands in the database,
@@ -56,33 +67,21 @@ class FencedPipe:
 
     progress: Progress
 
-    def __init__(  # noqa: PLR0913 - collaborators are passed in
-        self,
-        storage: Storage,
-        queue: str,
-        entry: PipeEntry,
-        state: PipeState,
-        *,
-        settings: QueueSettings,
-        clock: Clock,
-        holder: str = "",
-        beside: Executor | None = None,
-        asked: Callable[[], None] = lambda: None,
-        is_outline: bool = False,
-    ) -> None:
-        self.storage = storage
-        self.queue = queue
+    def __init__(self, context: QueueContext, entry: PipeEntry, state: PipeState, taker: Taker) -> None:
+        settings = context.settings
+        self.storage = context.storage
+        self.queue = context.queue
         self.entry = entry
         self.pipe = entry.pipe
         self.attempts_max = settings.max_attempts
-        self.holder = Holder(holder, _ms(settings.lease.total_seconds()))
+        self.holder = Holder(taker.name, _ms(settings.lease.total_seconds()))
         self.skew_ms = _ms(settings.clock_skew_max.total_seconds())
-        self.clock = clock
-        self.asked = asked
+        self.clock = context.clock
+        self.asked = taker.asked
         self.window: HeldWindow | None = None
         self.no_window_until = float("-inf")
-        self.is_outline = is_outline
-        self.reader = BatchReader(storage, self.pipe, beside, is_outline=is_outline)
+        self.is_outline = taker.is_outline
+        self.reader = BatchReader(self.storage, self.pipe, taker.beside, is_outline=taker.is_outline)
         # What consumers' threads told since the last step: marks that were acknowledged, runs returned.
         self._notes: deque[Mark | Run] = deque()
         self._adopt(state)

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from cassq.catalog.queue_context import QueueContext
 from cassq.errors import (
     AccessDeniedError,
     CassqError,
@@ -28,11 +29,8 @@ from cassq.model.ranges import Range, Ranges
 from cassq.model.take_plan import Taken
 from cassq.model.transaction import RunChange, Transaction
 from cassq.pipes.held_window import HeldWindow
-from cassq.runtime.clock import Clock
 from cassq.runtime.deadline import Deadline
-from cassq.runtime.fork_guard import ForkGuard
 from cassq.runtime.reentry import alone, check_may_wait, check_outside, unawaited
-from cassq.storage.port import Storage
 
 #: A lease that has ended for good, whatever the clock says.
 _ENDED = float("-inf")
@@ -66,24 +64,22 @@ class HeldRun:
             only once the window has ended, so whatever changes the row waits for that.
     """
 
-    def __init__(  # noqa: PLR0913 - collaborators are passed in
+    def __init__(  # noqa: PLR0913 - what a run is, and who hears of it
         self,
-        storage: Storage,
+        context: QueueContext,
         pipe: UUID,
         taken: Taken,
         ends_at: float,
         *,
-        clock: Clock,
         told: Callable[[Mark | Run], None],
-        birthplace: ForkGuard,
         window: HeldWindow | None = None,
     ) -> None:
-        self._birthplace = birthplace
-        self._storage = storage
+        self._guard = context.guard
+        self._storage = context.storage
         self.pipe = pipe
         self.ends_at = ends_at
-        self._clock = clock
-        self._ahead_s = clock.latest() - clock.now()
+        self._clock = context.clock
+        self._ahead_s = self._clock.latest() - self._clock.now()
         self._told = told
         self._lease_s = taken.run.lease_ms / 1000  # of a window: longer than the queue's by its time
         self._told_s = (taken.run.lease_ms - taken.run.window_ms) / 1000
@@ -142,7 +138,7 @@ class HeldRun:
             DeliveryExpiredError: the lease had ended, no mark was written; the messages come again.
             OutcomeUnknownError: the lease ended before the marks were acknowledged.
         """
-        self._birthplace.check("the delivery")
+        self._guard.check("the delivery")
         with alone(self._changing, "a commit"):
             marks = [Mark(first, last, End.COMMITTED) for part in parts for first, last in self._cut(part)]
         pause = PAUSE_S
@@ -182,7 +178,7 @@ class HeldRun:
         A lost race or an outage is no error here: the lease ends, and they come back without a rollback. A
         window is ended first.
         """
-        self._birthplace.check("the delivery")
+        self._guard.check("the delivery")
         check_outside(self._changing, "a rollback")
         # Without a known row it is leased until the lease ends, and nothing more can be done.
         has_row = self._has_row()
@@ -220,7 +216,7 @@ class HeldRun:
             DeliveryExpiredError: the lease had ended, or was taken over; the messages come again.
             OutcomeUnknownError, StorageUnavailableError: not known to be extended; the old lease stands.
         """
-        self._birthplace.check("the delivery")
+        self._guard.check("the delivery")
         check_outside(self._changing, "extend()")
         has_row = self._has_row()
         with alone(self._changing, "extend()"):

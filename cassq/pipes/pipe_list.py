@@ -15,21 +15,20 @@ So a look reads from some way before the floor, and now and then everything is r
 
 from uuid import UUID
 
+from cassq.catalog.queue_context import QueueContext
 from cassq.model.ids import just_before, time_key
 from cassq.model.pipe import PipeEntry
-from cassq.model.settings import QueueSettings
-from cassq.runtime.clock import Clock
-from cassq.storage.port import Listing, Storage
+from cassq.storage.port import Listing
 
 
 class PipeList:
     """The live pipes of one queue: highest priority first, then oldest first."""
 
-    def __init__(self, storage: Storage, queue: str, settings: QueueSettings, clock: Clock) -> None:
-        self._storage = storage
-        self._queue = queue
-        self._settings = settings
-        self._clock = clock
+    def __init__(self, context: QueueContext) -> None:
+        self._storage = context.storage
+        self._queue = context.queue
+        self._settings = context.settings
+        self._clock = context.clock
         self._entries: dict[UUID, PipeEntry] = {}
         self._first_seen: dict[UUID, float] = {}
         self._newest: dict[tuple[str, int], UUID] = {}

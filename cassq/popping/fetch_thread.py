@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable
 from enum import Enum
 
-from cassq.coordination.port import Coordinator
+from cassq.catalog.queue_context import QueueContext
 from cassq.errors import AccessDeniedError, CassqError, StorageUnavailableError
 from cassq.model.take_plan import Taken
 from cassq.pipes.held_run import HeldRun, Return
@@ -27,9 +27,8 @@ from cassq.popping.arrival_rate import ArrivalRate
 from cassq.popping.delivery import BatchSlice, Committer
 from cassq.popping.delivery_buffer import DeliveryBuffer, Heard
 from cassq.popping.fetcher import Fetcher, Reach
-from cassq.runtime.clock import Clock
 from cassq.runtime.outage_log import log_trouble
-from cassq.runtime.poll_spread import LOOKS_PER_S, RETRIES_PER_S, PollSpread
+from cassq.runtime.poll_spread import LOOKS_PER_S, RETRIES_PER_S
 
 _log = logging.getLogger("cassq.popper")
 
@@ -53,40 +52,33 @@ class FetchThread:
     """Feeds the poppers of one intake.
 
     Args:
-        name: what messages are leased under.
         check_takes: returns False while the queue is paused, raises `QueueNotFoundError` once it is deleted.
     """
 
-    def __init__(  # noqa: PLR0913 - collaborators are passed in
+    def __init__(
         self,
+        context: QueueContext,
+        fetcher: Fetcher,
         buffer: DeliveryBuffer,
-        feeder: Fetcher,
-        coordinator: Coordinator,
-        *,
-        queue: str,
-        name: str,
-        lease_s: float,
         committer: Committer,
         check_takes: Callable[[], bool],
-        crowd: PollSpread,
-        clock: Clock,
     ) -> None:
-        self._crowd = crowd
+        self._polls = context.polls
         self._buffer = buffer
-        self._feeder = feeder
-        feeder.on_asked(buffer.call)
-        self._coordinator = coordinator
-        self._queue = queue
-        self._name = name
-        self._lease_s = lease_s
+        self._fetcher = fetcher
+        fetcher.on_asked(buffer.call)
+        self._coordinator = context.coordinator
+        self._queue = context.queue
+        self._name = fetcher.holder
+        self._lease_s = context.settings.lease.total_seconds()
         self._committer = committer
         self._check_takes = check_takes
-        self._clock = clock
+        self._clock = context.clock
         self._pace = ArrivalRate()
         self._retry_s = POLL_S
         self._has_found = False
         self._has_all = False
-        self._thread = threading.Thread(target=self._run, name=f"cassq-pop-{queue}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"cassq-pop-{self._queue}", daemon=True)
 
     def start(self) -> None:
         """Start the thread."""
@@ -99,14 +91,14 @@ class FetchThread:
     def run_once(self) -> None:
         """Keep up the leases, then feed the consumers once, or wait for a reason to."""
         is_woken = self._buffer.take_woken()  # first: who asks for something from here on wakes it once more
-        self._feeder.tend()
+        self._fetcher.tend()
         self._keep_up()
         wanted = self._buffer.wanted()
         is_starving = wanted > 0 and self._buffer.is_starving()
         next_s = self._pace.next_find_s(self._clock.now())
         match self._next_step(wanted, next_s, is_starving=is_starving, is_woken=is_woken):
             case _Step.SHARE:
-                self._feeder.share()
+                self._fetcher.share()
                 self._buffer.rest_while_full(min(POLL_S, self._lease_s / 4))
             case _Step.STARVE:
                 self._starve(wanted)
@@ -143,15 +135,15 @@ class FetchThread:
                     self._buffer.end_round(self._buffer.begin_round(), error)
                 self._buffer.pause(self._retry_s)  # `_feed` has told the consumers
                 # Many that fail together, and go on together, would fail again.
-                most = self._crowd.spread(POLL_S, RETRIES_PER_S, self._queue)
+                most = self._polls.spread(POLL_S, RETRIES_PER_S, self._queue)
                 self._retry_s = min(2 * self._retry_s, most)
             except Exception:
                 # A thread that ended here would keep its claims, and its consumers, for ever.
                 _log.exception("queue %s: an error that nobody expected; the popper goes on", self._queue)
-                self._feeder.let_go()
+                self._fetcher.let_go()
                 self._buffer.pause(POLL_S)
         with contextlib.ExitStack() as closing:
-            closing.callback(self._feeder.close)
+            closing.callback(self._fetcher.close)
             closing.callback(self._coordinator.withdraw_hunger, self._queue, self._name)
             self._give_back()
 
@@ -180,18 +172,18 @@ class FetchThread:
             self._pace.note_found(found, self._clock.now())
         for run, taken in fetched:
             self._buffer.put(BatchSlice(run, part, self._committer) for part in taken.parts)
-        self._buffer.end_round(number, None if fetched else self._feeder.trouble())
+        self._buffer.end_round(number, None if fetched else self._fetcher.trouble())
         if fetched:
-            self._feeder.share()
+            self._fetcher.share()
         return bool(fetched)
 
     def _take(self, wanted: int, reach: Reach) -> list[tuple[HeldRun, Taken]]:
-        self._feeder.check_may_take()  # before anything is read for nothing
+        self._fetcher.check_may_take()  # before anything is read for nothing
         if not self._check_takes():
-            self._feeder.end_windows()
+            self._fetcher.end_windows()
             return []
         is_flowing = self._pace.is_fast(self._clock.now())
-        return self._feeder.feed(wanted, reach, is_flowing=is_flowing)
+        return self._fetcher.feed(wanted, reach, is_flowing=is_flowing)
 
     def _starve(self, wanted: int) -> None:
         """Announce hunger and wait to be woken; look again now and then, for the wake-up that got lost.
@@ -212,9 +204,9 @@ class FetchThread:
                     others = self._coordinator.hungry(self._queue, besides=self._name)
                 is_spared = False
                 if others:
-                    self._feeder.let_go()
+                    self._fetcher.let_go()
                 heard = self._listen(self._until_look(pause) * (1 + others / POLL_SHARED))
-                self._feeder.tend()
+                self._fetcher.tend()
                 if heard in {Heard.WOKEN, Heard.CLOSING, Heard.ALONE}:
                     return
                 pause = min(2 * pause, POLL_MAX_S)
@@ -229,14 +221,14 @@ class FetchThread:
 
         Seldom at last where the process has many queues, and this one has no pipe: so nothing comes due.
         """
-        if pause >= POLL_MAX_S and self._feeder.is_empty:
-            return self._crowd.spread(pause, LOOKS_PER_S, self._queue)
-        return max(min(pause, self._feeder.next_due()), POLL_MIN_S)
+        if pause >= POLL_MAX_S and self._fetcher.is_empty:
+            return self._polls.spread(pause, LOOKS_PER_S, self._queue)
+        return max(min(pause, self._fetcher.next_due()), POLL_MIN_S)
 
     def _listen(self, seconds: float) -> Heard:
         """Listen; while others listen too, hold no claims: whoever is woken must find the pipes free."""
         while (heard := self._buffer.listen(seconds)) is Heard.CROWDED:
-            self._feeder.let_go()
+            self._fetcher.let_go()
         return heard
 
     def _keep_up(self) -> None:
@@ -244,14 +236,14 @@ class FetchThread:
         if self._buffer.is_idle():
             self._coordinator.may_take()  # an outage, and its end, are told also while nobody pops
             self._give_back()
-            self._feeder.let_go()
+            self._fetcher.let_go()
             return
         if self._buffer.take_surplus():
             self._give_back()
         for run in self._buffer.runs():
             if run.is_live and run.left_s < self._lease_s / 2:
                 if run.is_window_out:
-                    self._feeder.end_windows()  # `extend` waits for this very thread to do it
+                    self._fetcher.end_windows()  # `extend` waits for this very thread to do it
                 try:
                     run.extend()
                 except CassqError as error:
@@ -260,6 +252,6 @@ class FetchThread:
     def _give_back(self) -> None:
         back = self._buffer.take_back()
         if back:
-            self._feeder.end_windows()
+            self._fetcher.end_windows()
         for run, parts in back.items():
             run.give_back(parts, Return(is_counted=False))

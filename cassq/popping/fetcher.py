@@ -7,17 +7,16 @@ a pipe while an older one of the same pusher may still have something.
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from functools import partial
 from uuid import UUID
 
-from cassq.coordination.port import Coordinator
+from cassq.catalog.queue_context import QueueContext
 from cassq.errors import CassqError, CoordinationUnavailableError, CorruptError
 from cassq.model.pipe import Mark, Phase, PipeEntry, Run, RunState
-from cassq.model.settings import QueueSettings
 from cassq.model.take_plan import Taken
 from cassq.pipes import upkeep, window_steps
+from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.held_run import HeldRun
 from cassq.pipes.held_window import HeldWindow
 from cassq.pipes.owned_pipe import OwnedPipe, TakeResult
@@ -25,10 +24,7 @@ from cassq.pipes.pipe_list import PipeList
 from cassq.popping.pipe_backoff import BUSY_S, GonePipes, PipeBackoff
 from cassq.popping.pipe_opener import AHEAD_MAX, PipeOpener, Refusal
 from cassq.runtime.background_thread import BackgroundThread
-from cassq.runtime.clock import Clock
-from cassq.runtime.fork_guard import ForkGuard
 from cassq.runtime.reentry import noted
-from cassq.storage.port import Storage
 
 _log = logging.getLogger("cassq.popper")
 
@@ -77,58 +73,38 @@ class Fetcher:
 
     Args:
         holder: the name that claims are made under, unique.
-        run_holder: the name in the runs that are taken, where somebody else is to find them again.
-        is_outline: take without reading bodies and headers.
-        publications: tells how often staged pipes were published.
-        gone: pipes of the queue that this process found gone.
+        taker: who the runs are taken for; the holder, unless somebody else is to find them again.
         over: hears of pipes that may retire.
-        check_current: raises `QueueNotFoundError` when the queue was deleted since, or is a later one of the
-            name: whose pipes are not judged by these settings.
+        gone: pipes of the queue that this process found gone.
+
+    Attributes:
+        holder: as above.
     """
 
-    def __init__(  # noqa: PLR0913 - collaborators are passed in
+    def __init__(
         self,
-        storage: Storage,
-        coordinator: Coordinator,
-        queue: str,
-        settings: QueueSettings,
-        *,
+        context: QueueContext,
         holder: str,
-        clock: Clock,
+        *,
         over: Callable[[UUID], None],
-        check_current: Callable[[], object],
-        run_holder: str | None = None,
-        is_outline: bool = False,
-        publications: Callable[[], int] = lambda: 0,
+        taker: Taker | None = None,
         gone: GonePipes | None = None,
     ) -> None:
-        self._publications = publications
-        self._storage = storage
-        self._coordinator = coordinator
-        self._queue = queue
-        self._settings = settings
-        self._holder = holder
-        self._clock = clock
+        self.holder = holder
+        self._context = context
+        self._coordinator = context.coordinator
+        self._queue = context.queue
+        self._settings = context.settings
+        self._clock = context.clock
+        self._record = context.record
         self._over = over
-        self._check_current = check_current
-        self._hold = partial(HeldRun, storage, clock=clock, birthplace=ForkGuard())
-        threads = [BackgroundThread(f"cassq-ahead-{queue}") for _ in range(AHEAD_MAX)]
+        threads = [BackgroundThread(f"cassq-ahead-{context.queue}") for _ in range(AHEAD_MAX)]
         self._asked: Callable[[], None] = lambda: None
-        own = partial(
-            OwnedPipe,
-            storage,
-            queue,
-            settings=settings,
-            holder=run_holder or holder,
-            clock=clock,
-            beside=threads[0],
-            asked=self._hear,
-            is_outline=is_outline,
-        )
-        self._opener = PipeOpener(storage, coordinator, queue, holder, own, threads)
-        self._pipes = PipeList(storage, queue, settings, clock)
+        taker = replace(taker or Taker(holder), beside=threads[0], asked=self._hear)
+        self._opener = PipeOpener(context, holder, taker, threads)
+        self._pipes = PipeList(context)
         self._claimed: dict[UUID, Claimed] = {}
-        self._memory = PipeBackoff(clock)
+        self._memory = PipeBackoff(context.clock)
         self._gone = gone or GonePipes()
         self._is_flowing = False
         self._until: Mapping[UUID, int] | None = None
@@ -159,13 +135,13 @@ class Fetcher:
         self.check_may_take()
         if reach in {Reach.BUSY, Reach.DRAINED}:
             self._memory.retry(is_woken=reach is Reach.DRAINED)
-        self._is_flowing = is_flowing and not self._coordinator.hungry(self._queue, besides=self._holder)
+        self._is_flowing = is_flowing and not self._coordinator.hungry(self._queue, besides=self.holder)
         fetched: list[tuple[HeldRun, Taken]] = []
         try:
             self._round(self._pipes.entries, wanted, fetched)
             if not fetched and reach is not Reach.KNOWN:
                 known = {entry.pipe for entry in self._pipes.entries}
-                self._pipes.refresh(self._publications())
+                self._pipes.refresh(self._record.publications)
                 self._drop_unlisted()
                 # What was empty a moment ago is looked at again only where its pusher has gone on since.
                 entries = self._pipes.entries
@@ -190,7 +166,7 @@ class Fetcher:
     def share(self) -> None:
         """After a take: when others are hungry, let go of what may feed them, and wake them."""
         has_any = self._claimed or self._opener.has_any
-        hungry = self._coordinator.hungry(self._queue, besides=self._holder) if has_any else 0
+        hungry = self._coordinator.hungry(self._queue, besides=self.holder) if has_any else 0
         if not hungry:
             return
         self._opener.drop()
@@ -204,7 +180,7 @@ class Fetcher:
         # spares the others a claim, a load and a read for nothing.
         woken = sum(owned in full or owned.has_news() for owned in given)
         if woken:
-            self._coordinator.wake(self._queue, min(woken, hungry), besides=self._holder)
+            self._coordinator.wake(self._queue, min(woken, hungry), besides=self.holder)
 
     def on_asked(self, asked: Callable[[], None]) -> None:
         """Have `asked` called, from consumers' threads, when `tend` has something to do."""
@@ -278,7 +254,7 @@ class Fetcher:
         """Take from one pipe; where there is nothing, see what became of it."""
         pipe = claimed.owned.pipe
         try:
-            if not self._coordinator.is_held(self._queue, pipe, self._holder):
+            if not self._coordinator.is_held(self._queue, pipe, self.holder):
                 # The session may have lasted all the same: a claim that nobody knew of would keep the pipe.
                 self._let_go(pipe, 0.0)
                 return
@@ -298,7 +274,7 @@ class Fetcher:
         except CorruptError as error:
             self._memory.note_spoilt(pipe, error, REST_S)
             self._let_go(pipe, 0.0)
-            self._check_current()  # what was deleted with its queue is no damage
+            self._record.read()  # what was deleted with its queue is no damage
             _log.exception("queue %s: pipe %s cannot be read; it is left alone", self._queue, pipe)
             raise
         except CassqError:
@@ -323,7 +299,7 @@ class Fetcher:
             return claimed.window_run
         pipe = claimed.owned.pipe
         ends_at = result.sent_at + taken.run.lease_ms / 1000
-        held = self._hold(pipe, taken, ends_at, told=self._tell(pipe), window=result.window)
+        held = HeldRun(self._context, pipe, taken, ends_at, told=self._tell(pipe), window=result.window)
         if result.window:
             claimed.window, claimed.window_run = result.window, held
         return held
@@ -391,7 +367,7 @@ class Fetcher:
 
     def _open_ahead(self, entries: Sequence[PipeEntry]) -> None:
         """Begin to open the next pipes, so that they are at hand when this one is through."""
-        if not self._coordinator.hungry(self._queue, besides=self._holder):
+        if not self._coordinator.hungry(self._queue, besides=self.holder):
             self._opener.open_ahead(
                 entry
                 for entry in entries[:AHEAD_MAX]
@@ -427,7 +403,7 @@ class Fetcher:
         claimed.looked_at = self._clock.now()
         is_there = owned.look()
         if is_there and self._pipes.is_abandoned(owned.entry):
-            self._check_current()
+            self._record.read()
             is_there = upkeep.seal(owned) and upkeep.drain(owned)
         if not is_there:
             self._let_go(owned.pipe, 0.0)
@@ -454,7 +430,7 @@ class Fetcher:
         if claimed:
             self._end_window(claimed)
         self._memory.note_rest(pipe, rest_s)
-        self._coordinator.release(self._queue, pipe, self._holder)
+        self._coordinator.release(self._queue, pipe, self.holder)
 
     def _drop_unlisted(self) -> None:
         listed = {entry.pipe for entry in self._pipes.entries}

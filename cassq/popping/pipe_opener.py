@@ -10,19 +10,19 @@ meanwhile. What must not break: a claim that was granted is handed out or given 
     | take from pipe 2, read already <- |
 """
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from enum import Enum
 from uuid import UUID
 
-from cassq.coordination.port import Coordinator
+from cassq.catalog.queue_context import QueueContext
 from cassq.errors import CassqError, CoordinationUnavailableError, StorageUnavailableError
 from cassq.limits import TAKE_MESSAGES_MAX
-from cassq.model.pipe import PipeEntry, PipeState
+from cassq.model.pipe import PipeEntry
+from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.owned_pipe import OwnedPipe
 from cassq.runtime.background_thread import BackgroundThread
-from cassq.storage.port import Storage
 
 #: So many pipes are opened ahead: one takes about as long as two are worked off by a fast consumer.
 AHEAD_MAX = 2
@@ -39,24 +39,20 @@ class PipeOpener:
     """Opens pipes of one queue.
 
     Args:
-        own: makes an owned pipe of an entry and a settled read of it.
+        holder: the name of the claims.
+        taker: who works on the pipes.
         threads: AHEAD_MAX of them, for what is done ahead.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - collaborators are passed in
-        self,
-        storage: Storage,
-        coordinator: Coordinator,
-        queue: str,
-        holder: str,
-        own: Callable[[PipeEntry, PipeState], OwnedPipe],
-        threads: Sequence[BackgroundThread],
+    def __init__(
+        self, context: QueueContext, holder: str, taker: Taker, threads: Sequence[BackgroundThread]
     ) -> None:
-        self._storage = storage
-        self._coordinator = coordinator
-        self._queue = queue
+        self._context = context
+        self._storage = context.storage
+        self._coordinator = context.coordinator
+        self._queue = context.queue
         self._holder = holder
-        self._own = own
+        self._taker = taker
         self._threads = threads
         self._begun = 0
         self._ahead: dict[UUID, Future[OwnedPipe | Refusal]] = {}
@@ -126,7 +122,7 @@ class PipeOpener:
         if state is None:
             self._release(entry.pipe)
             return Refusal.GONE
-        return self._own(entry, state)
+        return OwnedPipe(self._context, entry, state, self._taker)
 
     def _release(self, pipe: UUID) -> None:
         self._coordinator.release(self._queue, pipe, self._holder)

@@ -9,10 +9,9 @@ and no other does.
 
 import threading
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Literal
 
-from cassq.coordination.port import Coordinator
+from cassq.catalog.queue_context import QueueContext
 from cassq.coordination.watched import silent_service
 from cassq.errors import InvalidOptionError
 from cassq.popping.delivery import Committer, DirectCommitter
@@ -20,8 +19,6 @@ from cassq.popping.delivery_buffer import Asker, DeliveryBuffer
 from cassq.popping.fetch_thread import FetchThread
 from cassq.popping.fetcher import Fetcher
 from cassq.popping.grouped_commits import GroupedCommitter
-from cassq.runtime.clock import Clock
-from cassq.runtime.poll_spread import PollSpread
 
 #: How commits go out: one by one, or together every few milliseconds.
 CommitMode = Literal["each", "grouped"]
@@ -31,49 +28,27 @@ class SharedIntake:
     """Takes messages for the poppers that joined it; begins with one.
 
     Args:
-        name: what messages are leased under, unique.
         check_takes: returns False while the queue is paused, raises `QueueNotFoundError` once it is deleted.
 
     Attributes:
-        name: as above.
-        commit: how its commits go out.
+        name: what messages are leased under, unique.
         committer: where the commits of its messages go.
         buffer: what its poppers pop from.
     """
 
-    def __init__(  # noqa: PLR0913 - collaborators are passed in
-        self,
-        feeder: Fetcher,
-        coordinator: Coordinator,
-        *,
-        queue: str,
-        name: str,
-        lease: timedelta,
-        check_takes: Callable[[], bool],
-        commit: CommitMode,
-        crowd: PollSpread,
-        clock: Clock,
+    def __init__(
+        self, context: QueueContext, fetcher: Fetcher, commit: CommitMode, check_takes: Callable[[], bool]
     ) -> None:
-        self.name = name
-        self.commit: CommitMode = commit
-        self._grouped = GroupedCommitter(clock) if commit == "grouped" else None
+        self.name = fetcher.holder
+        self._grouped = GroupedCommitter(context.clock) if commit == "grouped" else None
         self.committer: Committer = self._grouped or DirectCommitter()
-        self.buffer = DeliveryBuffer(clock, lambda: silent_service(coordinator, queue))
+        self.buffer = DeliveryBuffer(
+            context.clock, lambda: silent_service(context.coordinator, context.queue)
+        )
         self._members = 1
         self._joining = threading.RLock()
-        self._feeding = FetchThread(
-            self.buffer,
-            feeder,
-            coordinator,
-            queue=queue,
-            name=name,
-            lease_s=lease.total_seconds(),
-            committer=self.committer,
-            check_takes=check_takes,
-            crowd=crowd,
-            clock=clock,
-        )
-        self._feeding.start()
+        self._fetch_thread = FetchThread(context, fetcher, self.buffer, self.committer, check_takes)
+        self._fetch_thread.start()
 
     @property
     def members(self) -> int:
@@ -99,7 +74,7 @@ class SharedIntake:
                 self._grouped.flush()
             return
         self.buffer.close()
-        self._feeding.join()
+        self._fetch_thread.join()
         if self._grouped:
             self._grouped.close()
 

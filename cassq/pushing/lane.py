@@ -19,10 +19,10 @@ import logging
 import threading
 from concurrent.futures import Executor
 from enum import Enum
-from functools import partial
 from itertools import chain
 from typing import Protocol
 
+from cassq.catalog.queue_context import QueueContext
 from cassq.errors import (
     AccessDeniedError,
     CassqError,
@@ -33,15 +33,12 @@ from cassq.errors import (
 from cassq.limits import SEQ_MAX
 from cassq.model.message import Batch, pack_headers
 from cassq.model.pipe import Phase, PipeEntry
-from cassq.model.settings import QueueSettings
 from cassq.model.transaction import Seal, Transaction
 from cassq.pipes import upkeep, window_steps
-from cassq.pipes.fenced_pipe import FencedPipe
+from cassq.pipes.fenced_pipe import FencedPipe, Taker
 from cassq.pushing.pipe_rotation import OpenPipe, PipeRotation
 from cassq.pushing.push_buffer import PushRequest
-from cassq.runtime.clock import Clock
 from cassq.runtime.deadline import Deadline
-from cassq.storage.port import Storage
 
 _log = logging.getLogger("cassq.pusher")
 
@@ -93,26 +90,15 @@ class Lane:
         executor: opens pipes ahead of time.
     """
 
-    def __init__(  # noqa: PLR0913 - what a lane needs is what it is
-        self,
-        storage: Storage,
-        queue: str,
-        settings: QueueSettings,
-        *,
-        host: LaneHost,
-        pusher: str,
-        number: int,
-        executor: Executor,
-        clock: Clock,
+    def __init__(
+        self, context: QueueContext, *, host: LaneHost, pusher: str, number: int, executor: Executor
     ) -> None:
-        self._storage = storage
+        self._context = context
+        self._storage = context.storage
         self._pusher = pusher
-        self._own = partial(FencedPipe, storage, queue, settings=settings, holder=pusher, clock=clock)
         self._host = host
-        self._clock = clock
-        self._pipes = PipeRotation(
-            storage, queue, settings, pusher=pusher, number=number, executor=executor, clock=clock
-        )
+        self._clock = context.clock
+        self._pipes = PipeRotation(context, pusher=pusher, number=number, executor=executor)
         self._pause = threading.Condition()
         self._reason: CassqError | None = None
         self._is_closing = False
@@ -289,7 +275,8 @@ class Lane:
         try:
             state = self._storage.load_pipe(opened.pipe)
             if state and state.window:
-                owned = self._own(PipeEntry(opened.pipe, self._pusher), state)
+                entry = PipeEntry(opened.pipe, self._pusher)
+                owned = FencedPipe(self._context, entry, state, Taker(self._pusher))
                 if upkeep.seal(owned):
                     window_steps.take_over(owned)
         except CassqError as error:

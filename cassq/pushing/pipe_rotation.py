@@ -9,14 +9,12 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from uuid import UUID
 
+from cassq.catalog.queue_context import QueueContext
 from cassq.errors import OutcomeUnknownError
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.pipe import Head, PipeEntry
-from cassq.model.settings import QueueSettings
 from cassq.model.transaction import Seal, Transaction
-from cassq.runtime.clock import Clock
 from cassq.runtime.deadline import seconds_left
-from cassq.storage.port import Storage
 
 _log = logging.getLogger("cassq.pusher")
 
@@ -49,24 +47,14 @@ class OpenPipe:
 class PipeRotation:
     """Opens, rolls and seals the pipes of one lane."""
 
-    def __init__(  # noqa: PLR0913 - collaborators are passed in
-        self,
-        storage: Storage,
-        queue: str,
-        settings: QueueSettings,
-        *,
-        pusher: str,
-        number: int,
-        executor: Executor,
-        clock: Clock,
-    ) -> None:
-        self._storage = storage
-        self._queue = queue
-        self._settings = settings
+    def __init__(self, context: QueueContext, *, pusher: str, number: int, executor: Executor) -> None:
+        self._storage = context.storage
+        self._queue = context.queue
+        self._settings = context.settings
         self._pusher = pusher
         self._number = number
         self._executor = executor
-        self._clock = clock
+        self._clock = context.clock
         self._current: OpenPipe | None = None
         self._next: Future[OpenPipe] | None = None
         self._unsealed: list[OpenPipe] = []

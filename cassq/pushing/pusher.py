@@ -14,22 +14,19 @@ from concurrent.futures import wait as wait_for
 from datetime import timedelta
 from functools import partial
 
-from cassq.coordination.port import Coordinator
+from cassq.catalog.queue_context import QueueContext
 from cassq.errors import CassqError, InvalidOptionError, OutcomeUnknownError, UsageError
 from cassq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from cassq.model.arguments import to_seconds
 from cassq.model.ids import MessageId, new_pipe_id, shorten
 from cassq.model.message import NO_HEADERS, Headers, MessageIds, check_body, check_headers, size_of
-from cassq.model.settings import QueueSettings
 from cassq.pushing.lane import Lane
 from cassq.pushing.linger import Linger
 from cassq.pushing.push_buffer import PushBuffer, PushRequest
 from cassq.pushing.push_result import PushFuture, PushLatch
 from cassq.runtime.background_thread import BackgroundThread
-from cassq.runtime.clock import Clock
 from cassq.runtime.deadline import Deadline
 from cassq.runtime.reentry import check_may_wait, noted
-from cassq.storage.port import Storage
 
 _log = logging.getLogger("cassq.pusher")
 
@@ -57,46 +54,29 @@ class Pusher:
         check_open: raises `QueueNotFoundError` when the queue was deleted; called before each write.
     """
 
-    def __init__(  # noqa: PLR0913 - collaborators are passed in
-        self,
-        storage: Storage,
-        coordinator: Coordinator,
-        queue: str,
-        settings: QueueSettings,
-        *,
-        clock: Clock,
-        check_open: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._coordinator = coordinator
-        self._queue = queue
+    def __init__(self, context: QueueContext, check_open: Callable[[], None] = lambda: None) -> None:
+        settings = context.settings
+        self._coordinator = context.coordinator
+        self._queue = context.queue
         self._settings = settings
-        self._clock = clock
+        self._clock = context.clock
         self.check_open = check_open
         self._messages_max = min(BATCH_MESSAGES_MAX, settings.pipe_messages_max)
         self._bytes_max = min(BATCH_BYTES_MAX, settings.pipe_bytes_max)
-        self._buffer = PushBuffer(clock, self._messages_max, self._bytes_max)
+        self._buffer = PushBuffer(self._clock, self._messages_max, self._bytes_max)
         name = str(new_pipe_id())
         # What need not hold up a batch: opening the next pipe, waking poppers.
-        self._beside = BackgroundThread(f"cassq-beside-{queue}")
+        self._beside = BackgroundThread(f"cassq-beside-{self._queue}")
         self._waking = threading.RLock()
         self._to_wake = 0
         self._left_behind = 0
         self._pushed_at = float("-inf")
         self._lanes = [
-            Lane(
-                storage,
-                queue,
-                settings,
-                host=self,
-                pusher=name,
-                number=number,
-                executor=self._beside,
-                clock=clock,
-            )
+            Lane(context, host=self, pusher=name, number=number, executor=self._beside)
             for number in range(settings.push_width)
         ]
         self._threads = [
-            threading.Thread(target=self._run, args=(lane,), name=f"cassq-push-{queue}", daemon=True)
+            threading.Thread(target=self._run, args=(lane,), name=f"cassq-push-{self._queue}", daemon=True)
             for lane in self._lanes
         ]
         for thread in self._threads:

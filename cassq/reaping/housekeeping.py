@@ -8,14 +8,13 @@ from dataclasses import replace
 from uuid import UUID
 
 from cassq.bulk.staging import Staging
-from cassq.catalog.cached_record import CachedRecord
+from cassq.catalog.queue_context import QueueContext
 from cassq.errors import QueueNotFoundError
 from cassq.model.queue_record import Sample
 from cassq.observing.statistics import SAMPLES_MAX, Statistics
 from cassq.reaping.reaper import Reaper
-from cassq.runtime.clock import Clock
 from cassq.runtime.periodic_thread import PeriodicThread
-from cassq.runtime.poll_spread import PASSES_PER_S, PollSpread
+from cassq.runtime.poll_spread import PASSES_PER_S
 
 #: How often a process with poppers reaps, how seldom while it finds nothing to do, and how many pipes it
 #: examines then: others reap too, and poppers that wait look after what they would take.
@@ -37,24 +36,17 @@ SAMPLE_MAX_S = 40.0
 class Housekeeping:
     """Reaps and samples one queue until it is closed."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - collaborators are passed in
-        self,
-        queue: str,
-        reaper: Reaper,
-        statistics: Statistics,
-        record: CachedRecord,
-        staging: Staging,
-        crowd: PollSpread,
-        clock: Clock,
+    def __init__(
+        self, context: QueueContext, reaper: Reaper, statistics: Statistics, staging: Staging
     ) -> None:
-        self._queue = queue
-        self._crowd = crowd
+        self._queue = context.queue
+        self._polls = context.polls
         self._reaper = reaper
         self._statistics = statistics
-        self._record = record
+        self._record = context.record
         self._staging = staging
-        self._tidy_at = clock.now() + TIDY_S
-        self._clock = clock
+        self._clock = context.clock
+        self._tidy_at = self._clock.now() + TIDY_S
         self._sample_pause_s = SAMPLE_S
         self._sample_at = 0.0
         self._is_deleted = False
@@ -62,8 +54,8 @@ class Housekeeping:
         self._whole_at = 0.0
         self._whole_pause_s = REAP_S
         self._taken: tuple[Sample, ...] = ()
-        self._loop = PeriodicThread(f"cassq-reap-{queue}", self.run_once, REAP_S, clock)
-        crowd.enter()
+        self._loop = PeriodicThread(f"cassq-reap-{context.queue}", self.run_once, REAP_S, self._clock)
+        self._polls.enter()
 
     def run_once(self) -> None:
         """Make a short pass when one is due; none any more once the queue was deleted."""
@@ -98,7 +90,7 @@ class Housekeeping:
             self._sample_at = now + (self._spread(SAMPLE_MAX_S) if is_rested else self._sample_pause_s)
 
     def _spread(self, seconds: float) -> float:
-        return self._crowd.spread(seconds, PASSES_PER_S, self._queue)
+        return self._polls.spread(seconds, PASSES_PER_S, self._queue)
 
     def hint(self, pipe: UUID) -> None:
         """Hear that a pipe may be over, and look at it soon: a drain stays even when pipes go one by one."""
@@ -109,7 +101,7 @@ class Housekeeping:
     def close(self) -> None:
         """End after the pass under way."""
         self._loop.close()
-        self._crowd.leave()
+        self._polls.leave()
 
     def _sample(self) -> bool:
         """Remember how far the queue is; False when nothing has moved.

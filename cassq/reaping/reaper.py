@@ -11,22 +11,18 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from uuid import UUID
 
-from cassq.coordination.port import Coordinator
+from cassq.catalog.queue_context import QueueContext
 from cassq.errors import CassqError, CorruptError, OutcomeUnknownError
 from cassq.model.ids import new_token
 from cassq.model.pipe import Phase, PipeEntry
 from cassq.model.queue_record import QueueRecord
-from cassq.model.settings import QueueSettings
 from cassq.pipes import upkeep, window_steps
-from cassq.pipes.fenced_pipe import FencedPipe
+from cassq.pipes.fenced_pipe import FencedPipe, Taker
 from cassq.pipes.pipe_list import PipeList
-from cassq.runtime.clock import Clock
 from cassq.runtime.outage_log import log_trouble
 from cassq.runtime.reentry import alone
-from cassq.storage.port import Storage
 
 _log = logging.getLogger("cassq.reaper")
 
@@ -78,35 +74,19 @@ class Reaper:
 
     Args:
         holder: the name under which it claims pipes.
-        check_current: raises `QueueNotFoundError` when the queue was deleted since, or is a later one of the
-            name: whose pipes are not judged by these settings.
-        publications: tells how often staged pipes were published.
         gone: hears of pipes that were deleted.
     """
 
-    def __init__(  # noqa: PLR0913 - collaborators are passed in
-        self,
-        storage: Storage,
-        coordinator: Coordinator,
-        queue: str,
-        settings: QueueSettings,
-        *,
-        holder: str,
-        check_current: Callable[[], object],
-        clock: Clock,
-        publications: Callable[[], int] = lambda: 0,
-        gone: Callable[[UUID], None] = lambda _: None,
-    ) -> None:
+    def __init__(self, context: QueueContext, holder: str, gone: Callable[[UUID], None]) -> None:
         self._gone = gone
-        self._publications = publications
-        self._storage = storage
-        self._coordinator = coordinator
-        self._queue = queue
+        self._context = context
+        self._storage = context.storage
+        self._coordinator = context.coordinator
+        self._queue = context.queue
         self._holder = holder
-        self._check_current = check_current
-        self._clock = clock
-        self._own = partial(FencedPipe, storage, queue, settings=settings, holder=holder, clock=clock)
-        self._pipes = PipeList(storage, queue, settings, clock)
+        self._record = context.record
+        self._clock = context.clock
+        self._pipes = PipeList(context)
         self._examined_at: dict[UUID, float] = {}
         self._hinted: set[UUID] = set()
         self._retired: set[UUID] = set()
@@ -135,7 +115,7 @@ class Reaper:
 
     def _pass(self, pipes_max: int | None) -> ReapReport:
         report = ReapReport()
-        self._pipes.refresh(self._publications())
+        self._pipes.refresh(self._record.publications)
         over: list[FencedPipe] = []
         try:
             for entry in self._candidates(pipes_max):
@@ -174,7 +154,7 @@ class Reaper:
         if state is None or state.head.phase is Phase.RETIRED:
             self._delete(entry.pipe, report)
             return
-        owned = self._own(entry, state)
+        owned = FencedPipe(self._context, entry, state, Taker(self._holder))
         is_abandoned = self._pipes.is_abandoned(entry)
         if not (owned.is_over or upkeep.needs_care(owned, is_abandoned=is_abandoned)):
             return
@@ -193,7 +173,7 @@ class Reaper:
     def _care(self, owned: FencedPipe, *, is_abandoned: bool, report: ReapReport) -> bool:
         """Seal, drain and return what needs it; True when the pipe is over now."""
         if is_abandoned and owned.head.phase is Phase.OPEN:
-            self._check_current()
+            self._record.read()
             if not upkeep.seal(owned):
                 return False
             report.sealed += 1

@@ -7,6 +7,7 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
+from support.contexts import context_of
 
 from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.errors import (
@@ -25,6 +26,7 @@ from cassq.model.pipe import End, Mark, PipeEntry
 from cassq.model.settings import QueueSettings
 from cassq.model.transaction import Answer, Retire, Transaction
 from cassq.pipes import upkeep
+from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.owned_pipe import OwnedPipe, TakeResult
 from cassq.popping.popper import Popper
 from cassq.queue import Queue
@@ -85,7 +87,7 @@ def store(clock: ManualClock, storage: Planted) -> Iterator[Store]:
 
 def _own(storage: Planted, clock: ManualClock, entry: PipeEntry, settings: QueueSettings) -> OwnedPipe:
     state = storage.load_pipe(entry.pipe)
-    return OwnedPipe(storage, "q", entry, state, settings=settings, holder="test", clock=clock)
+    return OwnedPipe(context_of(storage, settings, clock), entry, state, Taker("test"))
 
 
 def _pop_some(popper: Popper) -> None:

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pytest
 from support.clocks import HandClock
+from support.contexts import context_of
 
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.message import Batch
@@ -152,7 +153,7 @@ def test_a_look_crosses_the_retired_pipes_once_and_not_again_while_no_time_passe
     pipes = [lived_in(storage, "looked at") for _ in range(4)]
     for pipe in pipes[:3]:
         storage.delete_pipe("looked at", pipe)
-    seen = PipeList(storage, "looked at", settings, clock)
+    seen = PipeList(context_of(storage, settings, clock, queue="looked at"))
 
     def tombstones_of_a_look(after_s):
         clock.seconds += after_s

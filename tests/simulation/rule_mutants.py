@@ -118,7 +118,7 @@ _PUSH = (
     planted(
         "close pipes of a later queue by the settings of an earlier one",
         "cassq.reaping.reaper",
-        "            self._check_current()\n            if not upkeep.seal(owned):\n",
+        "            self._record.read()\n            if not upkeep.seal(owned):\n",
         "            if not upkeep.seal(owned):\n",
         test=_FAULT + "test_a_reaper_of_an_earlier_queue_closes_no_pipe_of_a_later_one",
     ),

@@ -14,6 +14,7 @@ from execution import to_mutation
 from replicas import MARKER, Row
 from scheduler import World
 from session import DirectSession
+from support.contexts import context_of
 
 from cassq.errors import DecodeError
 from cassq.limits import SEQ_MAX
@@ -23,6 +24,7 @@ from cassq.model.pipe import Head, PipeEntry
 from cassq.model.settings import QueueSettings
 from cassq.model.transaction import Seal, Transaction
 from cassq.pipes import window_steps
+from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.outside_view import find_pushed
 from cassq.pipes.owned_pipe import OwnedPipe
 from cassq.runtime.clock import SystemClock
@@ -76,13 +78,8 @@ class Scene:
 
     def own(self, holder: str, *, is_outline: bool = False) -> OwnedPipe:
         state = self.storage.load_pipe(self.entry.pipe)
-        return OwnedPipe(
-            *(self.storage, "q", self.entry, state),
-            settings=SETTINGS,
-            holder=holder,
-            clock=self.clock,
-            is_outline=is_outline,
-        )
+        context = context_of(self.storage, SETTINGS, self.clock)
+        return OwnedPipe(context, self.entry, state, Taker(holder, is_outline=is_outline))
 
     @property
     def head(self) -> Head:

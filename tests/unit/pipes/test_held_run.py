@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 from support.clocks import HandClock
+from support.contexts import context_of
 
 import cassq
 from cassq.errors import AccessDeniedError, DeliveryExpiredError, OutcomeUnknownError
@@ -12,9 +13,9 @@ from cassq.model.message import Batch
 from cassq.model.pipe import Head, PipeEntry
 from cassq.model.ranges import Ranges
 from cassq.model.settings import QueueSettings
+from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.held_run import HeldRun, Return
 from cassq.pipes.owned_pipe import OwnedPipe
-from cassq.runtime.fork_guard import ForkGuard
 from cassq.storage.sqlite.storage import SqliteStorage
 
 
@@ -90,7 +91,7 @@ class TestALeaseThatAWitnessDoubts:
 
         def owner(holder):
             state = storage.load_pipe(entry.pipe)
-            return OwnedPipe(storage, "q", entry, state, settings=self.SETTINGS, holder=holder, clock=clock)
+            return OwnedPipe(context_of(storage, self.SETTINGS, clock), entry, state, Taker(holder))
 
         yield owner
         storage.close()
@@ -102,13 +103,11 @@ class TestALeaseThatAWitnessDoubts:
         result = owned.take(10)
         (taken,) = result.runs
         made = HeldRun(
-            owned.storage,
+            context_of(owned.storage, self.SETTINGS, clock),
             owned.pipe,
             taken,
             result.sent_at + self.LEASE_S,
-            clock=clock,
             told=owned.note,
-            birthplace=ForkGuard(),
         )
         for seq in (5, 7):
             clock.seconds += 2.0

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 from support.clocks import HandClock
+from support.contexts import context_of
 
 from cassq.model.ids import just_before, new_pipe_id, new_token
 from cassq.model.pipe import Head, PipeEntry
@@ -49,7 +50,7 @@ class Scene:
         self._last = new_pipe_id()
 
     def pipe_list(self, settings=SETTINGS):
-        return PipeList(self.storage, "q", settings, self.clock)
+        return PipeList(context_of(self.storage, settings, self.clock))
 
     def make_id(self, late_s=0.0):
         """Return an id of now by a clock that is late by so much."""
@@ -92,8 +93,8 @@ def test_a_pipe_that_is_opened_while_another_pusher_opens_one_is_seen_at_the_nex
     beside = BackgroundThread("beside")
 
     def supply_of(pusher):
-        given = {"pusher": pusher, "number": 0, "executor": beside, "clock": scene.clock}
-        return PipeRotation(scene.storage, "q", SETTINGS, **given)
+        context = context_of(scene.storage, SETTINGS, scene.clock)
+        return PipeRotation(context, pusher=pusher, number=0, executor=beside)
 
     def another_comes_first():
         scene.storage.before_it_is_listed = lambda: None

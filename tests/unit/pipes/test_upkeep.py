@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 from support.clocks import HandClock
+from support.contexts import context_of
 
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.message import Batch
@@ -11,6 +12,7 @@ from cassq.model.pipe import Head, PipeEntry
 from cassq.model.settings import QueueSettings
 from cassq.model.transaction import RunChange, Transaction
 from cassq.pipes import upkeep
+from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.owned_pipe import OwnedPipe
 from cassq.storage.sqlite.storage import SqliteStorage
 
@@ -38,7 +40,7 @@ def own(storage, clock):
 
     def owner(holder):
         state = storage.load_pipe(entry.pipe)
-        return OwnedPipe(storage, "q", entry, state, settings=SETTINGS, holder=holder, clock=clock)
+        return OwnedPipe(context_of(storage, SETTINGS, clock), entry, state, Taker(holder))
 
     return owner
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 from support.clocks import HandClock
+from support.contexts import context_of
 
 from cassq.errors import DeliveryExpiredError, OutcomeUnknownError, StorageUnavailableError
 from cassq.model.ids import new_pipe_id, new_token
@@ -18,12 +19,12 @@ from cassq.model.transaction import Seal, Transaction
 from cassq.observing.inspection import Inspection
 from cassq.pipes import upkeep, window_steps
 from cassq.pipes.batch_reader import FIRST_LIMIT
+from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.held_run import HeldRun, Return
 from cassq.pipes.outside_view import find_pushed
 from cassq.pipes.owned_pipe import OwnedPipe
 from cassq.pushing.lane import Lane
 from cassq.pushing.pipe_rotation import OpenPipe
-from cassq.runtime.fork_guard import ForkGuard
 from cassq.storage.port import BatchQuery
 from cassq.storage.sqlite.storage import SqliteStorage
 
@@ -58,9 +59,7 @@ class Scene:
 
     def own(self, holder="a popper"):
         state = self.storage.load_pipe(self.pipe)
-        return OwnedPipe(
-            self.storage, "q", self.entry, state, settings=SETTINGS, holder=holder, clock=self.clock
-        )
+        return OwnedPipe(context_of(self.storage, SETTINGS, self.clock), self.entry, state, Taker(holder))
 
     def seal(self, last, **how):
         return self.storage.transact(self.pipe, Transaction(Seal(last, **how)))
@@ -378,7 +377,7 @@ def test_a_forced_seal_ends_the_window_at_the_next_take(scene, holder):
 
 def test_a_purge_brings_a_window_to_its_end(scene, holder, monkeypatch):
     scene.push(2)
-    inspection = Inspection(scene.storage, "q", SETTINGS, scene.clock)
+    inspection = Inspection(context_of(scene.storage, SETTINGS, scene.clock))
 
     def wait(condition, seconds):
         scene.clock.seconds += seconds
@@ -399,13 +398,11 @@ class TestAConsumerOfAWindow:
         told = []
         taken = replace(plan_of(scene), run=holder.window.run)
         return HeldRun(
-            scene.storage,
+            context_of(scene.storage, SETTINGS, scene.clock),
             scene.pipe,
             taken,
             scene.clock.now() + 9,
-            clock=scene.clock,
             told=told.append,
-            birthplace=ForkGuard(),
             window=holder.window,
         )
 
@@ -495,16 +492,8 @@ class TestAPusherThatMustSettle:
 
             monkeypatch.setattr(scene.clock, "wait", wait)
             with ThreadPoolExecutor(1) as executor:
-                lane = Lane(
-                    scene.storage,
-                    "q",
-                    SETTINGS,
-                    host=Host(),
-                    pusher="a pusher",
-                    number=0,
-                    executor=executor,
-                    clock=scene.clock,
-                )
+                context = context_of(scene.storage, SETTINGS, scene.clock)
+                lane = Lane(context, host=Host(), pusher="a pusher", number=0, executor=executor)
                 return lane._settle(OpenPipe(scene.pipe, scene.clock.now(), acked=1), 1, [])
 
         return settled

@@ -1,18 +1,18 @@
 """Opening the next pipe while the one before is still worked on."""
 
 import threading
-from functools import partial
 
 import pytest
+from support.contexts import context_of
 
 import cassq
 from cassq.errors import StorageUnavailableError
 from cassq.model.ids import new_token
 from cassq.model.transaction import Retire, Transaction
+from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.owned_pipe import OwnedPipe
 from cassq.popping.pipe_opener import AHEAD_MAX, PipeOpener, Refusal
 from cassq.runtime.background_thread import BackgroundThread
-from cassq.runtime.clock import SystemClock
 from cassq.storage.port import Storage
 
 
@@ -65,16 +65,8 @@ def threads():
 
 @pytest.fixture
 def opener(store, queue, storage, threads):
-    own = partial(
-        OwnedPipe,
-        storage,
-        "orders",
-        settings=queue.settings,
-        holder="me",
-        clock=SystemClock(),
-        beside=threads[0],
-    )
-    return PipeOpener(storage, store.coordinator, "orders", "me", own, threads)
+    context = context_of(storage, queue.settings, queue="orders", coordinator=store.coordinator)
+    return PipeOpener(context, "me", Taker("me", beside=threads[0]), threads)
 
 
 @pytest.fixture

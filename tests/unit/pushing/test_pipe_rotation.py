@@ -5,6 +5,7 @@ from concurrent.futures import Future
 
 import pytest
 from support.clocks import HandClock
+from support.contexts import context_of
 
 import cassq
 from cassq.errors import OutcomeUnknownError
@@ -78,7 +79,7 @@ def beside():
 
 def supply_of(queue, storage, executor):
     return PipeRotation(
-        storage, "q", queue.settings, pusher="a pusher", number=0, executor=executor, clock=SystemClock()
+        context_of(storage, queue.settings, SystemClock()), pusher="a pusher", number=0, executor=executor
     )
 
 
@@ -130,7 +131,7 @@ def test_an_acknowledgement_is_late_when_half_of_the_grace_is_over(queue, storag
     # The other half is for a pause that no clock has told yet.
     clock = HandClock()
     supply = PipeRotation(
-        storage, "q", queue.settings, pusher="a pusher", number=0, executor=beside, clock=clock
+        context_of(storage, queue.settings, clock), pusher="a pusher", number=0, executor=beside
     )
     opened = supply.writable(1, 1)
     clock.seconds += (queue.settings.push_age_max + queue.settings.push_grace / 2).total_seconds() - before_s

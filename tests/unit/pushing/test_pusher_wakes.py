@@ -4,6 +4,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
+from support.contexts import context_of
 
 import cassq
 from cassq.coordination.local.coordinator import LocalCoordinator
@@ -48,7 +49,8 @@ def scene():
     with cassq.connect("memory:") as store:
         queue = store.queue("orders")
         coordinator, clock = Listening(store.coordinator), HandClock()
-        pusher = Pusher(store.storage, coordinator, "orders", queue.settings, clock=clock)
+        context = context_of(store.storage, queue.settings, clock, queue="orders", coordinator=coordinator)
+        pusher = Pusher(context)
         yield pusher, coordinator, clock
         pusher.close()
 

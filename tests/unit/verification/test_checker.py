@@ -7,14 +7,16 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.contexts import context_of
 
 import cassq
 from cassq.model.ranges import Ranges
+from cassq.model.settings import QueueSettings
+from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.held_run import HeldRun, Return
 from cassq.pipes.owned_pipe import OwnedPipe
 from cassq.popping.delivery_buffer import IDLE_S
 from cassq.runtime.clock import SystemClock
-from cassq.runtime.fork_guard import ForkGuard
 from cassq.verification.checker import DEAD_HOLDER, EXPIRED_LEASE, ROLLBACK, judge
 from cassq.verification.ledger import Kind, Line
 from cassq.verification.order_rules import REST_S
@@ -671,7 +673,8 @@ def own(store, queue):
     (entry,) = store.storage.list_pipes("q").entries
     state = store.storage.load_pipe(entry.pipe)
     clock = SystemClock()
-    return OwnedPipe(store.storage, "q", entry, state, settings=queue.settings, holder="test", clock=clock)
+    context = context_of(store.storage, queue.settings, clock)
+    return OwnedPipe(context, entry, state, Taker("test"))
 
 
 def take(owned, wanted):
@@ -681,9 +684,8 @@ def take(owned, wanted):
 def held(store, owned, run):
     clock = SystemClock()
     ends_at = clock.now() + LEASE_S
-    return HeldRun(
-        store.storage, owned.pipe, run, ends_at, clock=clock, told=owned.note, birthplace=ForkGuard()
-    )
+    context = context_of(store.storage, QueueSettings(), clock)
+    return HeldRun(context, owned.pipe, run, ends_at, told=owned.note)
 
 
 # Histories of a right queue, and harm that is planted in them.
