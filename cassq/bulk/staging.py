@@ -228,7 +228,7 @@ class Staging:
             record = self._finish(self._record.change(lambda seen: seen), writer)
             if _is_decided(record, writer, batch):
                 return record, None
-            if writer.startswith(ONCE) and self._are_published(writer, batch, pipes):
+            if pipes and writer.startswith(ONCE) and self._are_published(writer, batch, pipes):
                 return record, None  # and the writer is forgotten since
             raise
 
@@ -238,8 +238,7 @@ class Staging:
         manifest: UUID | None = None
         looked_at = self._clock.latest()
         if pipes:
-            if not self._are_there(writer, batch, pipes):
-                return self._record.read(), None
+            self._check_are_there(pipes)
             manifest = self._write_manifest(writer, batch, pipes)
 
         def decided(record: QueueRecord) -> QueueRecord:
@@ -264,15 +263,13 @@ class Staging:
             except _UnfinishedError:
                 self._finish(self._record.read(), writer)
 
-    def _are_there(self, writer: str, batch: int, pipes: Sequence[UUID]) -> bool:
-        """Check that pipes may be published; False when they were, by a writer that is forgotten since."""
+    def _check_are_there(self, pipes: Sequence[UUID]) -> None:
+        """Raise `PipeLostError` where one of these pipes is not staged, or was staged too long ago."""
         listing = self._storage.list_pipes(self._queue, _since(pipes), is_staged=True)
         staged = {entry.pipe: entry for entry in listing.entries}
         for pipe in pipes:
             age_s = _age_s(listing, staged[pipe]) if pipe in staged else 0.0
             if pipe not in staged or (age_s > TRUSTED_S and not self._storage.load_pipe(pipe)):
-                if writer.startswith(ONCE) and self._are_published(writer, batch, pipes):
-                    return False
                 raise PipeLostError(
                     f"staged pipe {pipe} is not there any more: it was discarded, or published before; "
                     "this call published nothing"
@@ -282,7 +279,6 @@ class Staging:
                     f"staged pipe {pipe} is older than {PUBLISH_WITHIN_S / 3600:g} hours: "
                     "nothing was published; write in smaller batches"
                 )
-        return True
 
     def _write_manifest(self, writer: str, batch: int, pipes: Sequence[UUID]) -> UUID:
         label = f"{writer}/{batch}/manifest"

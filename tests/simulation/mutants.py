@@ -506,8 +506,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "take pipes of a writer that is forgotten for lost",
         "cassq.bulk.staging",
-        "                if writer.startswith(ONCE) and self._are_published(writer, batch, pipes):\n",
-        "                if False:\n",
+        "            if pipes and writer.startswith(ONCE) and self._are_published(writer, batch, pipes):\n",
+        "            if False:\n",
         about="bulk writes",
     ),
     _one(

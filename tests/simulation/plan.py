@@ -457,7 +457,10 @@ def _about_bulk_writes(dice: random.Random, plan: Plan) -> Plan:
         ),
         habits=Habits(roll_back=0.0, forget=0.0, dawdle=0.0, extend=0.0),
     )
-    return replace(writing, blows=tuple(_draw_blows(dice, writing)))
+    blows = tuple(_draw_blows(dice, writing))
+    # Where the drivers' times of day are hours apart much of what they stage is refused.
+    offsets_s = dice.choice((plan.wall_offsets_s, (0.0,)))
+    return replace(writing, blows=blows, wall_offsets_s=offsets_s)
 
 
 def _about_pauses(dice: random.Random, plan: Plan) -> Plan:

@@ -437,7 +437,7 @@ _STAGING = (
     planted(
         "take a decision for refused that was sent and held up",
         "cassq.bulk.staging",
-        "            if writer.startswith(ONCE) and self._are_published(writer, batch, pipes):\n"
+        "            if pipes and writer.startswith(ONCE) and self._are_published(writer, batch, pipes):\n"
         "                return record, None  # and",
         "            if False:\n                return record, None  # and",
         test=_STAGED + "test_a_decision_that_was_sent_is_never_told_as_refused_once_it_took_too_long[memory]",

@@ -21,7 +21,7 @@ STAGING_RULES = (
     (
         "old_check",
         "nothing is decided long after the pipes were looked at",
-        f"{_S}._try_to_decide {_S}._are_there",
+        f"{_S}._try_to_decide {_S}._check_are_there",
     ),
     (
         "refused_late",
@@ -58,6 +58,6 @@ STAGING_RULES = (
     (
         "forgotten",
         "pipes of a writer that is forgotten are told as published if they are listed",
-        f"{_S}._are_there",
+        f"{_S}._decide",
     ),
 )
