@@ -38,6 +38,8 @@ class BulkStage(Stage, Protocol):
     """The history, as bulk writers see it."""
 
     cluster: Cluster
+    #: Of each writer and batch that a driver was told of: another attempt at it counts.
+    told_of_others: set[tuple[str, int]]
 
 
 @contextmanager
@@ -98,7 +100,7 @@ def _publish(stage: BulkStage, queue: Queue, writer: str, batch: int, pipes: Col
     """Publish, again after errors, or give up; return what is known of it in the end."""
     dice = stage.world.dice
     kind = Kind.UNKNOWN_PUSH
-    for _ in range(dice.choice((1, 2, 6))):
+    for _ in range(dice.choice((1, 1, 2, 6))):
         _forget_deletions(stage)
         try:
             is_ours = queue.staging.publish(writer, batch, tuple(pipes))
@@ -107,11 +109,13 @@ def _publish(stage: BulkStage, queue: Queue, writer: str, batch: int, pipes: Col
         except (UnavailableError, OutcomeUnknownError):
             stage.world.sleep(dice.choice((0.0, 0.1, 1.0)))
             continue
+        if not is_ours:
+            stage.told_of_others.add((writer, batch))
         if dice.random() < 0.7:
             return Kind.ACKNOWLEDGED if is_ours else Kind.REFUSED
         kind = Kind.ACKNOWLEDGED if is_ours else Kind.REFUSED
         stage.world.sleep(dice.choice((0.0, 0.1, 1.0)))  # and once more: that it was heard is forgotten
-    if kind is Kind.UNKNOWN_PUSH and dice.random() < 0.5:
+    if kind is Kind.UNKNOWN_PUSH and dice.random() < 0.7:
         _forget_deletions(stage)
         with suppress(UnavailableError, OutcomeUnknownError):
             queue.staging.discard(writer, batch, pipes)
@@ -124,8 +128,11 @@ def _forget_deletions(stage: BulkStage) -> None:
             replica.compact("staged")
 
 
-def judge_batches(lines: Iterable[Line]) -> list[str]:
-    """Tell which batches were seen in part, or of two attempts."""
+def judge_batches(lines: Iterable[Line], told_of_others: Iterable[tuple[str, int]]) -> list[str]:
+    """Tell which batches were seen in part, of two attempts, or of none though a driver was told of one.
+
+    A batch that its writer has passed counts as published, whether it ever was; the last one was.
+    """
     attempts: dict[str, set[str]] = defaultdict(set)
     seen: dict[str, set[str]] = defaultdict(set)
     for line in lines:
@@ -140,6 +147,15 @@ def judge_batches(lines: Iterable[Line]) -> list[str]:
     batches: dict[str, list[str]] = defaultdict(list)
     for attempt in seen:
         batches[attempt.rpartition("/")[0]].append(attempt)
-    return broken + [
+    broken += [
         f"batch {batch} was seen of {len(each)} attempts" for batch, each in batches.items() if len(each) > 1
+    ]
+    last: dict[str, int] = {}
+    for attempt in attempts:
+        writer, number, _ = attempt.split("/")
+        last[writer] = max(last.get(writer, 0), int(number))
+    return broken + [
+        f"batch {writer}/{batch} was told as published, and of no attempt anything was seen"
+        for writer, batch in sorted(told_of_others)
+        if batch == last[writer] and f"{writer}/{batch}" not in batches
     ]

@@ -157,6 +157,7 @@ class _Stage:
         self.lease_s = LEASE_S
         self.reader_lease_s = plan.reader_lease_s
         self.checkpoint = Checkpoint()
+        self.told_of_others: set[tuple[str, int]] = set()
         self._committed: set[str] = set()
         self.patiences_s = plan.patiences_s
         self.habits = plan.habits
@@ -259,7 +260,7 @@ class _Stage:
         for letter in letters:
             self.note("judge", Kind.DEAD_LETTER, [letter.body.decode()], **place_of(letter.message_id))
         self.verdict = verdict = judge(self.lines)
-        self.broken += verdict.broken() + judge_batches(self.lines) + list(self._late())
+        self.broken += verdict.broken() + judge_batches(self.lines, self.told_of_others) + list(self._late())
         told = sum(line.count for line in self.lines if line.kind is Kind.PURGED)
         # A commit of which nobody knows may land on what a purge ended: then it counts as committed.
         both = len(verdict.maybe_committed)

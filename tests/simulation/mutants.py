@@ -518,13 +518,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "",
         about="bulk writes",
     ),
-    _one(
-        "decide over an unfinished batch",
-        "cassq.bulk.staging",
-        "            if standing and standing.manifest:\n",
-        "            if False:\n",
-        about="bulk writes",
-    ),
     Mutant(
         "say that nothing is left before anything is published",
         (
@@ -541,14 +534,6 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         "bulk writes",
-    ),
-    _one(
-        "discard without moving the fence",
-        "cassq.bulk.staging",
-        "        record = self._finish(self._record.change(lambda seen: seen), writer)\n"
-        "        if _is_decided(",
-        "        record = self._finish(self._record.read(), writer)\n        if _is_decided(",
-        about="bulk writes",
     ),
     _one(
         "delete what is old without moving the fence",

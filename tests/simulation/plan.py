@@ -451,15 +451,15 @@ def _about_bulk_writes(dice: random.Random, plan: Plan) -> Plan:
         odds=replace(
             plan.odds,
             reply_lost=dice.choice((0.0, 0.1)),
-            late=dice.choice((0.0, 0.15)),
+            late=dice.choice((0.0, 0.15, 0.4)),
             slow_replica=dice.choice((0.3, 0.8)),
             missed=1.0,
         ),
         habits=Habits(roll_back=0.0, forget=0.0, dawdle=0.0, extend=0.0),
     )
     blows = tuple(_draw_blows(dice, writing))
-    # Where the drivers' times of day are hours apart much of what they stage is refused.
-    offsets_s = dice.choice((plan.wall_offsets_s, (0.0,)))
+    # Where the drivers' times of day are hours apart what they stage is refused, or never old.
+    offsets_s = dice.choice(((0.0,), (0.0,), (-0.5, 0.0, 1.0)))
     return replace(writing, blows=blows, wall_offsets_s=offsets_s)
 
 
