@@ -13,6 +13,7 @@ from typing import Self, Unpack
 from cassq.coordination.port import Coordinator
 from cassq.coordination.watched import watched
 from cassq.errors import (
+    CassqError,
     ClosedError,
     CoordinationUnavailableError,
     CorruptError,
@@ -127,18 +128,32 @@ class Store:
         """Delete a queue with all its messages and dead letters.
 
         Poppers and pushers elsewhere hear of it within about a second; what they push until then goes with
-        the queue.
+        the queue. A deletion that was cut short goes on.
 
-        Raises: QueueNotFoundError: there is none of this name.
+        Raises:
+            QueueNotFoundError: there is none of this name, nor anything left of it.
+            UnavailableError: the queue is not deleted.
+            OutcomeUnknownError: it may be deleted.
+            CassqError: it is deleted, but not all that it held is cleared, and why. Another call clears the
+                rest, as `reap` does, and the creation of a queue of this name.
         """
+        self._check_usable()
+        record = self.storage.glance_queue(check_name(name))
+        if record and record.state is QueueState.DELETED and self._clear(record):
+            return
         queue = self.find_queue(name)
         deleted = queue.record.change(lambda record: replace(record, state=QueueState.DELETED))
-        self._clear(deleted)
         with alone(self._guard, "delete_queue()"):
             opened = self._queues.pop(name, None)
         if opened:
-            opened.close()
-            self._clear(deleted)  # what this process pushed until it heard of it
+            opened.close()  # what this process pushes until it hears of it is cleared with the rest
+        try:
+            self._clear(deleted)
+        except CassqError as error:
+            raise CassqError(
+                f"queue {name!r} is deleted, but not all that it held is cleared: {error}; "
+                "delete_queue() again, or a pass of the reaper, clears the rest"
+            ) from error
 
     def reap(self) -> ReapReport:
         """Make one pass of the reaper over every queue; safe to run any number of at once.
@@ -227,7 +242,7 @@ class Store:
             return None
 
     def _clear(self, deleted: QueueRecord) -> int:
-        """Delete what a deleted queue left; return how many pipes.
+        """Delete what a deleted queue left; return of how many pipes something was left.
 
         The list first, then the record: while that still tells of this queue, and that it is deleted, what
         was listed before cannot belong to a later queue of the name; so with the dead letters, page by page.
@@ -245,14 +260,16 @@ class Store:
             self.storage.delete_pipe(name, entry.pipe, is_staged=True)
         # With what poppers that have not heard of it yet are burying.
         self.storage.change_dead(name, pipes=[entry.pipe for entry in entries])
+        cleared = {entry.pipe for entry in (*entries, *staged)}
         after: MessageId | None = None
         while letters := self.storage.read_dead(name, after):
             if not self._is_still_deleted(deleted):
                 break
             pipes = list(dict.fromkeys(letter.message_id.pipe for letter in letters))
             self.storage.change_dead(name, pipes=pipes)
+            cleared.update(pipes)
             after = MessageId(pipes[-1], SEQ_MAX)
-        return len(entries)
+        return len(cleared)
 
     def _is_still_deleted(self, deleted: QueueRecord) -> bool:
         stands = self._read(deleted.name)

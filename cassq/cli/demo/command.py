@@ -84,7 +84,7 @@ def _run(plan: Plan, folder: Path, url: str) -> Result:
             with crew_of(folder, url, name) as crew, _progress(plan.expected) as watch:
                 return DemoRun(plan, queue, store, crew, watch).run()
         finally:
-            with suppress(cassq.UnavailableError, cassq.OutcomeUnknownError):
+            with suppress(cassq.CassqError):
                 store.delete_queue(name)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from cassq.coordination.local.coordinator import LocalCoordinator
-from cassq.errors import StorageUnavailableError
+from cassq.errors import CassqError, QueueNotFoundError, StorageUnavailableError
 from cassq.model.ids import MessageId, new_pipe_id
 from cassq.runtime.clock import SystemClock
 from cassq.storage.port import DeadLetter
@@ -55,18 +55,48 @@ def letter(pipe, seq):
     return DeadLetter(MessageId(pipe, seq), b"x", {}, 1, 5, "planted")
 
 
-def test_messages_go_though_the_dead_letters_cannot_be_read(storage, open_store):
-    def fail():
-        raise StorageUnavailableError("too many tombstones")
+class TestADeletionThatCannotClearEverything:
+    @pytest.fixture
+    def failures(self):
+        return [StorageUnavailableError("too many tombstones")]
 
-    store = open_store(fail)
-    store.queue("q").push(b"a")
+    @pytest.fixture
+    def store(self, open_store, failures):
+        def fail():
+            if failures:
+                raise failures.pop()
 
-    with pytest.raises(StorageUnavailableError):
+        store = open_store(fail)
+        store.queue("q").push(b"a")
+        return store
+
+    @pytest.fixture(autouse=True)
+    def deleted(self, storage, store):
+        """Delete the queue, without its dead letters; return the error."""
+        storage.change_dead("q", added=[letter(new_pipe_id(), 1)])
+        with pytest.raises(CassqError) as caught:
+            store.delete_queue("q")
+        return caught.value
+
+    def test_says_that_the_queue_is_deleted(self, deleted):
+        assert type(deleted) is CassqError  # neither "nothing happened" nor "nobody knows"
+        assert str(deleted).startswith("queue 'q' is deleted, but not all that it held is cleared: too many")
+
+    def test_has_cleared_the_messages(self, storage, store):
+        assert list(storage.list_pipes("q").entries) == []
+        assert store.queues() == []
+
+    def test_goes_on_with_the_next_call(self, storage, store):
         store.delete_queue("q")
 
-    assert list(storage.list_pipes("q").entries) == []
-    assert store.queues() == []
+        assert list(storage.read_dead("q")) == []
+        with pytest.raises(QueueNotFoundError):
+            store.delete_queue("q")
+
+    def test_goes_on_with_the_reaper(self, storage, store):
+        assert store.reap().retired == 1
+
+        assert list(storage.read_dead("q")) == []
 
 
 def test_letters_go_with_the_queue_whether_their_pipes_live_or_not(storage, open_store):
