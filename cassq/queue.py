@@ -179,7 +179,7 @@ class Queue:
             if not (intake and intake.join()):
                 intake = self._intakes[commit] = self._make_intake(commit)
             popper = Popper(intake, queue=self.name, clock=self._services.clock)
-            self._poppers = [each for each in self._poppers if not each.is_closed] + [popper]
+            self._poppers = [each for each in self._poppers if not each.has_closed] + [popper]
         return popper
 
     def _make_intake(self, commit: CommitMode) -> SharedIntake:
@@ -215,7 +215,7 @@ class Queue:
             fetcher = Fetcher(
                 context, self._make_name(), over=self._note_over(), taker=taker, gone=self._gone
             )
-            self._readers = [each for each in self._readers if not each.is_closed]
+            self._readers = [each for each in self._readers if not each.has_closed]
         try:
             reader = RunReader(context, fetcher, name)
         except BaseException:
@@ -337,6 +337,11 @@ class Queue:
     def is_closed(self) -> bool:
         """Whether it was closed."""
         return self._is_closed
+
+    @property
+    def has_closed(self) -> bool:
+        """Whether its closing has ended."""
+        return self._closing.has_ended
 
     def __repr__(self) -> str:
         return f"<Queue {self.name!r}>"

@@ -72,6 +72,7 @@ class Store:
         self._birthplace = ForkGuard()
         self._guard = threading.RLock()
         self._queues: dict[str, Queue] = {}
+        self._leaving: list[Queue] = []  # deleted or replaced, and maybe still closing
         self._closing = Closing(clock)
         self._is_closed = False
 
@@ -144,7 +145,7 @@ class Store:
         queue = self.find_queue(name)
         deleted = queue.record.change(lambda record: replace(record, state=QueueState.DELETED))
         with alone(self._guard, "delete_queue()"):
-            opened = self._queues.pop(name, None)
+            opened = self._take_off(name)
         if opened:
             opened.close()  # what this process pushes until it hears of it is cleared with the rest
         try:
@@ -192,7 +193,7 @@ class Store:
     def _close(self) -> None:
         with self._guard:
             self._is_closed = True
-            queues = list(self._queues.values())
+            queues = [*self._leaving, *self._queues.values()]
         for queue in reversed(queues):
             queue.close()
         self._closed()
@@ -205,7 +206,7 @@ class Store:
     @property
     def left_behind(self) -> int:
         """How many messages its closing could not store in time; their futures tell which."""
-        return sum(queue.left_behind for queue in list(self._queues.values()))
+        return sum(queue.left_behind for queue in [*self._leaving, *self._queues.values()])
 
     def __enter__(self) -> Self:
         return self
@@ -284,10 +285,17 @@ class Store:
             self._check_usable()
             queue = self._queues.get(record.name)
             if queue is None or queue.is_closed or not queue.record.is_same(record):
+                self._take_off(record.name)
                 if queue and not queue.is_closed:
                     queue.close()
                 queue = self._queues[record.name] = Queue(self._services, record)
             return queue
+
+    def _take_off(self, name: str) -> Queue | None:
+        """Open nothing of this name again, and have `close` wait for it; called with `_guard` held."""
+        queue = self._queues.pop(name, None)
+        self._leaving = [each for each in (*self._leaving, queue) if each and not each.has_closed]
+        return queue
 
     def _check_usable(self) -> None:
         self._birthplace.check(f"the store {self.url}")

@@ -357,6 +357,11 @@ class RunReader:
         """Whether it was closed."""
         return self._closing.has_begun
 
+    @property
+    def has_closed(self) -> bool:
+        """Whether its closing has ended."""
+        return self._closing.has_ended
+
     def close(self) -> None:
         """Give the claims up; the leases stay, for whoever comes under this name.
 

@@ -110,6 +110,11 @@ class Popper:
         """Whether it was closed."""
         return self._closing.has_begun
 
+    @property
+    def has_closed(self) -> bool:
+        """Whether its closing has ended."""
+        return self._closing.has_ended
+
     def close(self) -> None:
         """End its pops, give back what was not handed out, write the grouped commits that wait.
 

@@ -110,6 +110,11 @@ class Closing:
         """Whether it is closed, or is being closed."""
         return self._closer != 0
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether nobody need wait for it any more."""
+        return self._is_through
+
     def run(self, close: Callable[[], None]) -> None:
         """Call `close`, or wait until it is through; returns at once in the middle of another call."""
         if interrupts_another():
