@@ -27,6 +27,7 @@ from cassq.popping.arrival_rate import ArrivalRate
 from cassq.popping.delivery import BatchSlice, Committer
 from cassq.popping.delivery_buffer import DeliveryBuffer, Heard
 from cassq.popping.fetcher import Fetcher, Reach
+from cassq.runtime.deadline import CLOSING_S, Deadline
 from cassq.runtime.outage_log import log_trouble
 from cassq.runtime.poll_spread import LOOKS_PER_S, RETRIES_PER_S
 
@@ -78,6 +79,7 @@ class FetchThread:
         self._retry_s = POLL_S
         self._has_found = False
         self._has_all = False
+        self._deadline = Deadline(float("inf"))
         self._thread = threading.Thread(target=self._run, name=f"cassq-pop-{self._queue}", daemon=True)
 
     def start(self) -> None:
@@ -85,7 +87,11 @@ class FetchThread:
         self._thread.start()
 
     def join(self) -> None:
-        """Wait until the thread has ended, which it does when the buffer is closed."""
+        """Wait until the thread has ended, which it does when the buffer is closed.
+
+        A look under way waits for little from now on; what it took goes back in the time that this takes.
+        """
+        self._deadline.bring_forward(self._clock.now() + CLOSING_S)
         self._thread.join()
 
     def run_once(self) -> None:
@@ -128,7 +134,8 @@ class FetchThread:
     def _run(self) -> None:
         while not self._buffer.is_closing:
             try:
-                self.run_once()
+                with self._deadline:
+                    self.run_once()
                 self._retry_s = POLL_S
             except CassqError as error:
                 if isinstance(error, AccessDeniedError):  # also where it was refused a place in the line

@@ -14,9 +14,15 @@ from collections.abc import Callable
 
 from cassq.runtime.clock import Clock
 
+#: What the thread of something that is closed is waiting for then has so long left.
+CLOSING_S = 0.5
+
 
 class Deadline:
-    """Waits inside `with Deadline(until)` end at `until`, a reading of the store's clock."""
+    """Waits inside `with Deadline(until)` end at `until`, a reading of the store's clock.
+
+    A wait of the Cassandra driver's, or of SQLite's own, ends when it was to end as it began.
+    """
 
     __slots__ = ("__weakref__", "_around", "_until")
 
@@ -26,8 +32,6 @@ class Deadline:
 
     def __enter__(self) -> None:
         self._around = _here.deadline()
-        if self._around:
-            self._until = min(self._until, self._around.until)
         _here.deadline = weakref.ref(self)
 
     def __exit__(self, *_: object) -> None:
@@ -36,7 +40,11 @@ class Deadline:
     @property
     def until(self) -> float:
         """When waits end, those of the deadlines around it included."""
-        return self._until
+        return min(self._until, self._around.until) if self._around else self._until
+
+    def bring_forward(self, until: float) -> None:
+        """End waits at `until` if they would end later, those under way too; any thread may call it."""
+        self._until = min(self._until, until)
 
 
 def _none() -> Deadline | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from cassq.errors import CassqError
 from cassq.runtime.clock import Clock
+from cassq.runtime.deadline import CLOSING_S, Deadline
 from cassq.runtime.outage_log import log_trouble
 
 _log = logging.getLogger("cassq.background")
@@ -32,6 +33,7 @@ class PeriodicThread:
         self._changed = threading.Condition()
         self._due_at = clock.now() + seconds
         self._is_closed = False
+        self._deadline = Deadline(float("inf"))
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -44,10 +46,11 @@ class PeriodicThread:
                 self._changed.notify_all()
 
     def close(self) -> None:
-        """End after the turn under way."""
+        """End after the turn under way, which waits for little from now on."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
+        self._deadline.bring_forward(self._clock.now() + CLOSING_S)
         self._thread.join()
 
     def _run(self) -> None:
@@ -59,7 +62,8 @@ class PeriodicThread:
                     return
                 self._due_at = float("inf")
             try:
-                self._run_once()
+                with self._deadline:
+                    self._run_once()
             except CassqError as error:
                 log_trouble(_log, error, "%s: %s", self._thread.name, error)
             except Exception:

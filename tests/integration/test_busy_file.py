@@ -3,6 +3,7 @@
 The lock is let go only after a call has ended, so each call here ended by its own deadline.
 """
 
+import logging
 import re
 import sqlite3
 
@@ -32,7 +33,7 @@ def busy(path):
 
 
 def waited(error):
-    """Return the seconds that the error tells."""
+    """Return the seconds that an error, or a line of the log, tells."""
     return float(re.search(r"busy for ([\d.]+) s|within ([\d.]+) s", str(error)).group(0).split()[-2])
 
 
@@ -70,6 +71,24 @@ def test_a_pop_that_could_not_take_says_so_and_not_that_there_is_nothing(queue, 
             popper.pop(timeout=3)
         other.close()
     assert waited(raised.value) < BUSY_TIMEOUT_S / 2
+
+
+def test_a_close_waits_for_the_file_neither_in_a_take_nor_in_a_sample(queue, busy, caplog):
+    caplog.set_level(logging.DEBUG)
+    with cassq.connect(queue._services.owner.url) as other:
+        other.queue("orders").push(b"x")
+    busy()
+    # Given two threads that wait for the file
+    popper = queue.popper()
+    queue._housekeeping._loop.poke()
+    with pytest.raises(cassq.StorageUnavailableError):
+        popper.pop(timeout=3)
+    # When they are to end
+    queue.close()
+    # Then neither had the file's own patience
+    told = [line for line in caplog.messages if "kept it busy" in line]
+    assert told
+    assert max(map(waited, told)) < BUSY_TIMEOUT_S / 2
 
 
 def test_what_was_refused_while_the_file_was_busy_is_not_stored_and_the_rest_goes_on(queue, path):

@@ -119,7 +119,7 @@ class SqliteFile:
         """
         self._check_process()
         check_outside(self._writing, "a write")
-        began_at = patience_s = 0.0
+        began_at = 0.0
         pause = BUSY_PAUSE_S
         while True:
             with noted(), self._explained(), self._writing, self._borrowed() as connection:
@@ -131,12 +131,12 @@ class SqliteFile:
                         raise
                     self._commit(connection)
                     return
-            if not began_at:
-                began_at, patience_s = self._clock.now(), seconds_left(self._clock, BUSY_TIMEOUT_S)
+            began_at = began_at or self._clock.now()
             waited_s = self._clock.now() - began_at
-            if waited_s >= patience_s:
+            left_s = seconds_left(self._clock, BUSY_TIMEOUT_S - waited_s)
+            if left_s <= 0:
                 raise StorageUnavailableError(self._tell_busy(waited_s))
-            time.sleep(min(pause, patience_s - waited_s))
+            time.sleep(min(pause, left_s))
             pause = min(2 * pause, BUSY_PAUSE_MAX_S)
 
     def _begin(self, connection: sqlite3.Connection) -> bool:
