@@ -14,7 +14,7 @@ from cassq.errors import OutcomeUnknownError
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.pipe import Head, PipeEntry
 from cassq.model.transaction import Seal, Transaction
-from cassq.runtime.deadline import seconds_left
+from cassq.runtime.deadline import Deadline, seconds_left
 
 _log = logging.getLogger("cassq.pusher")
 
@@ -24,7 +24,7 @@ OPEN_AHEAD = 0.5
 #: A pipe that is being opened ahead is waited for so long at most, by a caller that has the time.
 AHEAD_S = 60.0
 
-#: A seal that failed is tried again after so long.
+#: A seal that failed is tried again after so long. It has as long itself, for a push may come in behind it.
 RETRY_S = 1.0
 
 
@@ -167,6 +167,10 @@ class PipeRotation:
 
         Returns: seconds until it should be called again.
         """
+        with Deadline(self._clock.now() + RETRY_S):
+            return self._tend()
+
+    def _tend(self) -> float:
         age_max = self._settings.push_age_max.total_seconds()
         if self._current and self._age(self._current) >= age_max:
             old, self._current = self._current, None

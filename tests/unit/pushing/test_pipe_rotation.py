@@ -11,10 +11,10 @@ import cassq
 from cassq.errors import OutcomeUnknownError
 from cassq.model.ids import time_key
 from cassq.model.pipe import Phase
-from cassq.pushing.pipe_rotation import PipeRotation
+from cassq.pushing.pipe_rotation import RETRY_S, PipeRotation
 from cassq.runtime.background_thread import BackgroundThread
 from cassq.runtime.clock import SystemClock
-from cassq.runtime.deadline import Deadline
+from cassq.runtime.deadline import Deadline, seconds_left
 
 FULL = 10
 
@@ -137,3 +137,18 @@ def test_an_acknowledgement_is_late_when_half_of_the_grace_is_over(queue, storag
     clock.seconds += (queue.settings.push_age_max + queue.settings.push_grace / 2).total_seconds() - before_s
 
     assert supply.is_late(opened) is is_late
+
+
+def test_a_push_waits_behind_a_seal_no_longer_than_until_the_next_one(queue, storage, beside):
+    clock = HandClock()
+    supply = PipeRotation(
+        storage, "q", queue.settings, pusher="a pusher", number=0, executor=beside, clock=clock
+    )
+    supply.writable(1, 1)
+    clock.seconds += queue.settings.push_age_max.total_seconds()
+    patience = []
+    storage.transact = lambda *_: patience.append(seconds_left(clock, 15.0))
+
+    supply.tend()
+
+    assert set(patience) == {RETRY_S}
