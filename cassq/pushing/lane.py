@@ -295,7 +295,8 @@ class Lane:
             self._host.note_pushed(stored)
 
     def _not_pushed(self) -> StorageUnavailableError:
-        return StorageUnavailableError(f"not pushed: {self._reason}")
+        when = "before the queue was closed" if self._is_closing else "in the time that was given"
+        return StorageUnavailableError(f"not pushed {when}; the last try: {self._reason}")
 
     def _has_given_up(self, requests: list[PushRequest], error: CassqError) -> bool:
         """Tell those whose time is up that the outcome is unknown; True when nothing more will be known.

@@ -91,6 +91,12 @@ def test_a_close_waits_for_the_file_neither_in_a_take_nor_in_a_sample(queue, bus
     assert max(map(waited, told)) < BUSY_TIMEOUT_S / 2
 
 
+def test_a_push_that_failed_tells_its_last_try_from_the_time_that_it_had(queue, busy):
+    busy()
+    with pytest.raises(cassq.StorageUnavailableError, match="in the time that was given; the last"):
+        queue.push(b"now", timeout=0.5)
+
+
 def test_what_was_refused_while_the_file_was_busy_is_not_stored_and_the_rest_goes_on(queue, path):
     queue.push(b"before")
     other = sqlite3.connect(path, isolation_level=None)
