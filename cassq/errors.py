@@ -34,7 +34,7 @@ class UsageError(CassqError):
 
 
 class InvalidNameError(UsageError):
-    """Raised when a queue, header or keyspace name breaks the rules for names."""
+    """Raised when the name of a queue, writer, reader or keyspace breaks the rules for names."""
 
     code = "invalid-name"
 

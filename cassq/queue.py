@@ -110,7 +110,7 @@ class Queue:
 
         Args:
             body: the message.
-            headers: str to str, small.
+            headers: str to str, small; consumers see them in the order of their names.
             timeout: how long to try, in seconds or as a timedelta. A storage call under way is waited for.
 
         Returns: the message's id.

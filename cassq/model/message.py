@@ -152,10 +152,10 @@ def check_body(body: object, body_bytes_max: int) -> bytes:
 
 
 def check_headers(headers: object) -> Headers:
-    """Return the headers as a dict of str to str.
+    """Return the headers as a dict of str to str, in the order of their names, as Cassandra keeps a map.
 
     Raises:
-        InvalidOptionError: they are not a mapping of str to str, or one is not a single line.
+        InvalidOptionError: they are no mapping of str to str, or one has no name or more than one line.
         BodyTooLargeError: they are larger than HEADERS_BYTES_MAX.
     """
     if headers is None:
@@ -168,6 +168,8 @@ def check_headers(headers: object) -> Headers:
             raise InvalidOptionError(
                 f"header {shorten(name)}: {shorten(value)} is not str to str; turn names and values into str"
             )
+        if not name:
+            raise InvalidOptionError(f"header {shorten(name)}: {shorten(value)} has no name: give it one")
         if name.isascii() and value.isascii() and name.isprintable() and value.isprintable():
             size += len(name) + len(value)  # what nearly all are costs little
             continue
@@ -180,7 +182,7 @@ def check_headers(headers: object) -> Headers:
             ) from None
     if size > HEADERS_BYTES_MAX:
         raise BodyTooLargeError(f"the headers have {size} bytes; at most {HEADERS_BYTES_MAX} are taken")
-    return dict(headers)
+    return dict(sorted(headers.items()))
 
 
 def _check_one_line(name: str, value: str) -> None:

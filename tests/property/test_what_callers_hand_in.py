@@ -181,11 +181,15 @@ def test_a_view_that_was_released_is_refused():
 @given(OBJECTS | st.dictionaries(TEXTS | st.integers(), TEXTS | OBJECTS, max_size=3))
 @example({"\ud800": "x"})
 @example({"x" * 100_000: 1})
+@example({"b": "1", "a": "2"})
+@example({"": "x"})
 def test_headers_are_taken_as_they_are_or_refused_by_name(headers):
     words = refused(UsageError, lambda: check_headers(headers))
 
     if words is None:
         assert check_headers(headers) == (headers or {})
+        assert list(check_headers(headers)) == sorted(headers or {})
+        assert "" not in (headers or {})
         assert not any(set(text) & set("\0\r\n") for pair in (headers or {}).items() for text in pair)
     else:
         assert "header" in words
@@ -197,6 +201,11 @@ def test_a_header_of_more_than_one_line_is_refused_by_its_name_and_the_rule(end)
         with pytest.raises(InvalidOptionError, match="NUL, CR and LF are refused") as refusal:
             check_headers(headers)
         assert repr(next(iter(headers))) in str(refusal.value)
+
+
+def test_a_header_without_a_name_is_refused():
+    with pytest.raises(InvalidOptionError, match="header '': 'new' has no name"):
+        check_headers({"": "new"})
 
 
 def test_a_header_may_hold_what_cannot_be_printed():
@@ -214,7 +223,7 @@ def test_a_header_that_cannot_be_shown_is_refused(headers):
 @settings(quietly, max_examples=60)
 @given(
     st.dictionaries(
-        st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r\n")),
+        st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r\n"), min_size=1),
         st.text(st.characters(codec="utf-8", exclude_characters="\0\r\n")),
     ),
     st.binary(max_size=60),
@@ -229,6 +238,7 @@ def test_a_message_comes_back_out_of_a_store_as_it_went_in(headers, body):
 
     assert first.body == second.body == third.body == body
     assert first.headers == second.headers == headers
+    assert list(first.headers) == list(second.headers) == sorted(headers)
     assert third.headers == {}
 
 
