@@ -12,6 +12,9 @@ from contextlib import suppress
 #: Who may use a new file: its owner.
 FILE_MODE = 0o600
 
+#: What a file system answers that cannot sync a folder at all.
+_NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}
+
 
 def make_file(path: str, mode: int) -> None:
     """Make an empty file of exactly this mode, whatever the umask; one that is there is left alone.
@@ -26,17 +29,24 @@ def make_file(path: str, mode: int) -> None:
             os.close(file)
 
 
-def sync_names(path: str) -> None:
+def sync_names(path: str) -> bool:
     """Have the disk keep the names of a file and of those beside it.
 
-    Raises: OSError: it may not have kept them. A file system that cannot sync a folder at all is let pass.
+    Returns: False where the file system cannot sync a folder at all, so that nobody knows when it keeps them.
+
+    Raises:
+        PermissionError: the folder may not be read, as who syncs it has to.
+        OSError: it may not have kept them.
     """
     folder = os.open(os.path.dirname(os.path.realpath(path)), os.O_RDONLY | os.O_CLOEXEC)  # noqa: PTH120
     try:
         os.fsync(folder)
     except OSError as error:
-        if error.errno != errno.EINVAL:
-            raise
+        if error.errno in _NO_FOLDER_SYNC:
+            return False
+        raise
+    else:
+        return True
     finally:
         os.close(folder)
 

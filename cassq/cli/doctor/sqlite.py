@@ -49,7 +49,7 @@ def examine(target: installation.SqliteTarget) -> Iterator[Finding]:
     yield _judge_schema(differences)
     yield _judge_journal(facts)
     yield _judge_library(facts)
-    yield _judge_durability(target)
+    yield _judge_durability(target, facts)
     yield _judge_disk(facts)
 
 
@@ -114,7 +114,14 @@ def _judge_library(facts: installation.SqliteFacts) -> Finding:
     )
 
 
-def _judge_durability(target: installation.SqliteTarget) -> Finding:
+def _judge_durability(target: installation.SqliteTarget, facts: installation.SqliteFacts) -> Finding:
+    if not facts.keeps_names:
+        return Finding(
+            "durability",
+            Level.WARN,
+            "the file's folder cannot be synced: a power cut could take what is stored",
+            "let this user read the folder, and use a local disk",
+        )
     if target.is_durable:
         return Finding("durability", Level.OK, "every write waits for the disk")
     return Finding(

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from cassq.errors import CorruptError, StorageUnavailableError
 from cassq.runtime.clock import SystemClock
+from cassq.runtime.files import sync_names
 from cassq.storage.sqlite.file import SqliteFile
 
 
@@ -31,6 +32,7 @@ class SqliteFacts:
         wal_bytes: size of the write-ahead log beside the file.
         disk_free_bytes: of the disk it is on.
         is_writable: whether this user may write the file and its folder.
+        keeps_names: whether the folder can be synced, so that a power cut takes no file out of it.
     """
 
     damage: tuple[str, ...]
@@ -41,6 +43,7 @@ class SqliteFacts:
     wal_bytes: int
     disk_free_bytes: int
     is_writable: bool
+    keeps_names: bool
 
 
 def read_facts(path: str) -> SqliteFacts | None:
@@ -69,7 +72,15 @@ def read_facts(path: str) -> SqliteFacts | None:
         wal_bytes=log.stat().st_size if log.exists() else 0,
         disk_free_bytes=shutil.disk_usage(file.absolute().parent).free,
         is_writable=os.access(file, os.W_OK) and os.access(file.absolute().parent, os.W_OK),
+        keeps_names=_keeps_names(path),
     )
+
+
+def _keeps_names(path: str) -> bool:
+    try:
+        return sync_names(path)
+    except OSError:
+        return False
 
 
 class SqliteSchema:

@@ -4,6 +4,7 @@ Owns connections, transactions, the store's clock, and the translation of SQLite
 what is in the tables. The rule that must not break: a write transaction that returned is on the disk.
 """
 
+import logging
 import os
 import sqlite3
 import threading
@@ -14,6 +15,7 @@ from importlib import resources
 from pathlib import Path
 
 from cassq.errors import (
+    AccessDeniedError,
     CassqError,
     ClosedError,
     CorruptError,
@@ -27,6 +29,8 @@ from cassq.runtime.clock import Clock
 from cassq.runtime.deadline import seconds_left
 from cassq.runtime.files import FILE_MODE, make_file, sync_names
 from cassq.runtime.reentry import check_outside, noted
+
+_log = logging.getLogger("cassq.store")
 
 #: How long a writer waits for other processes' writes before it gives up.
 BUSY_TIMEOUT_S = 15.0
@@ -53,6 +57,7 @@ class SqliteFile:
         CorruptError: the file is not an SQLite database.
         SchemaMismatchError: it was made by a newer version of cassq, or by another program.
         StorageUnavailableError: it cannot be opened or written.
+        AccessDeniedError: its folder may not be read.
     """
 
     def __init__(
@@ -71,6 +76,7 @@ class SqliteFile:
         # One writer at a time inside this process: SQLite's own waiting sleeps, a lock wakes.
         self._writing = threading.RLock()
         self._is_closed = False
+        self._has_warned = False
         try:
             if path:
                 make_file(path, mode)
@@ -247,7 +253,18 @@ class SqliteFile:
         _retry_busy(lambda: connection.execute("PRAGMA journal_mode=WAL"))
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()  # makes the log
         try:
-            sync_names(path)
+            if not sync_names(path) and not self._has_warned:
+                self._has_warned = True
+                _log.warning(
+                    "%s: its file system cannot sync a folder: a power cut could take what is stored; use a "
+                    "local disk where that matters",
+                    self.where,
+                )
+        except PermissionError as error:
+            raise AccessDeniedError(
+                f"{self.where}: its folder may not be read, and so cannot be synced: a power cut could take "
+                f"what is stored; let this user read the folder: {error}"
+            ) from error
         except OSError as error:
             raise StorageUnavailableError(
                 f"{self.where}: its folder cannot be synced, and a power cut could take what is stored; "
