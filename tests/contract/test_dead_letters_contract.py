@@ -80,7 +80,7 @@ class TestDeadLetters:
 
         for _ in range(2):
             storage.change_dead(queue, pipes=[one, new_pipe_id()])
-        storage.change_dead(queue, added=[letter(one, 1), letter(one, 2)])
+        storage.change_dead(queue, added=[letter(one, 1), letter(one, 2), letter(one, 3)])
 
         assert {found.message_id.pipe for found in storage.read_dead(queue)} == {other}
         assert len(storage.read_dead(queue)) == 3

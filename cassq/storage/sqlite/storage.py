@@ -43,6 +43,14 @@ _REMOVE = (
     "UPDATE dead SET removed = 1, body = x'', headers = '{}', died_at_ms = ?"
     " WHERE queue = ? AND shard = 0 AND pipe = ?"
 )
+#: The trace of a pipe that was deleted with its queue, where no letter stands: a popper that has not heard of
+#: it may still be burying.
+_OF_DELETED = "queue = ? AND shard = 0 AND pipe = ? AND seq = 0"
+_DELETED = (
+    "INSERT OR REPLACE INTO dead"
+    " (queue, pipe, seq, body, headers, pushed_at_ms, attempts, reason, died_at_ms, removed)"
+    " VALUES (?,?,0,x'','{}',0,0,'',?,1)"
+)
 #: Above every key of a pipe: those are time-UUIDs.
 _BEHIND_ALL = b"\xff"
 _ROLLUP = ", ".join(NAMES)
@@ -258,11 +266,15 @@ class SqliteStorage:
         with self._file.writing() as db:
             now_ms = self._file.now_ms()
             db.executemany(
-                f"INSERT INTO dead (queue, {_LETTER}) VALUES (?,?,?,?,?,?,?,?,?)"  # noqa: S608
+                f"INSERT INTO dead (queue, {_LETTER}) SELECT ?,?,?,?,?,?,?,?,?"  # noqa: S608
+                f" WHERE NOT EXISTS (SELECT 1 FROM dead WHERE {_OF_DELETED})"
                 " ON CONFLICT DO UPDATE SET body = excluded.body, headers = excluded.headers,"
                 " pushed_at_ms = excluded.pushed_at_ms, attempts = excluded.attempts,"
                 " reason = excluded.reason, died_at_ms = excluded.died_at_ms WHERE NOT removed",
-                [(queue, *rows.letter_row(letter, now_ms)) for letter in added],
+                [
+                    (queue, *rows.letter_row(letter, now_ms), queue, time_key(letter.message_id.pipe))
+                    for letter in added
+                ],
             )
             # The burial may be repeated, by an owner that was cut short or frozen: leave a trace.
             db.executemany(
@@ -270,6 +282,7 @@ class SqliteStorage:
                 [(now_ms, queue, time_key(each.pipe), each.seq) for each in removed],
             )
             db.executemany(f"{_REMOVE} AND NOT removed", [(now_ms, queue, time_key(each)) for each in pipes])
+            db.executemany(_DELETED, [(queue, time_key(each), now_ms) for each in pipes])
 
     def write_rollups(self, queue: str, rollups: Sequence[Rollup]) -> None:
         """See `Storage.write_rollups`; nothing else deletes what is older than thirty days."""
