@@ -245,7 +245,7 @@ def test_the_migrations_replayed_equal_the_snapshot(tmp_path):
         return {
             name: db.execute(f"PRAGMA table_xinfo({name})").fetchall()
             for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-        }
+        } | dict(db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'index'"))
 
     cassq.connect(f"sqlite:///{tmp_path}/migrated.db").close()
     migrated = sqlite3.connect(tmp_path / "migrated.db")
