@@ -64,6 +64,7 @@ class _WatchedCoordinator:
         @wraps(method)
         def telling(queue: str, *values: Any, **named: Any) -> Any:  # noqa: ANN401 - what the port takes and gives
             thread = threading.get_ident()
+            interrupted = self._asking.get(thread)  # by a signal handler, say
             self._asking[thread] = queue
             try:
                 return method(queue, *values, **named)
@@ -72,7 +73,10 @@ class _WatchedCoordinator:
                     self._outages.note_failure(COORDINATION, error)
                 raise
             finally:
-                self._asking.pop(thread, None)
+                if interrupted is None:
+                    self._asking.pop(thread, None)
+                else:
+                    self._asking[thread] = interrupted
 
         self.__dict__[name] = telling
         return telling
