@@ -5,15 +5,15 @@ is paused, without a read for every message.
 """
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from cassq.errors import OutcomeUnknownError, QueueNotFoundError, UnavailableError
 from cassq.model.ids import new_token
 from cassq.model.queue_record import QueueRecord, QueueState, Sample
 from cassq.runtime.clock import Clock
-from cassq.runtime.reentry import refusal, unawaited
+from cassq.runtime.reentry import alone
 from cassq.storage.port import Storage
 
 #: So long a pause or a deletion may go unnoticed.
@@ -31,8 +31,8 @@ class CachedRecord:
         self._record = record
         self._clock = clock
         self._read_at = clock.now()
-        self._reading = threading.Lock()
-        self._reader: int | None = None
+        self._reading = threading.RLock()
+        self._is_looking = False
 
     def is_same(self, record: QueueRecord) -> bool:
         """Tell whether `record` is of this queue, not of a later one of the same name."""
@@ -106,34 +106,33 @@ class CachedRecord:
         raise OutcomeUnknownError(f"queue {self._record.name!r}: others kept changing it; try again")
 
     def _refresh(self) -> None:
-        if self._is_fresh() or self._reading.locked():
+        if self._is_fresh() or self._is_looking:
             return
         with self._alone():  # of whom Ctrl-C tears out of here nothing stays locked
             if self._is_fresh():
                 return
             try:
                 # Every process of the queue does this, and a settled read is a transaction: many would meet.
-                self._note(self._storage.glance_queue(self._record.name))
+                self._look(lambda: self._storage.glance_queue(self._record.name))
             except UnavailableError:
                 # What was known goes on to count; whoever needs the database will hear of it there.
                 self._read_at = self._clock.now()
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        if self._reader == threading.get_ident():
-            raise refusal("a look at the queue's record")
-        with unawaited(self._reading, "a look at the queue's record"):
-            try:
-                self._reader = threading.get_ident()
-                yield
-            finally:
-                self._reader = None
+    def _alone(self) -> AbstractContextManager[object]:
+        return alone(self._reading, "a look at the queue's record")
 
     def _is_fresh(self) -> bool:
         return self._clock.now() - self._read_at < REFRESH_S
 
     def _read(self) -> QueueRecord:
-        return self._note(next(iter(self._storage.read_queues(self._record.name)), None))
+        return self._look(lambda: next(iter(self._storage.read_queues(self._record.name)), None))
+
+    def _look(self, look: Callable[[], QueueRecord | None]) -> QueueRecord:
+        self._is_looking = True
+        try:
+            return self._note(look())
+        finally:
+            self._is_looking = False
 
     def _note(self, found: QueueRecord | None) -> QueueRecord:
         self._read_at = self._clock.now()

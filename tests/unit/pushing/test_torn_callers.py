@@ -2,12 +2,15 @@
 
 import linecache
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import _GeneratorContextManager
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 import cassq
+from cassq.catalog.cached_record import CachedRecord
 
 LIBRARY = str(Path(cassq.__file__).parent)
 
@@ -114,6 +117,32 @@ def test_whoever_is_torn_out_of_a_look_at_the_queues_record_leaves_it_readable(q
         line += 1
         queue.record._read_at = float("-inf")
         is_through = is_ended_before(line, queue.record.check_open)
-        assert not queue.record._reading.locked()
+        assert not queue.record._reading._is_owned()
     assert line > 3
     assert queue.record.read().name == "orders"
+
+
+def test_whoever_is_torn_out_on_the_way_into_a_look_at_the_queues_record_leaves_it_readable(queue):
+    record = queue.record
+    record._read_at = float("-inf")
+    entering = _GeneratorContextManager.__enter__.__code__
+
+    def tear(frame, event, _arg):
+        is_ours = frame.f_code is entering and frame.f_back.f_globals["__name__"] == CachedRecord.__module__
+        if is_ours and event == "return":
+            raise KeyboardInterrupt
+        return tear if is_ours else None
+
+    before = sys.gettrace()
+    sys.settrace(tear)
+    try:
+        record.check_open()
+    except KeyboardInterrupt as error:
+        torn = error  # which keeps the frames that it left
+    else:
+        torn = None
+    finally:
+        sys.settrace(before)
+
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(record._reading.acquire, blocking=False).result(), repr(torn)

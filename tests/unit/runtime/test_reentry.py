@@ -314,7 +314,7 @@ def test_a_close_while_another_thread_closes_returns_when_that_is_through(tmp_pa
 
 
 def _hold_record(queue, _other):
-    return queue.record._reading.locked, queue.record.read, queue.stats
+    return (lambda: queue.record._is_looking), queue.record.read, queue.stats
 
 
 def _hold_lease(_queue, other):
