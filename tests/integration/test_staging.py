@@ -17,6 +17,12 @@ def fill(queue, bodies, writer="loader", batch=1, task="0"):
     return pipes.close()
 
 
+@pytest.fixture(autouse=True)
+def _patient_looks(monkeypatch):
+    """Let a pop wait for the end of its look, however slow the machine is."""
+    monkeypatch.setattr("cassq.popping.delivery_buffer.LOOK_TIMEOUT_S", 120.0)
+
+
 def drain(queue):
     """Pop and commit everything; return the bodies."""
     bodies = []
