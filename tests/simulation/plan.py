@@ -552,6 +552,7 @@ def _about_late_pushers(dice: random.Random, plan: Plan) -> Plan:
         max_attempts=1_000_000,
         purges=0,
         faults_s=6.0,
+        wall_offsets_s=plan.wall_offsets_s[:1],  # else clocks are late by hours
         lates_s=(0.0, late_s),
         prompt_s=2 * late_s + SLOW_S,
         odds=Odds(slow_replica=plan.odds.slow_replica),
