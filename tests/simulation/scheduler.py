@@ -68,6 +68,7 @@ class Task:
         self.was_woken = False
         self.turn = 0
         self.thread: object | None = None
+        self.here: dict[str, object] = {}  # what a `threading.local` has of it
         self.joiners: list[Task] = []
         self._world = world
         self._work = work

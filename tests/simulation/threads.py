@@ -245,6 +245,23 @@ def _current_thread() -> object:
     return current.thread if current else None
 
 
+class _Local:
+    """A `threading.local` with the same values to begin with as the one that it stands for."""
+
+    def __init__(self, real: threading.local) -> None:
+        object.__setattr__(self, "_real", real)
+
+    def __getattr__(self, name: str) -> object:
+        current = world().current
+        if current and name in current.here:
+            return current.here[name]
+        return getattr(type(self._real), name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if current := world().current:
+            current.here[name] = value
+
+
 _threading = types.SimpleNamespace(
     Lock=Lock,
     RLock=RLock,
@@ -320,6 +337,8 @@ def install() -> None:
         for name, value in list(vars(module).items()):
             if id(value) in _REPLACED:
                 setattr(module, name, _REPLACED[id(value)])
+            elif isinstance(value, threading.local):
+                setattr(module, name, _Local(value))
     log = logging.getLogger("cassq")
     log.setLevel(logging.ERROR)
     log.propagate = False
