@@ -1,4 +1,4 @@
-"""What one take brings home: what came back before what is new, no more than wanted, and when to look again."""
+"""What one take brings home, what came back before what is new, and when to look again."""
 
 from datetime import timedelta
 

@@ -39,7 +39,7 @@ def test_a_consumer_that_stays_away_counts_no_more():
     work(appetite, 1, 1, AHEAD_S / 4.2)
     appetite.note_given(2, 1, 10.0)
     appetite.note_given(3, 1, 30.0)
-    assert appetite.ahead(0, 1.0 + FORGET_S) == 4
+    assert appetite.ahead(0, 11.0 + FORGET_S) == 4
 
 
 def test_a_pause_tells_nothing_of_the_speed():
