@@ -419,6 +419,16 @@ class TestAConsumerOfAWindow:
             (3, 3, "leased"),
         ]
 
+    def test_it_is_known_while_its_window_is_out(self, scene, holder, held):
+        # Whoever keeps up its lease, and ends windows, has to end this one first: an extension waits for that
+        assert held.is_window_out
+        assert window_steps.cut(holder)
+        assert not held.is_window_out
+
+    def test_a_window_that_is_lost_is_not_out(self, holder, held):
+        holder.window.lose()
+        assert not held.is_window_out
+
     def test_the_end_is_asked_for_once(self, scene, holder, held):
         asked = []
         holder.window._asked = lambda: asked.append(window_steps.cut(holder))

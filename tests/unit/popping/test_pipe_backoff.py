@@ -4,7 +4,8 @@ from uuid import uuid1
 
 import pytest
 
-from cassq.popping.pipe_backoff import GONE_MAX, PATIENCE_S, GonePipes, PipeBackoff
+from cassq.errors import CorruptError
+from cassq.popping.pipe_backoff import BUSY_S, GONE_MAX, PATIENCE_S, GonePipes, PipeBackoff
 
 
 class Clock:
@@ -102,3 +103,42 @@ def test_how_long_others_hold_a_pipe_counts_anew_each_time(clock, backoff):
     assert backoff.may_have_older(PIPE)
     clock.at += PATIENCE_S
     assert not backoff.may_have_older(PIPE), "it is another popper's by now"
+
+
+def test_a_wake_up_ends_every_rest(clock, backoff):
+    backoff.note_rest(PIPE, 3.0)
+    assert backoff.is_left_alone(PIPE)
+    assert backoff.next_end(5.0) == 3.0
+    backoff.retry(is_woken=False)
+    assert backoff.is_left_alone(PIPE)
+    backoff.retry(is_woken=True)
+    assert not backoff.is_left_alone(PIPE)
+
+
+def test_a_pipe_that_others_hold_is_tried_again_soon_or_at_once(clock, backoff):
+    backoff.note_busy(PIPE)
+    assert backoff.is_left_alone(PIPE)
+    clock.at += BUSY_S
+    assert not backoff.is_left_alone(PIPE)
+    backoff.note_busy(PIPE)
+    backoff.retry(is_woken=False)
+    assert not backoff.is_left_alone(PIPE)
+
+
+def test_why_a_pipe_cannot_be_read_is_told_until_it_can_be(clock, backoff):
+    damage, other = CorruptError("damage"), uuid1()
+    backoff.note_spoilt(PIPE, damage, 3.0)
+    assert backoff.trouble is damage
+    assert backoff.is_left_alone(PIPE)
+    backoff.note_claimed(other)
+    assert backoff.trouble is damage
+    backoff.note_claimed(PIPE)
+    assert backoff.trouble is None
+
+
+def test_an_exhausted_pipe_holds_back_no_younger_one(backoff):
+    assert backoff.may_have_older(PIPE)
+    backoff.note_exhausted(PIPE)
+    assert not backoff.may_have_older(PIPE)
+    backoff.keep_only({PIPE})
+    assert not backoff.may_have_older(PIPE)

@@ -8,6 +8,8 @@ from datetime import timedelta
 import pytest
 
 import cassq
+from cassq.errors import DeliveryExpiredError
+from cassq.model.ids import new_pipe_id
 from cassq.model.message import Batch
 from cassq.popping import grouped_commits
 from cassq.popping.delivery import BatchSlice, DirectCommitter
@@ -132,3 +134,38 @@ def test_what_was_taken_ahead_goes_back_when_one_of_those_that_share_it_leaves(q
         time.sleep(0.01)
     assert queue.stats().waiting == 5000 - popped
     assert first.pop(timeout=10).attempt == 1
+
+
+class _Ended(_Run):
+    """A run whose lease has ended."""
+
+    is_live = False
+    pipe = new_pipe_id()
+    attempt = 1
+
+    def still_runs(self):
+        return False
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_what_is_committed_beside_a_message_that_came_too_late_is_written(place):
+    run = _Run()
+    run.may_end.set()
+    grouped = grouped_commits.GroupedCommitter(SystemClock())
+    deliveries = [delivery(run, 1)]
+    late = delivery(_Ended(), 2)
+    deliveries.insert(place, late)
+    with pytest.raises(DeliveryExpiredError, match="has ended"):
+        grouped.commit(deliveries)
+    grouped.flush()
+    assert run.committed == [[(1, 1)]]
+    grouped.close()
+
+
+def test_what_is_committed_after_the_close_is_written_at_once():
+    run = _Run()
+    run.may_end.set()
+    grouped = grouped_commits.GroupedCommitter(SystemClock())
+    grouped.close()
+    grouped.commit([delivery(run, 1)])
+    assert run.committed == [[(1, 1)]]

@@ -1,10 +1,13 @@
 """What waits for a lane, and what its callers hear."""
 
-from cassq.errors import StorageUnavailableError
+import pytest
+
+from cassq.errors import ClosedError, StorageUnavailableError, UsageError
 from cassq.model.ids import new_pipe_id
 from cassq.model.message import NO_HEADERS
+from cassq.pushing import push_buffer
 from cassq.pushing.push_buffer import SAME_PATIENCE_S, PushBuffer, PushRequest
-from cassq.pushing.push_result import PushFuture
+from cassq.pushing.push_result import PushFuture, PushLatch
 from cassq.runtime.clock import SystemClock
 
 
@@ -79,3 +82,153 @@ def test_a_message_on_its_way_cannot_be_cancelled():
 
     assert not future.cancel()
     assert future.running()
+
+
+def many(count, deadline=1e12, size=1, ends=None):
+    """A request of so many messages; `ends` hears how it ended."""
+    ended = [] if ends is None else ends
+    return PushRequest(
+        [bytes(size)] * count,
+        [NO_HEADERS] * count,
+        deadline,
+        lambda ids, error: ended.append((len(ids), error)),
+    )
+
+
+def test_a_batch_takes_requests_while_they_fit_and_one_in_any_case():
+    buffer = a_buffer(messages_max=5)
+    for count in (2, 3, 1, 9, 1):
+        buffer.put(many(count))
+
+    taken = [[request.count for request in buffer.get()] for _ in range(4)]
+
+    assert taken == [[2, 3], [1], [9], [1]]
+
+
+def test_a_batch_carries_so_many_bytes_and_no_more():
+    request = many(1, size=100)
+    buffer = a_buffer(bytes_max=2 * request.size)
+    for _ in range(3):
+        buffer.put(many(1, size=100))
+
+    assert [len(buffer.get()) for _ in range(2)] == [2, 1]
+
+
+def test_what_waits_is_counted_whatever_leaves():
+    buffer = a_buffer(messages_max=3)
+    buffer.put(many(2))
+    buffer.put(many(2, deadline=0.0))
+    put_all(buffer, 3)
+    assert buffer.messages == 7
+    buffer.get()
+    assert buffer.messages == 5
+    buffer.expire()
+    assert buffer.messages == 3
+    buffer.get()
+    assert buffer.messages == 0
+
+
+def test_only_those_expire_whose_time_is_up_and_they_hear_that_nothing_was_pushed():
+    buffer, late, early = a_buffer(), [], []
+    buffer.put(many(1, deadline=0.0, ends=late))
+    buffer.put(many(2, ends=early))
+
+    buffer.expire()
+
+    ((stored, error),) = late
+    assert (stored, type(error)) == (0, StorageUnavailableError)
+    assert not early
+    assert [request.count for request in buffer.get()] == [2]
+
+
+@pytest.mark.parametrize("full_of", ["messages", "bytes"])
+def test_who_finds_no_room_is_told_that_nothing_was_pushed(monkeypatch, full_of):
+    monkeypatch.setattr(push_buffer, f"BUFFER_{full_of.upper()}_MAX", 2)
+    buffer = a_buffer()
+    buffer.put(many(2))
+
+    with pytest.raises(StorageUnavailableError, match="not pushed"):
+        buffer.put(many(1, deadline=0.0))
+    with pytest.raises(StorageUnavailableError, match="not pushed"):
+        put_all(buffer, 1, deadline=0.0)
+    assert buffer.messages == 2
+    # And once there is room again it is let in, as is one that is larger than all the room there is
+    buffer.get()
+    buffer.put(many(3, deadline=0.0))
+    assert buffer.messages == 3
+
+
+def test_a_request_ends_once_with_what_was_stored_of_it():
+    ends = []
+    request = many(3, ends=ends)
+    request.store(new_pipe_id(), 1, 2)
+    assert (request.count, request.is_finished) == (1, False)
+    request.fail(StorageUnavailableError("gone"))
+    request.store(new_pipe_id(), 1, 1)
+    ((stored, error),) = ends
+    assert stored >= 2
+    assert isinstance(error, StorageUnavailableError)
+
+
+def test_a_closed_buffer_takes_nothing_and_gives_what_is_in_it():
+    buffer = a_buffer()
+    put_all(buffer, 1)
+    buffer.close()
+    with pytest.raises(ClosedError):
+        buffer.put(many(1))
+    with pytest.raises(ClosedError):
+        put_all(buffer, 1)
+    assert not buffer.is_finished
+    assert [request.count for request in buffer.get()] == [1]
+    assert buffer.is_finished
+
+
+class TestAPushThatInterruptedAnother:
+    """As in a signal handler: the thread has the lock, so the message stands aside."""
+
+    def put_aside(self, buffer):
+        future = PushFuture()
+        with buffer._lock:
+            assert not buffer.put_one(b"aside", NO_HEADERS, 1e12, future)
+        return future
+
+    def test_is_not_left_behind_by_a_close(self):
+        buffer = a_buffer()
+        future = self.put_aside(buffer)
+        buffer.close()
+        assert not buffer.is_finished
+        buffer.wait(0.0)
+        (request,) = buffer.get()
+        assert list(request.bodies) == [b"aside"]
+        request.fail(StorageUnavailableError("gone"))
+        assert future.done()
+        assert buffer.is_finished
+
+    def test_keeps_its_place_among_what_is_pushed_before_and_after(self):
+        buffer = a_buffer()
+        put_all(buffer, 1)
+        self.put_aside(buffer)
+        buffer.take_in()
+        put_all(buffer, 1)
+        assert buffer.messages == 3
+        assert [list(request.bodies) for request in buffer.get()] == [[b"0"], [b"aside"], [b"0"]]
+
+    def test_is_failed_with_what_waits_too_long(self):
+        buffer = a_buffer()
+        future = PushFuture()
+        with buffer._lock:
+            buffer.put_one(b"aside", NO_HEADERS, 0.0, future)
+        buffer.expire()
+        assert isinstance(future.exception(0), StorageUnavailableError)
+        assert buffer.messages == 0
+
+    def test_is_refused_where_it_would_wait_for_itself_or_the_buffer_is_closed(self):
+        buffer = a_buffer()
+        with buffer._lock:
+            with pytest.raises(UsageError):
+                buffer.put(many(1))
+            with pytest.raises(UsageError):
+                buffer.put_one(b"", NO_HEADERS, 1e12, PushLatch())
+        buffer.close()
+        with buffer._lock, pytest.raises(ClosedError):
+            buffer.put_one(b"", NO_HEADERS, 1e12, PushFuture())
