@@ -1,0 +1,211 @@
+"""What one pass of a reaper does, what it leaves to others, and which pipes it looks at."""
+
+from datetime import timedelta
+
+import pytest
+from support.clocks import HandClock
+
+from cassq.coordination.local.coordinator import LocalCoordinator
+from cassq.errors import StorageUnavailableError
+from cassq.model.ids import new_pipe_id, new_token
+from cassq.model.message import Batch
+from cassq.model.pipe import End, Head, Mark, Phase, PipeEntry
+from cassq.model.queue_record import QueueRecord
+from cassq.model.settings import QueueSettings
+from cassq.model.transaction import Seal, Transaction
+from cassq.pipes.owned_pipe import OwnedPipe
+from cassq.reaping.reaper import EXAMINE_S, Reaper
+from cassq.storage.sqlite.storage import SqliteStorage
+
+SETTINGS = QueueSettings(lease=timedelta(seconds=8), clock_skew_max=timedelta(milliseconds=500))
+GONE_AFTER_S = (SETTINGS.push_age_max + SETTINGS.push_grace).total_seconds()
+
+
+class Scene:
+    """Pipes of one queue, and its reaper."""
+
+    def __init__(self):
+        self.clock = HandClock()
+        self.storage = SqliteStorage(None, is_synced=False, clock=self.clock)
+        self.coordinator = LocalCoordinator(None, self.clock)
+        assert self.storage.change_queue(None, QueueRecord("q", new_token(), SETTINGS, new_token()))
+        self.gone = []
+        self.reaper = Reaper(
+            self.storage,
+            self.coordinator,
+            "q",
+            SETTINGS,
+            holder="a reaper",
+            check_current=lambda: None,
+            clock=self.clock,
+            gone=self.gone.append,
+        )
+
+    def open(self, count=0):
+        entry = PipeEntry(new_pipe_id(), "a pusher")
+        self.storage.create_pipe("q", entry, Head(new_token()))
+        if count:
+            self.storage.append(entry.pipe, Batch(1, (b"body",) * count, None, count))
+        return entry
+
+    def own(self, entry):
+        state = self.storage.load_pipe(entry.pipe)
+        return OwnedPipe(self.storage, "q", entry, state, settings=SETTINGS, holder="p", clock=self.clock)
+
+    def finish(self, count=1):
+        """Make a pipe that is over."""
+        entry = self.open(count)
+        assert self.storage.transact(entry.pipe, Transaction(Seal(count, is_free=True))).is_applied
+        assert self.own(entry).take(count).runs
+        self.storage.mark(entry.pipe, [Mark(1, count, End.COMMITTED)])
+        return entry
+
+    @property
+    def listed(self):
+        return [entry.pipe for entry in self.storage.list_pipes("q").entries]
+
+    @property
+    def totals(self):
+        (record,) = self.storage.read_queues("q")
+        return record.totals
+
+
+@pytest.fixture
+def scene():
+    made = Scene()
+    yield made
+    made.coordinator.close()
+    made.storage.close()
+
+
+def test_what_is_over_is_counted_once_and_goes(scene):
+    over, open_ = [scene.finish(2), scene.finish(3)], scene.open(1)
+    report = scene.reaper.run_once()
+    assert (report.examined, report.retired, report.failed) == (3, 2, [])
+    assert scene.listed == [open_.pipe]
+    assert sorted(scene.gone) == sorted(entry.pipe for entry in over)
+    assert (scene.totals.pushed, scene.totals.committed) == (5, 5)
+    scene.reaper.run_once()
+    assert scene.totals.pushed == 5
+    assert not scene.coordinator.holders("q")
+
+
+def test_what_is_in_a_poppers_hands_is_left_to_it(scene):
+    entry = scene.finish()
+    assert scene.coordinator.claim("q", entry.pipe, "a popper")
+    report = scene.reaper.run_once()
+    assert (report.busy, report.retired) == (1, 0)
+    assert scene.coordinator.holders("q") == {entry.pipe: "a popper"}
+    scene.coordinator.release("q", entry.pipe, "a popper")
+    assert scene.reaper.run_once().retired == 1
+
+
+def test_a_young_pipe_is_left_to_its_pusher_and_an_old_one_is_sealed_and_emptied(scene):
+    entry = scene.open(1)
+    assert scene.reaper.run_once().sealed == 0
+    scene.clock.seconds += GONE_AFTER_S + 1.0
+    assert scene.reaper.run_once().sealed == 1
+    # What waits is not cut off
+    head = scene.storage.load_pipe(entry.pipe).head
+    assert (head.phase, head.is_decided) == (Phase.SEALED, False)
+    owned = scene.own(entry)
+    assert owned.take(9).runs
+    scene.storage.mark(entry.pipe, [Mark(1, 1, End.COMMITTED)])
+    report = scene.reaper.run_once()
+    assert (report.sealed, report.retired) == (0, 1)
+    assert not scene.coordinator.holders("q")
+
+
+def test_what_a_dead_popper_had_comes_back_and_is_counted(scene):
+    entry = scene.open(3)
+    assert scene.own(entry).take(9).runs
+    scene.storage.mark(entry.pipe, [Mark(2, 2, End.COMMITTED)])
+    assert scene.reaper.run_once().returned == 0
+    scene.clock.seconds += 9.0
+    assert scene.reaper.run_once().returned == 2
+    assert scene.reaper.run_once().returned == 0
+    assert not scene.coordinator.holders("q")
+
+
+def test_one_pipe_that_fails_holds_up_none_of_the_others(scene, monkeypatch):
+    bad, good = scene.finish(), scene.finish()
+    load = scene.storage.load_pipe
+
+    def load_pipe(pipe, **how):
+        if pipe == bad.pipe:
+            raise StorageUnavailableError("planted")
+        return load(pipe, **how)
+
+    monkeypatch.setattr(scene.storage, "load_pipe", load_pipe)
+    report = scene.reaper.run_once()
+    assert report.retired == 1
+    (words,) = report.failed
+    assert str(bad.pipe) in words
+    assert scene.listed == [bad.pipe]
+    assert good.pipe in scene.gone
+    assert not scene.coordinator.holders("q")
+
+
+@pytest.mark.parametrize("fails", ["change_queue", "delete_pipe"])
+def test_a_pass_that_fails_on_the_way_is_finished_by_the_next_one(scene, monkeypatch, fails):
+    scene.finish(2)
+
+    def fail(*_, **__):
+        raise StorageUnavailableError("planted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scene.storage, fails, fail)
+        report = scene.reaper.run_once()
+    assert (report.retired, len(report.failed)) == (0, 1)
+    assert not scene.coordinator.holders("q")
+    assert scene.reaper.run_once().retired == 1
+    assert scene.totals.pushed == 2
+    assert scene.listed == []
+
+
+class TestAShortPass:
+    """Of a process that pops, and looks at few pipes at a time."""
+
+    def test_looks_at_the_oldest_first_and_at_each_of_them_in_turn(self, scene, monkeypatch):
+        entries = [scene.open(1) for _ in range(5)]
+        seen = self.watch(scene, monkeypatch)
+        assert [scene.reaper.run_once(2).examined for _ in range(4)] == [2, 2, 1, 0]
+        assert seen == [entry.pipe for entry in entries]
+        scene.clock.seconds += EXAMINE_S
+        scene.reaper.run_once(2)
+        assert seen[5:] == [entry.pipe for entry in entries[:2]]
+
+    def test_looks_first_at_what_somebody_pointed_at_though_it_was_seen_a_moment_ago(
+        self, scene, monkeypatch
+    ):
+        entries = [scene.open(1) for _ in range(3)]
+        scene.reaper.run_once()
+        seen = self.watch(scene, monkeypatch)
+        scene.reaper.hint(entries[2].pipe)
+        assert scene.reaper.has_hints
+        scene.reaper.run_once(1)
+        assert seen == [entries[2].pipe]
+        assert not scene.reaper.has_hints
+        assert scene.reaper.run_once(1).examined == 0
+
+    def test_forgets_no_hint_where_the_list_cannot_be_read(self, scene, monkeypatch):
+        entry = scene.open(1)
+        scene.reaper.hint(entry.pipe)
+
+        def fail(*_, **__):
+            raise StorageUnavailableError("planted")
+
+        with monkeypatch.context() as patch, pytest.raises(StorageUnavailableError):
+            patch.setattr(scene.storage, "list_pipes", fail)
+            scene.reaper.run_once(1)
+        assert scene.reaper.has_hints
+
+    def watch(self, scene, monkeypatch):
+        seen, load = [], scene.storage.load_pipe
+
+        def load_pipe(pipe, **how):
+            seen.append(pipe)
+            return load(pipe, **how)
+
+        monkeypatch.setattr(scene.storage, "load_pipe", load_pipe)
+        return seen
