@@ -232,3 +232,47 @@ class TestAPushThatInterruptedAnother:
         buffer.close()
         with buffer._lock, pytest.raises(ClosedError):
             buffer.put_one(b"", NO_HEADERS, 1e12, PushFuture())
+
+
+def test_what_is_stored_later_keeps_its_own_headers():
+    headers = [{"of": str(number)} for number in range(3)]
+    request = PushRequest([b"0", b"1", b"2"], headers, 1e12, lambda _ids, _error: None)
+    request.store(new_pipe_id(), 1, 2)
+    assert (list(request.bodies), list(request.headers)) == ([b"2"], [{"of": "2"}])
+
+
+def test_nothing_joins_a_request_that_has_expired():
+    buffer = a_buffer()
+    put_all(buffer, 1, deadline=0.0)
+    buffer.expire()
+    # Whoever comes with as little patience still hears something
+    (future,) = put_all(buffer, 1, deadline=SAME_PATIENCE_S / 2)
+    buffer.expire()
+    assert isinstance(future.exception(0), StorageUnavailableError)
+
+
+@pytest.mark.parametrize("leaves", ["what is taken", "what expires"])
+def test_the_room_of_what_leaves_is_free_again(monkeypatch, leaves):
+    monkeypatch.setattr(push_buffer, "BUFFER_BYTES_MAX", 1000)
+    buffer = a_buffer(messages_max=1)
+    patience = 1e12 if leaves == "what is taken" else 0.0
+    # Given a message that stays
+    put_all(buffer, 1)
+    for _ in range(5):
+        buffer.put_one(bytes(600), NO_HEADERS, patience, PushFuture())
+        if leaves == "what is taken":
+            buffer.get()
+        else:
+            buffer.expire()
+    assert buffer.messages == 1
+
+
+class TestCallersThatAreWaitedFor:
+    def test_a_caller_that_expired_is_counted_no_more(self):
+        buffer = a_buffer()
+        buffer.put_one(b"", NO_HEADERS, 0.0, PushLatch())
+        buffer.put_one(b"", NO_HEADERS, 1e12, PushLatch())
+        buffer.expire()
+        assert buffer._callers == buffer.messages == 1
+        buffer.get()
+        assert buffer._callers == buffer.messages == 0

@@ -14,7 +14,7 @@ from cassq.model.queue_record import QueueRecord
 from cassq.model.settings import QueueSettings
 from cassq.model.transaction import Seal, Transaction
 from cassq.pipes.owned_pipe import OwnedPipe
-from cassq.reaping.reaper import EXAMINE_S, Reaper
+from cassq.reaping.reaper import EXAMINE_S, Reaper, ReapReport
 from cassq.storage.sqlite.storage import SqliteStorage
 
 SETTINGS = QueueSettings(lease=timedelta(seconds=8), clock_skew_max=timedelta(milliseconds=500))
@@ -195,8 +195,8 @@ class TestAShortPass:
         def fail(*_, **__):
             raise StorageUnavailableError("planted")
 
-        with monkeypatch.context() as patch, pytest.raises(StorageUnavailableError):
-            patch.setattr(scene.storage, "list_pipes", fail)
+        monkeypatch.setattr(scene.storage, "list_pipes", fail)
+        with pytest.raises(StorageUnavailableError):
             scene.reaper.run_once(1)
         assert scene.reaper.has_hints
 
@@ -209,3 +209,9 @@ class TestAShortPass:
 
         monkeypatch.setattr(scene.storage, "load_pipe", load_pipe)
         return seen
+
+
+def test_the_reports_of_several_passes_add_up():
+    first = ReapReport(1, 2, 3, 4, 5, 6, 7, ["one"])
+    first.add(ReapReport(10, 20, 30, 40, 50, 60, 70, ["two"]))
+    assert first == ReapReport(11, 22, 33, 44, 55, 66, 77, ["one", "two"])
