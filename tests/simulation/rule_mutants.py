@@ -21,6 +21,8 @@ _SUPPLY = "tests/unit/pushing/test_pipe_rotation.py::"
 _HELD = "tests/unit/pipes/test_held_run.py::"
 _PAUSED = "tests/fault/test_paused_machines.py::"
 _BACKOFF = "tests/unit/popping/test_pipe_backoff.py::"
+_OWNED = "tests/unit/pipes/test_owned_pipe.py::"
+_BUFFER = "tests/unit/pushing/test_push_buffer.py::"
 _RECORD = "tests/unit/catalog/test_contended_record.py::"
 
 _PUSH = (
@@ -724,6 +726,98 @@ _RECORDS = (
     ),
 )
 
+#: Bugs in the code between the rules, each of which once went by unseen.
+_BETWEEN = (
+    planted(
+        "leave what comes due to wait for as long as a flow goes on",
+        "cassq.pipes.owned_pipe",
+        "self.head.phase is not Phase.OPEN or self.has_due:",
+        "self.head.phase is not Phase.OPEN:",
+        test=_OWNED + "TestBesideAWindow::test_what_comes_due_is_taken_though_the_flow_goes_on",
+    ),
+    planted(
+        "stop before what was cancelled",
+        "cassq.pipes.owned_pipe",
+        "        if not plans and head.cursor == self.head.cursor:\n",
+        "        if not plans:\n",
+        test=_OWNED + "test_what_was_cancelled_is_stepped_over_though_nothing_is_handed_out",
+    ),
+    planted(
+        "extend a run whose window is out without ending that",
+        "cassq.pipes.held_window",
+        "        return self._state is WindowState.OUT\n",
+        "        return self._state is not WindowState.OUT\n",
+        test=_WINDOWS + "TestAConsumerOfAWindow::test_it_is_known_while_its_window_is_out",
+    ),
+    planted(
+        "lose the commits beside one that came too late",
+        "cassq.popping.grouped_commits",
+        "if each.run not in ended]",
+        "if each.run in ended]",
+        test="tests/unit/popping/test_shared_intake.py::"
+        "test_what_is_committed_beside_a_message_that_came_too_late_is_written",
+    ),
+    planted(
+        "let a message join a request that has expired",
+        "cassq.pushing.push_buffer",
+        "            self._singles = None\n            self._requests = deque(",
+        "            self._requests = deque(",
+        test=_BUFFER + "test_nothing_joins_a_request_that_has_expired",
+    ),
+    planted(
+        "keep the room of what has expired",
+        "cassq.pushing.push_buffer",
+        "            self._bytes -= sum(request.size for request in late)\n",
+        "",
+        test=_BUFFER + "test_the_room_of_what_leaves_is_free_again",
+    ),
+    planted(
+        "store the rest of a request under the headers of its beginning",
+        "cassq.pushing.push_buffer",
+        "            self.headers = self.headers[count:]\n",
+        "",
+        test=_BUFFER + "test_what_is_stored_later_keeps_its_own_headers",
+    ),
+    planted(
+        "leave a push that interrupted another one behind when the queue is closed",
+        "cassq.pushing.push_buffer",
+        "return self._is_closed and not self._requests and not self._aside",
+        "return self._is_closed and not self._requests",
+        test=_BUFFER + "TestAPushThatInterruptedAnother::test_is_not_left_behind_by_a_close",
+    ),
+    planted(
+        "tell messages that are stored in part as not stored",
+        "cassq.pushing.pusher",
+        "    elif ids and not isinstance(error, OutcomeUnknownError):\n",
+        "    elif not ids and not isinstance(error, OutcomeUnknownError):\n",
+        test="tests/unit/pushing/test_what_callers_of_many_hear.py::"
+        "test_what_is_stored_in_part_is_never_told_as_not_stored",
+    ),
+    planted(
+        "leave a pipe open that was opened ahead when the queue is closed",
+        "cassq.pushing.pipe_rotation",
+        "(self._current, self._take_next(), *self._unsealed)",
+        "(self._current, *self._unsealed)",
+        test=_SUPPLY + "TestOverTime::"
+        "test_closing_seals_what_is_open_what_was_opened_ahead_and_what_could_not_be_sealed",
+    ),
+    planted(
+        "look at the same few pipes in each short pass",
+        "cassq.reaping.reaper",
+        "        self._examined_at[entry.pipe] = self._clock.now()\n",
+        "",
+        test="tests/unit/reaping/test_reaper.py::TestAShortPass::"
+        "test_looks_at_the_oldest_first_and_at_each_of_them_in_turn",
+    ),
+    planted(
+        "show nothing that waits in the rest of a batch",
+        "cassq.bulk.snapshot",
+        "min(read_from, part.first)",
+        "max(read_from, part.first)",
+        test="tests/unit/bulk/test_snapshot.py::test_what_waits_from_the_middle_of_a_batch_on_is_shown",
+    ),
+)
+
 RULE_MUTANTS: tuple[Mutant, ...] = (
     *_PUSH,
     *_LEASE,
@@ -736,4 +830,5 @@ RULE_MUTANTS: tuple[Mutant, ...] = (
     *_LISTS,
     *_ORDER,
     *_RECORDS,
+    *_BETWEEN,
 )
