@@ -7,7 +7,7 @@ from support.clocks import HandClock
 from support.contexts import context_of
 
 import cassq
-from cassq.errors import AccessDeniedError, DeliveryExpiredError, OutcomeUnknownError
+from cassq.errors import AccessDeniedError, DeliveryExpiredError, OutcomeUnknownError, StorageUnavailableError
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.message import Batch
 from cassq.model.pipe import Head, PipeEntry
@@ -17,6 +17,15 @@ from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.held_run import HeldRun, Return
 from cassq.pipes.owned_pipe import OwnedPipe
 from cassq.storage.sqlite.storage import SqliteStorage
+
+
+def failing(error):
+    """Make a call that fails."""
+
+    def fail(*_, **__):
+        raise error("planted")
+
+    return fail
 
 
 class Answers:
@@ -125,6 +134,41 @@ class TestALeaseThatAWitnessDoubts:
         # Then its holder is told so
         with pytest.raises(DeliveryExpiredError):
             held.commit(Ranges(((1, 1),)))
+
+    @pytest.mark.parametrize("error", [StorageUnavailableError, AccessDeniedError])
+    def test_a_rollback_that_wrote_nothing_leaves_the_lease_as_it_is(self, own, held, monkeypatch, error):
+        with monkeypatch.context() as patch:
+            patch.setattr(held._storage, "transact", failing(error))
+            assert not held.give_back(Ranges(((2, 2),)), Return())
+        # The others may be ended as before
+        held.commit(Ranges(((1, 1),)))
+        assert held.give_back(Ranges(((3, 3),)), Return())
+        assert own("another").progress.is_ended(1)
+
+    def test_nothing_more_is_done_under_a_lease_whose_rows_nobody_knows(self, own, held, monkeypatch):
+        with monkeypatch.context() as patch:
+            patch.setattr(held._storage, "transact", failing(OutcomeUnknownError))
+            assert not held.give_back(Ranges(((2, 2),)), Return())
+        assert not held.give_back(Ranges(((3, 3),)), Return())
+        with pytest.raises(DeliveryExpiredError):
+            held.extend()
+        with pytest.raises(DeliveryExpiredError):
+            held.commit(Ranges(((1, 1),)))
+        assert not own("another").progress.is_ended(1)
+
+    def test_a_rollback_that_others_forestalled_ends_the_lease(self, clock, own, held):
+        clock.seconds += self.LEASE_S + 1.0
+        assert own("another").take(10).runs
+        clock.seconds -= self.LEASE_S  # as for a process whose clock stood still meanwhile
+        assert not held.give_back(Ranges(((2, 2),)), Return())
+        assert not held.is_live
+
+    def test_what_rests_does_so_by_the_databases_clock(self, clock, own, held):
+        assert held.give_back(Ranges(((9, 9),)), Return(delay_ms=2500))
+        other = own("another")
+        assert {taken.run.first for taken in other.take(10).runs} == {5, 7}
+        clock.seconds += 2.5
+        assert [taken.run.first for taken in other.take(10).runs] == [9]
 
     def test_commits_what_it_has_until_then(self, clock, own, held):
         clock.missed += self.SET_S
