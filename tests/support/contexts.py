@@ -22,9 +22,10 @@ def context_of(
     queue: str = "q",
     coordinator: Coordinator | None = None,
 ) -> QueueContext:
-    """Return the context of a queue, whose record nobody has stored."""
+    """Return the context of a queue, with the record that is stored, or one that nobody has stored."""
     clock = clock or SystemClock()
-    record = CachedRecord(storage, QueueRecord(queue, uuid4(), settings, new_token()), clock)
+    found = storage.read_queues(queue) or [QueueRecord(queue, uuid4(), settings, new_token())]
+    record = CachedRecord(storage, found[0], clock)
     return QueueContext(
         storage, coordinator or AbsentCoordinator(), queue, settings, record, clock, PollSpread()
     )

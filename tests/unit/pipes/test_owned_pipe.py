@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 from support.clocks import HandClock
+from support.contexts import context_of
 
 from cassq.errors import DecodeError, StorageUnavailableError
 from cassq.limits import TAKE_MESSAGES_MAX, TAKE_RUNS_MAX
@@ -13,10 +14,10 @@ from cassq.model.pipe import End, Head, Mark, PipeEntry, RunState
 from cassq.model.ranges import Ranges
 from cassq.model.settings import QueueSettings
 from cassq.model.transaction import Seal, Transaction
+from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.held_run import HeldRun, Return
 from cassq.pipes.owned_pipe import OwnedPipe
 from cassq.pipes.window_steps import WINDOW_MS
-from cassq.runtime.fork_guard import ForkGuard
 from cassq.storage.sqlite.storage import SqliteStorage
 
 LEASE_S = 8.0
@@ -47,20 +48,20 @@ class Scene:
 
     def own(self):
         state = self.storage.load_pipe(self.pipe)
-        return OwnedPipe(
-            self.storage, "q", self.entry, state, settings=SETTINGS, holder="a popper", clock=self.clock
-        )
+        return OwnedPipe(self.context, self.entry, state, Taker("a popper"))
+
+    @property
+    def context(self):
+        return context_of(self.storage, SETTINGS, self.clock)
 
     def hold(self, taken, sent_at):
         ends_at = sent_at + LEASE_S
         return HeldRun(
-            self.storage,
+            self.context,
             self.pipe,
             taken,
             ends_at,
-            clock=self.clock,
             told=self.owned.note,
-            birthplace=ForkGuard(),
         )
 
     def take(self, wanted):

@@ -4,17 +4,19 @@ from datetime import timedelta
 
 import pytest
 from support.clocks import HandClock
+from support.contexts import context_of
 
 from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.errors import CoordinationUnavailableError, StorageUnavailableError
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.message import Batch
 from cassq.model.pipe import Head, PipeEntry
+from cassq.model.queue_record import QueueRecord
 from cassq.model.ranges import Ranges
 from cassq.model.settings import QueueSettings
 from cassq.model.transaction import Seal, Transaction
 from cassq.pipes.held_run import Return
-from cassq.popping.fetcher import LOOK_S, Fetcher
+from cassq.popping.fetcher import LOOK_S, Fetcher, Reach
 from cassq.popping.pipe_backoff import BUSY_S, PATIENCE_S
 from cassq.storage.sqlite.storage import SqliteStorage
 
@@ -26,20 +28,14 @@ class Scene:
         self.clock = HandClock()
         self.storage = SqliteStorage(None, is_synced=False, clock=self.clock)
         self.coordinator = LocalCoordinator(None, self.clock)
+        assert self.storage.change_queue(None, QueueRecord("q", new_token(), QueueSettings(), new_token()))
         self.over = []
         self.made = []
 
     def fetcher(self, holder="a popper", **settings):
-        made = Fetcher(
-            self.storage,
-            self.coordinator,
-            "q",
-            QueueSettings(lease=timedelta(seconds=8), **settings),
-            holder=holder,
-            clock=self.clock,
-            over=self.over.append,
-            check_current=lambda: None,
-        )
+        settings = QueueSettings(lease=timedelta(seconds=8), **settings)
+        context = context_of(self.storage, settings, self.clock, coordinator=self.coordinator)
+        made = Fetcher(context, holder, over=self.over.append)
         self.made.append(made)
         return made
 
@@ -83,18 +79,18 @@ def taken(fetched):
 
 def test_no_more_is_taken_than_wanted_and_the_oldest_pipe_comes_first(scene):
     pipes = [scene.open(3), scene.open(3), scene.open(3)]
-    feeder = scene.fetcher()
-    assert taken(feeder.feed(5)) == [(pipes[0], 3), (pipes[1], 2)]
-    assert taken(feeder.feed(9)) == [(pipes[1], 1), (pipes[2], 3)]
-    assert feeder.feed(9) == []
+    fetcher = scene.fetcher()
+    assert taken(fetcher.feed(5)) == [(pipes[0], 3), (pipes[1], 2)]
+    assert taken(fetcher.feed(9)) == [(pipes[1], 1), (pipes[2], 3)]
+    assert fetcher.feed(9) == []
 
 
 def test_so_many_pipes_are_claimed_at_a_time_and_one_without_messages_makes_room(scene):
     pipes = [scene.open(1, lane=lane) for lane in range(3)]
-    feeder = scene.fetcher(pop_width=2)
-    assert taken(feeder.feed(2)) == [(pipes[0], 1), (pipes[1], 1)]
+    fetcher = scene.fetcher(pop_width=2)
+    assert taken(fetcher.feed(2)) == [(pipes[0], 1), (pipes[1], 1)]
     assert len(scene.claimed) == 2
-    assert taken(feeder.feed(2)) == [(pipes[2], 1)]
+    assert taken(fetcher.feed(2)) == [(pipes[2], 1)]
     assert len(scene.claimed) <= 2
     assert pipes[2] in scene.claimed
 
@@ -104,97 +100,97 @@ class TestAWidthOfOne:
 
     def test_nothing_is_taken_from_a_pipe_while_an_older_one_may_have_more(self, scene):
         older, younger = scene.open(1), scene.open(1)
-        feeder = scene.fetcher(pop_width=1)
-        assert taken(feeder.feed(9)) == [(older, 1)]
-        assert feeder.feed(9) == []
+        fetcher = scene.fetcher(pop_width=1)
+        assert taken(fetcher.feed(9)) == [(older, 1)]
+        assert fetcher.feed(9) == []
         # Once that is known to have ended, the younger one follows
         scene.seal(older, 1)
         scene.clock.seconds += LOOK_S
-        assert taken(feeder.feed(9)) == [(younger, 1)]
+        assert taken(fetcher.feed(9)) == [(younger, 1)]
 
     def test_another_pushers_pipes_are_not_held_back(self, scene):
         older, others = scene.open(), scene.open(1, lane=1)
-        feeder = scene.fetcher(pop_width=1)
-        came = feeder.feed(9) or feeder.feed(9)
+        fetcher = scene.fetcher(pop_width=1)
+        came = fetcher.feed(9) or fetcher.feed(9)
         assert taken(came) == [(others, 1)]
         assert scene.storage.load_pipe(older).head.cursor == 0
 
     def test_an_older_pipe_that_is_busy_for_a_moment_is_waited_for(self, scene):
         older, younger = scene.open(1), scene.open(1)
         assert scene.coordinator.claim("q", older, "another")
-        feeder = scene.fetcher(pop_width=1)
-        assert feeder.feed(9) == []
+        fetcher = scene.fetcher(pop_width=1)
+        assert fetcher.feed(9) == []
         scene.clock.seconds += PATIENCE_S - 0.1
-        assert feeder.feed(9) == []
+        assert fetcher.feed(9) == []
         # Who holds it for longer is another popper: then there is no one order
         scene.clock.seconds += 0.2
-        assert taken(feeder.feed(9, is_retry=True)) == [(younger, 1)]
+        assert taken(fetcher.feed(9, Reach.BUSY)) == [(younger, 1)]
 
 
 def test_a_pipe_that_was_held_is_taken_from_once_it_is_free(scene):
     pipe = scene.open(1)
     assert scene.coordinator.claim("q", pipe, "another")
-    feeder = scene.fetcher()
-    assert feeder.feed(9) == []
+    fetcher = scene.fetcher()
+    assert fetcher.feed(9) == []
     scene.coordinator.release("q", pipe, "another")
-    assert feeder.feed(9) == []
-    assert taken(feeder.feed(9, is_retry=True)) == [(pipe, 1)]
+    assert fetcher.feed(9) == []
+    assert taken(fetcher.feed(9, Reach.BUSY)) == [(pipe, 1)]
 
 
 def test_a_pipe_that_was_held_is_tried_again_after_a_moment(scene):
     pipe = scene.open(1)
     assert scene.coordinator.claim("q", pipe, "another")
-    feeder = scene.fetcher()
-    assert feeder.feed(9) == []
+    fetcher = scene.fetcher()
+    assert fetcher.feed(9) == []
     scene.coordinator.release("q", pipe, "another")
     scene.clock.seconds += BUSY_S
-    assert taken(feeder.feed(9)) == [(pipe, 1)]
+    assert taken(fetcher.feed(9)) == [(pipe, 1)]
 
 
 class TestSharing:
     def test_of_several_full_pipes_half_are_given_to_who_is_hungry(self, scene):
         # Given four in which messages wait
         pipes = [scene.open(9, lane=lane) for lane in range(4)]
-        feeder = scene.fetcher(pop_width=4)
+        fetcher = scene.fetcher(pop_width=4)
         for entry in scene.storage.list_pipes("q").entries:
-            claimed = feeder._claim(entry)
+            claimed = fetcher._claim(entry)
             claimed.owned.read_ahead(9)
         woken = scene.hunger()
-        feeder.share()
+        fetcher.share()
         assert scene.claimed == sorted(pipes[:2])
         assert woken == [True]
 
     def test_the_only_full_pipe_is_given_too(self, scene):
         pipe = scene.open(9)
-        feeder = scene.fetcher()
-        assert taken(feeder.feed(1)) == [(pipe, 1)]
+        fetcher = scene.fetcher()
+        assert taken(fetcher.feed(1)) == [(pipe, 1)]
         woken = scene.hunger()
-        feeder.share()
+        fetcher.share()
         assert (scene.claimed, woken) == ([], [True])
 
     def test_what_is_empty_is_given_and_nobody_is_woken_for_it(self, scene):
         scene.open(1)
-        feeder = scene.fetcher()
-        assert feeder.feed(9)
-        assert feeder.feed(9) == []
+        fetcher = scene.fetcher()
+        assert fetcher.feed(9)
+        assert fetcher.feed(9) == []
         woken = scene.hunger()
-        feeder.share()
+        fetcher.share()
         assert (scene.claimed, woken) == ([], [])
 
     def test_what_was_pushed_since_is_worth_a_wake_up(self, scene):
         pipe = scene.open(1)
-        feeder = scene.fetcher()
-        assert feeder.feed(9)
+        fetcher = scene.fetcher()
+        assert fetcher.feed(9)
         scene.storage.append(pipe, Batch(2, (b"body",), None, 1))
         woken = scene.hunger()
-        feeder.share()
+        fetcher.share()
         assert (scene.claimed, woken) == ([], [True])
 
     def test_where_nobody_is_hungry_everything_is_kept(self, scene):
         pipe = scene.open(9)
-        feeder = scene.fetcher()
-        feeder.feed(1)
-        feeder.share()
+        fetcher = scene.fetcher()
+        fetcher.feed(1)
+        fetcher.share()
         assert scene.claimed == [pipe]
 
 
@@ -210,27 +206,27 @@ def test_what_came_back_wakes_who_is_hungry_unless_it_is_to_rest(scene):
 
 def test_a_claim_that_is_lost_is_taken_from_no_more(scene):
     pipe = scene.open(1, 1)
-    feeder = scene.fetcher()
-    assert taken(feeder.feed(1)) == [(pipe, 1)]
+    fetcher = scene.fetcher()
+    assert taken(fetcher.feed(1)) == [(pipe, 1)]
     scene.coordinator.release("q", pipe, "a popper")
     assert scene.coordinator.claim("q", pipe, "another")
-    assert feeder.feed(1) == []
+    assert fetcher.feed(1) == []
     assert scene.storage.load_pipe(pipe).head.cursor == 1
 
 
 def test_while_takes_are_not_allowed_every_claim_is_given_up(scene, monkeypatch):
     scene.open(9)
-    feeder = scene.fetcher()
-    feeder.feed(1)
+    fetcher = scene.fetcher()
+    fetcher.feed(1)
     monkeypatch.setattr(scene.coordinator, "may_take", lambda: False)
     with pytest.raises(CoordinationUnavailableError):
-        feeder.feed(1)
+        fetcher.feed(1)
     assert scene.claimed == []
 
 
 def test_a_take_that_fails_gives_the_pipe_up_and_keeps_what_others_gave(scene, monkeypatch):
     good, bad = scene.open(1), scene.open(1)
-    feeder = scene.fetcher()
+    fetcher = scene.fetcher()
     read = scene.storage.read_batches
 
     def read_batches(pipe, query):
@@ -239,29 +235,29 @@ def test_a_take_that_fails_gives_the_pipe_up_and_keeps_what_others_gave(scene, m
         return read(pipe, query)
 
     monkeypatch.setattr(scene.storage, "read_batches", read_batches)
-    assert taken(feeder.feed(9)) == [(good, 1)]
+    assert taken(fetcher.feed(9)) == [(good, 1)]
     assert bad not in scene.claimed
     with pytest.raises(StorageUnavailableError):
-        feeder.feed(9, is_woken=True)
+        fetcher.feed(9, Reach.DRAINED)
     assert bad not in scene.claimed
 
 
 def test_a_pipe_that_is_over_is_pointed_at_and_given_up(scene):
     pipe = scene.open(1)
     scene.seal(pipe, 1)
-    feeder = scene.fetcher()
-    ((held, _),) = feeder.feed(9)
+    fetcher = scene.fetcher()
+    ((held, _),) = fetcher.feed(9)
     held.commit(Ranges(((1, 1),)))
     scene.clock.seconds += 1.0
-    feeder.feed(9, is_woken=True)
+    fetcher.feed(9, Reach.DRAINED)
     assert pipe in scene.over
     assert scene.claimed == []
 
 
 def test_it_stops_at_what_was_there(scene):
     pipe, later = scene.open(2, 2), scene.open(1)
-    feeder = scene.fetcher()
-    feeder.stop_at({pipe: 3})
-    assert taken(feeder.feed(9)) == [(pipe, 3)]
-    assert feeder.feed(9, is_woken=True) == []
+    fetcher = scene.fetcher()
+    fetcher.stop_at({pipe: 3})
+    assert taken(fetcher.feed(9)) == [(pipe, 3)]
+    assert fetcher.feed(9, Reach.DRAINED) == []
     assert scene.storage.load_pipe(later).head.cursor == 0

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 from support.clocks import HandClock
+from support.contexts import context_of
 
 from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.errors import StorageUnavailableError
@@ -13,6 +14,7 @@ from cassq.model.pipe import End, Head, Mark, Phase, PipeEntry
 from cassq.model.queue_record import QueueRecord
 from cassq.model.settings import QueueSettings
 from cassq.model.transaction import Seal, Transaction
+from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.owned_pipe import OwnedPipe
 from cassq.reaping.reaper import EXAMINE_S, Reaper, ReapReport
 from cassq.storage.sqlite.storage import SqliteStorage
@@ -30,16 +32,8 @@ class Scene:
         self.coordinator = LocalCoordinator(None, self.clock)
         assert self.storage.change_queue(None, QueueRecord("q", new_token(), SETTINGS, new_token()))
         self.gone = []
-        self.reaper = Reaper(
-            self.storage,
-            self.coordinator,
-            "q",
-            SETTINGS,
-            holder="a reaper",
-            check_current=lambda: None,
-            clock=self.clock,
-            gone=self.gone.append,
-        )
+        self.context = context_of(self.storage, SETTINGS, self.clock, coordinator=self.coordinator)
+        self.reaper = Reaper(self.context, "a reaper", self.gone.append)
 
     def open(self, count=0):
         entry = PipeEntry(new_pipe_id(), "a pusher")
@@ -50,7 +44,7 @@ class Scene:
 
     def own(self, entry):
         state = self.storage.load_pipe(entry.pipe)
-        return OwnedPipe(self.storage, "q", entry, state, settings=SETTINGS, holder="p", clock=self.clock)
+        return OwnedPipe(self.context, entry, state, Taker("p"))
 
     def finish(self, count=1):
         """Make a pipe that is over."""
