@@ -1,7 +1,7 @@
-"""Sets of sequence numbers, kept as stretches.
+"""Sets of sequence numbers, kept as ranges.
 
-Messages are taken and committed in runs, so a set of thousands is a batch_slice of stretches. The rule that
-must not break: stretches in a set are sorted, disjoint and never touch.
+Messages are taken and committed in runs, so a set of thousands is a handful of ranges. The rule that
+must not break: ranges in a set are sorted, disjoint and never touch.
 """
 
 from bisect import bisect_left, bisect_right

@@ -48,7 +48,7 @@ class Heard(Enum):
     CLOSING = "closing"
 
 
-#: Some messages of a batch_slice, from the first to the last.
+#: Some messages of a batch slice, from the first to the last.
 _Portion = tuple[BatchSlice, int, int]
 
 

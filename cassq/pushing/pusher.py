@@ -213,7 +213,7 @@ class Pusher:
         self._buffer.expire()
 
     def _run(self, lane: Lane) -> None:
-        gathering = Linger()
+        linger = Linger()
         idle_s = 0.0
         while not self._buffer.is_finished:
             self._buffer.wait(idle_s)
@@ -223,8 +223,8 @@ class Pusher:
                 lane.write(requests)
                 if self._buffer.is_closed:
                     self._left_behind += sum(request.count for request in requests)
-                gathering.note_answered(sum(p.callers for p in requests), self._clock.now() - started)
-                gathering.wait(self._buffer)
+                linger.note_answered(sum(p.callers for p in requests), self._clock.now() - started)
+                linger.wait(self._buffer)
                 idle_s = 0.0
             else:
                 idle_s = lane.tend()

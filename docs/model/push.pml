@@ -6,7 +6,7 @@
  * may stop for any time between two steps.
  *
  * The op of the head is a fresh random id, so only this matters of it: is the one that somebody saw still
- * the one that stands (`seen`, `fly_seen`), and was it set by the transaction that he asks about (`op_by`)?
+ * the one that stands (`seen`, `fly_seen`), and was it set by the transaction that it asks about (`op_by`)?
  *
  * Rules are taken away by -DNO_...; docs/model/README.md has the table.
  */

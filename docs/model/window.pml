@@ -8,7 +8,7 @@
  * never. Everybody may stop for any time between two steps, and a popper may die.
  *
  * While a window is out, the cursor is undecided: SEQ_MAX. Of an op only this matters: is the one that somebody
- * saw the one that stands (`seen`), and was it set by the transaction that he asks about (`op_by`)? Clocks are
+ * saw the one that stands (`seen`), and was it set by the transaction that it asks about (`op_by`)? Clocks are
  * order only: a window ends for its holder (`w_live`) before it ends for others (`w_over`), and so does a lease
  * (`hand`, `over`).
  *
