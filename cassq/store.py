@@ -139,22 +139,24 @@ class Store:
                 rest, as `reap` does, and the creation of a queue of this name.
         """
         self._check_usable()
-        record = self.storage.glance_queue(check_name(name))
-        if record and record.state is QueueState.DELETED and self._clear(record):
-            return
-        queue = self.find_queue(name)
-        deleted = queue.record.change(lambda record: replace(record, state=QueueState.DELETED))
+        found = self.storage.glance_queue(check_name(name))
+        was_deleted = found is not None and found.state is QueueState.DELETED
+        if found is None or not was_deleted:
+            queue = self.find_queue(name)
+            found = queue.record.change(lambda record: replace(record, state=QueueState.DELETED))
         with alone(self._guard, "delete_queue()"):
             opened = self._take_off(name)
         if opened:
             opened.close()  # what this process pushes until it hears of it is cleared with the rest
         try:
-            self._clear(deleted)
+            left = self._clear(found)
         except CassqError as error:
             raise CassqError(
                 f"queue {name!r} is deleted, but not all that it held is cleared: {error}; "
                 "delete_queue() again, or a pass of the reaper, clears the rest"
             ) from error
+        if was_deleted and not left and not opened:
+            self.find_queue(name)  # it says that there is none
 
     def reap(self) -> ReapReport:
         """Make one pass of the reaper over every queue; safe to run any number of at once.
@@ -243,7 +245,7 @@ class Store:
             return None
 
     def _clear(self, deleted: QueueRecord) -> int:
-        """Delete what a deleted queue left; return of how many pipes something was left.
+        """Delete what a deleted queue left; return how many pipes had something left.
 
         The list first, then the record: while that still tells of this queue, and that it is deleted, what
         was listed before cannot belong to a later queue of the name; so with the dead letters, page by page.

@@ -98,8 +98,9 @@ CREATE TABLE IF NOT EXISTS dead (
     PRIMARY KEY (queue, shard, pipe, seq)
 );
 
--- Traces of removed letters, oldest first: what is forgotten as a pipe is deleted is found without the letters.
-CREATE INDEX IF NOT EXISTS dead_removed ON dead (queue, died_at_ms) WHERE removed;
+-- Traces of removed letters, oldest first: what is forgotten as a pipe is deleted is found without the letters. One
+-- with seq 0 stands for all letters of a pipe whose queue was deleted.
+CREATE INDEX IF NOT EXISTS dead_removed ON dead (died_at_ms) WHERE removed;
 
 -- What `cassq pipeline rollup` counted. These are figures, not messages: they are kept for thirty days.
 CREATE TABLE IF NOT EXISTS statistics (

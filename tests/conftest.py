@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from support.patience import patiently
 from support.servers import Servers
 
 import cassq
@@ -100,9 +101,10 @@ def cassandra_hosts(cassandra_address) -> list[tuple[str, int]]:
 @pytest.fixture(scope="session")
 def cassandra_session(cassandra_hosts) -> Iterator[CassandraSession]:
     """A session on a keyspace of this run, with the schema applied."""
-    session = open_session(Address(cassandra_hosts), f"cassq_test_{secrets.token_hex(6)}")
-    replicas = min(3, len(cassandra_hosts))
-    CassandraSchema(session).apply({"class": "SimpleStrategy", "replication_factor": replicas})
+    keyspace = f"cassq_test_{secrets.token_hex(6)}"
+    session = patiently(lambda: open_session(Address(cassandra_hosts), keyspace))
+    replication = {"class": "SimpleStrategy", "replication_factor": min(3, len(cassandra_hosts))}
+    patiently(lambda: CassandraSchema(session).apply(replication))
     yield session
     session.define(f"DROP KEYSPACE {session.keyspace}")
     session.close()

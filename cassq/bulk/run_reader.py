@@ -153,9 +153,8 @@ class RunReader:
 
     Args:
         fetcher: takes, under the name that `tag` makes of `name`.
+        context: of the queue, with the lease of this reader in its settings.
         name: the reader's name, the same after every restart.
-        holder: the name of this process's claims, unique.
-        check_takes: returns False while the queue is paused, raises `QueueNotFoundError` once it is deleted.
 
     Raises: InvalidOptionError: another process reads under this name.
     """

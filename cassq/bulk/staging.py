@@ -225,7 +225,11 @@ class Staging:
             return self._try_to_decide(writer, batch, pipes)
         except PipeLostError:
             # A decision that this call or an earlier one sent may land until another change was applied.
-            record = self._finish(self._record.change(lambda seen: seen), writer)
+            try:
+                record = self._finish(self._record.change(lambda seen: seen), writer)
+            except UnavailableError as error:
+                told = f"writer {writer!r}: batch {batch} may be decided, by an earlier attempt"
+                raise OutcomeUnknownError(f"{told}: {error}") from error
             if _is_decided(record, writer, batch):
                 return record, None
             if pipes and writer.startswith(ONCE) and self._are_published(writer, batch, pipes):

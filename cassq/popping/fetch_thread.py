@@ -8,9 +8,10 @@ buffer. What must not break: what was not handed out goes back without counting 
     empty, waited  the last look found nothing, and others are hungry    STARVE: be hungry, listen
     empty, waited  the last look found all, and more comes later         STARVE
     not full       the last look found all, and more comes later         AWAIT: rest until then
-    not full       otherwise                                             LOOK; found nothing and empty: STARVE
+    not full       otherwise                                             LOOK
 
-A wake-up leads to LOOK unless the buffer is full.
+A wake-up leads to LOOK unless the buffer is full. A LOOK that found nothing is followed by looks at what is
+known while messages flow fast, then by STARVE where the buffer is empty, and by a rest where it is not.
 """
 
 import contextlib
@@ -27,7 +28,6 @@ from cassq.popping.arrival_rate import ArrivalRate
 from cassq.popping.delivery import BatchSlice, Committer
 from cassq.popping.delivery_buffer import DeliveryBuffer, Heard
 from cassq.popping.fetcher import Fetcher, Reach
-from cassq.runtime.deadline import CLOSING_S, Deadline
 from cassq.runtime.outage_log import log_trouble
 from cassq.runtime.poll_spread import LOOKS_PER_S, RETRIES_PER_S
 
@@ -79,7 +79,6 @@ class FetchThread:
         self._retry_s = POLL_S
         self._has_found = False
         self._has_all = False
-        self._deadline = Deadline(float("inf"))
         self._thread = threading.Thread(target=self._run, name=f"cassq-pop-{self._queue}", daemon=True)
 
     def start(self) -> None:
@@ -87,11 +86,8 @@ class FetchThread:
         self._thread.start()
 
     def join(self) -> None:
-        """Wait until the thread has ended, which it does when the buffer is closed.
-
-        A look under way waits for little from now on; what it took goes back in the time that this takes.
-        """
-        self._deadline.bring_forward(self._clock.now() + CLOSING_S)
+        """Wait until the thread has ended, which it does when the buffer is closed."""
+        self._fetcher.finish()
         self._thread.join()
 
     def run_once(self) -> None:
@@ -134,8 +130,7 @@ class FetchThread:
     def _run(self) -> None:
         while not self._buffer.is_closing:
             try:
-                with self._deadline:
-                    self.run_once()
+                self.run_once()
                 self._retry_s = POLL_S
             except CassqError as error:
                 if isinstance(error, AccessDeniedError):  # also where it was refused a place in the line
@@ -186,7 +181,9 @@ class FetchThread:
 
     def _take(self, wanted: int, reach: Reach) -> list[tuple[HeldRun, Taken]]:
         self._fetcher.check_may_take()  # before anything is read for nothing
-        if not self._check_takes():
+        with self._fetcher.beginning:
+            may_take = self._check_takes()
+        if not may_take:
             self._fetcher.end_windows()
             return []
         is_flowing = self._pace.is_fast(self._clock.now())

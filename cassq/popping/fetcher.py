@@ -7,6 +7,7 @@ a pipe while an older one of the same pusher may still have something.
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from enum import Enum
 from uuid import UUID
@@ -24,6 +25,7 @@ from cassq.pipes.pipe_list import PipeList
 from cassq.popping.pipe_backoff import BUSY_S, GonePipes, PipeBackoff
 from cassq.popping.pipe_opener import AHEAD_MAX, PipeOpener, Refusal
 from cassq.runtime.background_thread import BackgroundThread
+from cassq.runtime.deadline import CLOSING_S, Deadline
 from cassq.runtime.reentry import noted
 
 _log = logging.getLogger("cassq.popper")
@@ -79,6 +81,7 @@ class Fetcher:
 
     Attributes:
         holder: as above.
+        beginning: the deadline of what brings messages in.
     """
 
     def __init__(
@@ -99,6 +102,8 @@ class Fetcher:
         self._record = context.record
         self._over = over
         threads = [BackgroundThread(f"cassq-ahead-{context.queue}") for _ in range(AHEAD_MAX)]
+        self.beginning = Deadline(float("inf"))
+        self._is_finishing = False
         self._asked: Callable[[], None] = lambda: None
         taker = replace(taker or Taker(holder), beside=threads[0], asked=self._hear)
         self._opener = PipeOpener(context, holder, taker, threads)
@@ -141,7 +146,8 @@ class Fetcher:
             self._round(self._pipes.entries, wanted, fetched)
             if not fetched and reach is not Reach.KNOWN:
                 known = {entry.pipe for entry in self._pipes.entries}
-                self._pipes.refresh(self._record.publications)
+                with self.beginning:
+                    self._pipes.refresh(self._record.publications)
                 self._drop_unlisted()
                 # What was empty a moment ago is looked at again only where its pusher has gone on since.
                 entries = self._pipes.entries
@@ -209,6 +215,11 @@ class Fetcher:
         for pipe in list(self._claimed):
             self._let_go(pipe, 0.0)
 
+    def finish(self) -> None:
+        """Begin no other take, and wait for the turn of one but a moment longer; callable from any thread."""
+        self._is_finishing = True
+        self.beginning.bring_forward(self._clock.now() + CLOSING_S)
+
     def close(self) -> None:
         """Give up every claim, for good."""
         self.let_go()
@@ -231,7 +242,7 @@ class Fetcher:
     def _round(self, entries: Sequence[PipeEntry], wanted: int, fetched: list[tuple[HeldRun, Taken]]) -> None:
         held_back: set[tuple[str, int]] = set()
         for place, entry in enumerate(entries):
-            if wanted <= 0:
+            if wanted <= 0 or self._is_finishing:
                 return
             if entry.source in held_back or (self._until is not None and entry.pipe not in self._until):
                 continue
@@ -284,7 +295,9 @@ class Fetcher:
 
     def _take_once(self, claimed: Claimed, wanted: int, fetched: list[tuple[HeldRun, Taken]]) -> bool:
         owned = claimed.owned
-        result = owned.take(wanted, is_flowing=self._is_flowing)
+        # Without a window in hand a take that got no turn leaves nothing behind.
+        with nullcontext() if owned.window else self.beginning:
+            result = owned.take(wanted, is_flowing=self._is_flowing)
         if result is None:
             self._let_go(owned.pipe, 0.0)
             return False

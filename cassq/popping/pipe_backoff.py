@@ -118,7 +118,7 @@ class PipeBackoff:
 
     def may_have_older(self, pipe: UUID) -> bool:
         """Tell whether a pipe may still hand out messages that come before those of its successors."""
-        if pipe in self._exhausted or pipe in self._drained:
+        if pipe in self._exhausted:
             return False
         busy_since = self._busy_since.get(pipe)
         return busy_since is None or self._clock.now() - busy_since < PATIENCE_S

@@ -50,11 +50,6 @@ class SharedIntake:
         self._fetch_thread = FetchThread(context, fetcher, self.buffer, self.committer, check_takes)
         self._fetch_thread.start()
 
-    @property
-    def members(self) -> int:
-        """How many poppers it takes for; 0 once it is closed."""
-        return self._members
-
     def join(self) -> bool:
         """Count one popper more; False when the last one has left meanwhile."""
         with self._joining:

@@ -14,20 +14,18 @@ from collections.abc import Callable
 
 from cassq.runtime.clock import Clock
 
-#: What the thread of something that is closed is waiting for then has so long left.
+#: Once something is closed, its thread waits for its turn so much longer at most.
 CLOSING_S = 0.5
 
 
 class Deadline:
-    """Waits inside `with Deadline(until)` end at `until`, a reading of the store's clock.
+    """Waits inside `with Deadline(until)` end at `until`, a reading of the store's clock."""
 
-    A wait of the Cassandra driver's, or of SQLite's own, ends when it was to end as it began.
-    """
-
-    __slots__ = ("__weakref__", "_around", "_until")
+    __slots__ = ("__weakref__", "_around", "_begin_until", "_until")
 
     def __init__(self, until: float) -> None:
         self._until = until
+        self._begin_until = until
         self._around: Deadline | None = None
 
     def __enter__(self) -> None:
@@ -42,9 +40,17 @@ class Deadline:
         """When waits end, those of the deadlines around it included."""
         return min(self._until, self._around.until) if self._around else self._until
 
+    @property
+    def begin_until(self) -> float:
+        """When waits for a turn end, likewise."""
+        return min(self._begin_until, self._around.begin_until) if self._around else self._begin_until
+
     def bring_forward(self, until: float) -> None:
-        """End waits at `until` if they would end later, those under way too; any thread may call it."""
-        self._until = min(self._until, until)
+        """End waits for a turn at `until` if they would end later, those under way too; from any thread.
+
+        What was sent keeps its time: cut short, nobody would know what became of it.
+        """
+        self._begin_until = min(self._begin_until, until)
 
 
 def _none() -> Deadline | None:
@@ -63,3 +69,9 @@ def seconds_left(clock: Clock, most: float) -> float:
     """Return how long this thread may wait now: `most`, less where its deadline is nearer, 0 behind it."""
     deadline = _here.deadline()
     return max(0.0, min(most, deadline.until - clock.now())) if deadline else most
+
+
+def seconds_to_begin(clock: Clock, most: float) -> float:
+    """Return how long this thread may wait for its turn, before anything is sent; likewise."""
+    deadline = _here.deadline()
+    return max(0.0, min(most, deadline.begin_until - clock.now())) if deadline else most

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "fault"))
 
 from chaos_report import Report, Result, read_report, summarise

@@ -11,14 +11,15 @@ import secrets
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
-from cassq.errors import OutcomeUnknownError, UnavailableError
+from support.patience import patiently
+
 from cassq.storage.cassandra import (
     Address,
     CassandraSchema,
@@ -26,8 +27,6 @@ from cassq.storage.cassandra import (
     CassandraStorage,
     open_session,
 )
-
-Answer = TypeVar("Answer")
 
 TOOL = Path(__file__).parents[2] / "tools" / "services"
 CASSANDRA = "cassandra"
@@ -37,18 +36,9 @@ REPLICAS = 3
 # Longer than the tool itself waits, which has the better words for what does not come.
 _ORDER_S = 900.0
 _ASK_S = 5.0
-_ATTEMPTS = 5
 
 # The tables of which no repair can be counted on before deletions are forgotten.
 _LISTS = ("pipes", "staged")
-
-
-def _patiently(do: Callable[[], Answer]) -> Answer:
-    """Do what may be done twice: a node that has just lost a peer may leave it without an answer."""
-    for _ in range(_ATTEMPTS - 1):
-        with contextlib.suppress(UnavailableError, OutcomeUnknownError):
-            return do()
-    return do()
 
 
 class RingError(Exception):
@@ -184,7 +174,7 @@ class Ring:
         self.keyspace = f"cassq_chaos_{secrets.token_hex(4)}"
         session = self._open(self.keyspace)
         replication = {"class": "SimpleStrategy", "replication_factor": REPLICAS}
-        _patiently(partial(CassandraSchema(session).apply, replication))
+        patiently(partial(CassandraSchema(session).apply, replication))
         session.close()
 
     @contextlib.contextmanager
@@ -195,11 +185,11 @@ class Ring:
         change = f"ALTER TABLE {self.keyspace}.{{}} WITH gc_grace_seconds = {{}}"
         try:
             for table in kept:
-                _patiently(partial(session.define, change.format(table, seconds)))
+                patiently(partial(session.define, change.format(table, seconds)))
             yield
         finally:
             for table, grace in kept.items():
-                _patiently(partial(session.define, change.format(table, grace)))
+                patiently(partial(session.define, change.format(table, grace)))
             session.close()
 
     def _tables(self, session: CassandraSession) -> dict[str, int]:
@@ -208,13 +198,13 @@ class Ring:
             "SELECT table_name, gc_grace_seconds FROM system_schema.tables "
             f"WHERE keyspace_name = '{self.keyspace}'"
         )
-        return dict(_patiently(partial(session.ask, asked)))  # type: ignore[arg-type]
+        return dict(patiently(partial(session.ask, asked)))  # type: ignore[arg-type]
 
     def listed(self, queue: str) -> set[UUID]:
         """Return the pipes that a queue's list has."""
         storage = CassandraStorage(self._open(self.keyspace))
         try:
-            return {entry.pipe for entry in _patiently(partial(storage.list_pipes, queue)).entries}
+            return {entry.pipe for entry in patiently(partial(storage.list_pipes, queue)).entries}
         finally:
             storage.close()
 
@@ -222,7 +212,7 @@ class Ring:
         """Make the two nodes equal that are left of three: a quorum is both, and a read repairs it."""
         session = self._open(self.keyspace)
         for table in self._tables(session):
-            _patiently(partial(session.ask, f"SELECT * FROM {self.keyspace}.{table}"))
+            patiently(partial(session.ask, f"SELECT * FROM {self.keyspace}.{table}"))
         session.close()
 
     def first_node(self, queue: str) -> int:
@@ -246,7 +236,7 @@ class Ring:
 
     def _open(self, keyspace: str) -> Any:
         hosts = [(each.address, each.port) for each in self._places if each.service == CASSANDRA]
-        return open_session(Address(hosts), keyspace)
+        return patiently(partial(open_session, Address(hosts), keyspace))
 
     def url(self, *, session_s: float, timeout_s: float) -> str:
         """Return the URL of the store on these servers."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from reckoning import Reckoning
+from support.patience import patiently
 from workers import QUEUE, SETTINGS, commit, note_delivered
 
 import cassq
@@ -160,8 +161,8 @@ class Crew:
     _made: int = 0
 
     def __post_init__(self) -> None:
-        with cassq.connect(self.url) as store:
-            store.queue(self.queue, **self.settings)
+        with patiently(lambda: cassq.connect(self.url)) as store:
+            patiently(lambda: store.queue(self.queue, **self.settings))
 
     # -- processes -------------------------------------------------------------------------------------
 
@@ -244,8 +245,8 @@ class Crew:
                 each.await_stopped()
                 assert each.count(Kind.DONE) == 1, f"{each.who} did not say that it is done"
         drainer = self.folder / "drainer.ledger"
-        with cassq.connect(self.url) as store:
-            queue = store.queue(self.queue)
+        with patiently(lambda: cassq.connect(self.url)) as store:
+            queue = patiently(lambda: store.queue(self.queue))
             drain(queue, LedgerWriter(drainer, "drainer"))
             reap_all(store, queue)
             stats = queue.stats()

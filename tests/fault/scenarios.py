@@ -9,6 +9,7 @@ import random
 import sqlite3
 
 from crew import PAST_LEASE_S, PAST_PUSH_S, SEED, Crew, Member, now, wait_for_clock, wait_until
+from support.patience import patiently
 from workers import QUEUE
 
 import cassq
@@ -104,8 +105,8 @@ def _freeze_until_sealed(team: Crew) -> bool:
     try:
         if not _is_writable(team.url):
             return False
-        with cassq.connect(team.url) as store:
-            queue = store.find_queue(QUEUE)
+        with patiently(lambda: cassq.connect(team.url)) as store:
+            queue = patiently(lambda: store.find_queue(QUEUE))
             wait_until(lambda: now() > deadline or _are_sealed(queue), "every pipe is sealed")
             return _are_sealed(queue)
     finally:

@@ -240,6 +240,21 @@ def test_a_batch_is_told_as_refused_only_once_no_earlier_decision_can_land(store
     assert drain(queue) == []
 
 
+def test_a_batch_that_an_earlier_call_may_have_decided_is_not_told_as_refused_in_an_outage(
+    queue, monkeypatch
+):
+    pipes = fill(queue, [b"x"])
+
+    def change_queue(*_):
+        raise StorageUnavailableError("not now")
+
+    monkeypatch.setattr("cassq.bulk.staging.PUBLISH_WITHIN_S", -1.0)
+    monkeypatch.setattr(queue._services.storage, "change_queue", change_queue)
+
+    with pytest.raises(OutcomeUnknownError, match="batch 1 may be decided, by an earlier attempt: not now"):
+        queue.staging.publish("loader", 1, pipes)
+
+
 @pytest.mark.parametrize("call", ["publish_pipes", "read_batches"])
 def test_a_batch_that_is_decided_is_not_told_as_refused_where_it_cannot_be_published(
     queue, monkeypatch, call

@@ -447,10 +447,9 @@ _STAGING = (
     planted(
         "refuse a batch while an earlier decision may land",
         "cassq.bulk.staging",
-        "            record = self._finish(self._record.change(lambda seen: seen), writer)\n"
-        "            if _is_decided(record, writer, batch):\n                return record, None",
-        "            record = self._finish(self._record.read(), writer)\n"
-        "            if _is_decided(record, writer, batch):\n                return record, None",
+        "                record = self._finish(self._record.change(lambda seen: seen), writer)\n"
+        "            except",
+        "                record = self._finish(self._record.read(), writer)\n            except",
         test=_STAGED + "test_a_batch_is_told_as_refused_only_once_no_earlier_decision_can_land[memory]",
     ),
     planted(

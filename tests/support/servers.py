@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.patience import patiently
 
 from cassq.storage.cassandra import Address, CassandraSchema, open_session
 
@@ -40,7 +41,9 @@ class Servers:
 
     def make_keyspace(self):
         host, _, port = self.cassandra.partition(",")[0].rpartition(":")
-        session = open_session(Address([(host, int(port))]), f"cassq_servers_{secrets.token_hex(4)}")
-        CassandraSchema(session).apply({"class": "SimpleStrategy", "replication_factor": 1})
+        keyspace = f"cassq_servers_{secrets.token_hex(4)}"
+        session = patiently(lambda: open_session(Address([(host, int(port))]), keyspace))
+        replication = {"class": "SimpleStrategy", "replication_factor": 1}
+        patiently(lambda: CassandraSchema(session).apply(replication))
         session.close()
         return session.keyspace

@@ -26,7 +26,7 @@ from cassq.errors import (
 )
 from cassq.model.ids import shorten
 from cassq.runtime.clock import Clock
-from cassq.runtime.deadline import seconds_left
+from cassq.runtime.deadline import seconds_left, seconds_to_begin
 from cassq.runtime.files import FILE_MODE, make_file, sync_names
 from cassq.runtime.reentry import check_outside, noted
 
@@ -139,7 +139,7 @@ class SqliteFile:
                     return
             began_at = began_at or self._clock.now()
             waited_s = self._clock.now() - began_at
-            left_s = seconds_left(self._clock, BUSY_TIMEOUT_S - waited_s)
+            left_s = seconds_to_begin(self._clock, BUSY_TIMEOUT_S - waited_s)
             if left_s <= 0:
                 raise StorageUnavailableError(self._tell_busy(waited_s))
             time.sleep(min(pause, left_s))

@@ -154,9 +154,9 @@ class SqliteStorage:
             # What is left of removed letters: once their pipe is gone, too, nobody can be burying them.
             forgotten = self._file.now_ms() - REMOVED_KEPT_MS
             db.execute(
-                "DELETE FROM dead WHERE queue = ? AND removed AND died_at_ms < ?"
+                "DELETE FROM dead WHERE removed AND died_at_ms < ?"
                 " AND NOT EXISTS (SELECT 1 FROM heads WHERE heads.pipe = dead.pipe)",
-                (queue, forgotten),
+                (forgotten,),
             )
             db.execute(_DELETE_ENTRY, (queue, _shard(is_staged=is_staged), key))
 

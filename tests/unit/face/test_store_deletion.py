@@ -93,6 +93,14 @@ class TestADeletionThatCannotClearEverything:
         with pytest.raises(QueueNotFoundError):
             store.delete_queue("q")
 
+    def test_says_so_again_where_the_next_call_fails_too(self, store, failures):
+        failures.append(StorageUnavailableError("still too many"))
+
+        with pytest.raises(CassqError, match=r"'q' is deleted, .* still too many") as caught:
+            store.delete_queue("q")
+
+        assert type(caught.value) is CassqError
+
     def test_goes_on_with_the_reaper(self, storage, store):
         assert store.reap().retired == 1
 

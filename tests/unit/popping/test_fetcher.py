@@ -261,3 +261,12 @@ def test_it_stops_at_what_was_there(scene):
     assert taken(fetcher.feed(9)) == [(pipe, 3)]
     assert fetcher.feed(9, Reach.DRAINED) == []
     assert scene.storage.load_pipe(later).head.cursor == 0
+
+
+def test_a_fetcher_that_is_to_finish_begins_no_take(scene):
+    pipe = scene.open(3)
+    fetcher = scene.fetcher()
+    assert taken(fetcher.feed(1)) == [(pipe, 1)]
+    fetcher.finish()
+    assert fetcher.feed(9) == []
+    assert scene.storage.load_pipe(pipe).head.cursor == 1

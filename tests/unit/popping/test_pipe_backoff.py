@@ -63,12 +63,6 @@ def test_a_read_from_before_something_came_back_tells_nothing(clock, backoff):
     assert not backoff.is_left_alone(PIPE)
 
 
-def test_a_drained_pipe_holds_back_no_younger_one(clock, backoff):
-    assert backoff.may_have_older(PIPE)
-    backoff.note_drained(PIPE, clock.at, 3.0)
-    assert not backoff.may_have_older(PIPE)
-
-
 def test_a_pipe_is_forgotten_once_it_is_not_listed(clock, backoff):
     backoff.note_rest(PIPE, 3.0)
     other = uuid1()

@@ -16,5 +16,5 @@ def test_a_pipe_is_deleted_without_a_look_at_the_letters_that_stand():
     with storage._file.reading() as db:
         (plan, *_) = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {statement}")]
 
-    assert plan == "SEARCH dead USING INDEX dead_removed (queue=? AND died_at_ms<?)"
+    assert plan == "SEARCH dead USING INDEX dead_removed (died_at_ms<?)"
     storage.close()
