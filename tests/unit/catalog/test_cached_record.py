@@ -1,10 +1,11 @@
-"""What a change of a queue's record is told where the database falls silent."""
+"""What is known of a queue's record, and what a change is told, where the database falls silent."""
 
 from dataclasses import replace
 
 import pytest
+from support.clocks import HandClock
 
-from cassq.catalog.cached_record import CachedRecord
+from cassq.catalog.cached_record import REFRESH_S, CachedRecord
 from cassq.errors import OutcomeUnknownError, StorageUnavailableError
 from cassq.model.ids import new_token
 from cassq.model.queue_record import QueueRecord, QueueState
@@ -68,3 +69,33 @@ def test_a_change_that_was_not_sent_is_told_as_refused(storage, record):
         cached.change(pause)
 
     assert storage.glance_queue("q") == record
+
+
+class Away:
+    """A storage whose first glances at a record, so many as a test says, are not answered."""
+
+    def __init__(self, storage, failures):
+        self._storage = storage
+        self._failures = failures
+
+    def __getattr__(self, name):
+        return getattr(self._storage, name)
+
+    def glance_queue(self, name):
+        if self._failures:
+            self._failures -= 1
+            raise StorageUnavailableError("no node answers")
+        return self._storage.glance_queue(name)
+
+
+def test_a_look_that_failed_is_made_again_when_the_next_one_is_due(storage, record):
+    # Given a record at which nobody could look once, and which was paused since
+    clock = HandClock()
+    cached = CachedRecord(Away(storage, failures=1), record, clock)
+    clock.seconds += REFRESH_S
+    assert cached.may_take()
+    assert storage.change_queue(record, replace(record, state=QueueState.PAUSED, op=new_token()))
+    # When the next look is due
+    clock.seconds += REFRESH_S
+    # Then it is seen
+    assert not cached.may_take()

@@ -1,11 +1,14 @@
 """Whoever closes a queue or a store waits for what others of the process are still closing."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
 
 import cassq
+from cassq.runtime.clock import SystemClock
+from cassq.runtime.reentry import Closing
 
 
 class HeldClosing:
@@ -87,3 +90,16 @@ def test_a_store_waits_for_a_queue_that_is_still_closing_as_it_is_opened_again(s
     store.close()
 
     assert closing.has_ended
+
+
+def test_a_close_that_raised_holds_up_no_other_one():
+    closing = Closing(SystemClock())
+
+    def fail():
+        raise RuntimeError("planted")
+
+    with ThreadPoolExecutor(1) as pool:
+        with pytest.raises(RuntimeError, match="planted"):
+            closing.run(fail)
+        assert closing.has_ended
+        pool.submit(closing.run, fail).result()  # of the two the first is through

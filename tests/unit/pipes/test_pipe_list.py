@@ -166,3 +166,12 @@ def test_a_pipe_that_retired_is_read_a_few_times_however_often_anybody_looks(sce
     # Then it was read at most three times for each doubling of the way back
     doublings = int(10 / look_s).bit_length() + 1
     assert max(reads.values()) <= 3 * doublings
+
+
+def test_what_was_published_is_seen_at_the_next_look_however_old_its_ids_are(scene):
+    pipes = scene.pipe_list()
+    on_time = scene.open(scene.make_id())
+    assert seen(pipes) == {on_time}
+    staged = scene.open(scene.make_id(late_s=3600.0), "a bulk writer")
+
+    assert {entry.pipe for entry in pipes.refresh(publications=1).entries} == {staged, on_time}

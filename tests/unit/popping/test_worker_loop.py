@@ -112,3 +112,18 @@ def test_a_delivery_of_another_worker_that_comes_too_late_is_an_error_of_the_wor
 
     with pytest.raises(DeliveryExpiredError):
         work(popper, lambda _: other.commit())
+
+
+@pytest.mark.parametrize("error", [OutcomeUnknownError("nobody knows"), AWAY], ids=name_of)
+def test_a_worker_goes_on_when_a_look_for_messages_fails(popper, monkeypatch, error):
+    errors = [error]
+    pop = popper.pop
+
+    def fail(timeout):
+        if errors:
+            raise errors.pop()
+        return pop(timeout)
+
+    monkeypatch.setattr(popper, "pop", fail)
+
+    assert [delivery.body for delivery in work(popper)] == [b"first", b"second"]

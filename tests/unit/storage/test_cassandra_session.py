@@ -1,5 +1,6 @@
-"""What several writes are told to have come to, where the server refuses one of them."""
+"""What several writes are told to have come to, where the server refuses one of them, or prepares none."""
 
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -42,9 +43,15 @@ class Driver:
     def __init__(self):
         self.cluster = SimpleNamespace(contact_points=[])
         self.answers = []
+        self.unprepared = []
+        self.may_prepare = threading.Event()
+        self.may_prepare.set()
         self.sent = 0
 
     def prepare(self, cql):
+        self.may_prepare.wait()
+        if self.unprepared:
+            raise self.unprepared.pop()
         return SimpleNamespace(bind=lambda values: (cql, values))
 
     def execute_async(self, *_, **__):
@@ -90,4 +97,18 @@ def test_a_refusal_of_the_first_ends_what_is_written_in_turn_and_nothing_happene
     driver.answers = [refusal]
     with pytest.raises(told):
         in_turn(session)
+    assert driver.sent == 1
+
+
+def test_a_statement_that_could_not_be_prepared_is_prepared_again(session, driver):
+    # Given a statement that somebody waits for, when the servers go away
+    driver.unprepared = [NoHostAvailable("none", {})]
+    driver.may_prepare.clear()
+    preparing = session._in_preparation(DELETE_WAITING)
+    driver.may_prepare.set()
+    with pytest.raises(NoHostAvailable):
+        preparing.result()
+    # When they are back, then it is sent
+    driver.answers = [None]
+    session.execute(DELETE_WAITING, ("a pipe",))
     assert driver.sent == 1
