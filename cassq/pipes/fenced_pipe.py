@@ -55,19 +55,28 @@ class FencedPipe:
 
     Args:
         state: what `load_pipe` returned.
+        sent_at: the clock's reading before `state` was asked for; None: now.
 
     Attributes:
         window: the window that this process holds. `progress.window` is the one that stands in the database,
             whoever holds it.
         no_window_until: the clock's reading before which no window begins.
         read_ms, read_at: the database's clock at the last settled read, and this process's after it.
+        sent_at: this process's before it: what was acknowledged since may be missing in it.
         progress: what is known of the pipe.
         attempts_max: a run that comes back from this attempt is buried.
     """
 
     progress: Progress
 
-    def __init__(self, context: QueueContext, entry: PipeEntry, state: PipeState, taker: Taker) -> None:
+    def __init__(
+        self,
+        context: QueueContext,
+        entry: PipeEntry,
+        state: PipeState,
+        taker: Taker,
+        sent_at: float | None = None,
+    ) -> None:
         settings = context.settings
         self.storage = context.storage
         self.queue = context.queue
@@ -84,7 +93,7 @@ class FencedPipe:
         self.reader = BatchReader(self.storage, self.pipe, taker.beside, is_outline=taker.is_outline)
         # What consumers' threads told since the last step: marks that were acknowledged, runs returned.
         self._notes: deque[Mark | Run] = deque()
-        self._adopt(state)
+        self._adopt(state, self.clock.now() if sent_at is None else sent_at)
 
     @property
     def head(self) -> Head:
@@ -104,10 +113,11 @@ class FencedPipe:
 
     def look(self) -> bool:
         """Read the pipe again; False when it is gone."""
+        sent_at = self.clock.now()
         state = self.storage.load_pipe(self.pipe)
         if state is None:
             return False
-        self._adopt(state)
+        self._adopt(state, sent_at)
         return True
 
     def tally(self, pushed: int) -> Tally:
@@ -127,12 +137,12 @@ class FencedPipe:
         """Return the runs whose lease had ended before the last read of their marks began."""
         return [run for run in self.progress.runs.values() if run.is_expired(self.read_ms, self.skew_ms)]
 
-    def _adopt(self, state: PipeState) -> None:
+    def _adopt(self, state: PipeState, sent_at: float) -> None:
         window, self.window = self.window, None
         before = self.progress.head if window else state.head
         self.progress = Progress(state)
         self.read_ms = state.now_ms
-        self.read_at = self.clock.now()
+        self.sent_at, self.read_at = sent_at, self.clock.now()
         if window and not self._keep_window(window, before):
             window.lose()
 
@@ -200,11 +210,7 @@ class FencedPipe:
         try:
             return self.storage.transact(self.pipe, transaction).is_applied
         except OutcomeUnknownError:
-            state = self.storage.load_pipe(self.pipe)
-            if state is None:
-                return False
-            self._adopt(state)
-            return state.head.op == op
+            return self.look() and self.head.op == op
 
 
 def _ms(seconds: float) -> int:

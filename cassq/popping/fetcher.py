@@ -370,7 +370,7 @@ class Fetcher:
             return None
         if self._until is not None:
             opened.until = self._until[entry.pipe]
-        claimed = self._claimed[entry.pipe] = Claimed(opened, opened.read_at)
+        claimed = self._claimed[entry.pipe] = Claimed(opened, opened.sent_at)
         self._settle_exhausted(claimed)
         return self._claimed.get(entry.pipe)
 
@@ -430,13 +430,13 @@ class Fetcher:
         if owned.is_over:
             self._over(owned.pipe)
             self._let_go(owned.pipe, 0.0)
-            self._memory.note_drained(owned.pipe, owned.read_at, REST_S)
+            self._memory.note_drained(owned.pipe, owned.sent_at, REST_S)
             return
         due = owned.next_due()
         if due is None or due > LOOK_SOON_S:
             # Somebody is working on the rest. It comes due when a lease ends, or sooner by a rollback.
             self._let_go(owned.pipe, 0.0)
-            self._memory.note_drained(owned.pipe, owned.read_at, min(LOOK_S if due is None else due, LOOK_S))
+            self._memory.note_drained(owned.pipe, owned.sent_at, min(LOOK_S if due is None else due, LOOK_S))
 
     def _let_go(self, pipe: UUID, rest_s: float) -> None:
         claimed = self._claimed.pop(pipe, None)

@@ -65,8 +65,8 @@ class PipeBackoff:
 
     def is_left_alone(self, pipe: UUID) -> bool:
         """Tell whether to leave a pipe alone for now."""
-        read_at, until = self._drained.get(pipe, (0.0, 0.0))
-        if read_at < self._woken_at:
+        sent_at, until = self._drained.get(pipe, (0.0, 0.0))
+        if sent_at < self._woken_at:
             until = 0.0  # the wake-up may be for this one
         return (
             max(until, self._resting_until.get(pipe, 0.0), self._busy_until.get(pipe, 0.0))
@@ -78,11 +78,15 @@ class PipeBackoff:
         if seconds > 0:
             self._resting_until[pipe] = self._clock.now() + seconds
 
-    def note_drained(self, pipe: UUID, read_at: float, seconds: float) -> None:
-        """Note that by a read all of a pipe was handed out, and that nothing of it comes due for so long."""
+    def note_drained(self, pipe: UUID, sent_at: float, seconds: float) -> None:
+        """Note that all of a pipe was handed out, and that nothing of it comes due for so long.
+
+        Args:
+            sent_at: when the read was sent that showed it. What came back since may be missing in it.
+        """
         with self._lock:
-            if read_at >= self._returned_at.get(pipe, float("-inf")):
-                self._drained[pipe] = (read_at, self._clock.now() + seconds)
+            if sent_at >= self._returned_at.get(pipe, float("-inf")):
+                self._drained[pipe] = (sent_at, self._clock.now() + seconds)
 
     def note_returned(self, pipe: UUID) -> None:
         """Note that something of a pipe came back, which no read before tells; callable from any thread."""

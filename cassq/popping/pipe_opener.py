@@ -49,6 +49,7 @@ class PipeOpener:
     ) -> None:
         self._context = context
         self._storage = context.storage
+        self._clock = context.clock
         self._coordinator = context.coordinator
         self._queue = context.queue
         self._holder = holder
@@ -114,6 +115,7 @@ class PipeOpener:
     def _open(self, entry: PipeEntry) -> OwnedPipe | Refusal:
         if not self._coordinator.claim(self._queue, entry.pipe, self._holder):
             return Refusal.BUSY
+        sent_at = self._clock.now()
         try:
             state = self._storage.load_pipe(entry.pipe)
         except BaseException:
@@ -122,7 +124,7 @@ class PipeOpener:
         if state is None:
             self._release(entry.pipe)
             return Refusal.GONE
-        return OwnedPipe(self._context, entry, state, self._taker)
+        return OwnedPipe(self._context, entry, state, self._taker, sent_at)
 
     def _release(self, pipe: UUID) -> None:
         self._coordinator.release(self._queue, pipe, self._holder)

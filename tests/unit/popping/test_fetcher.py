@@ -270,3 +270,28 @@ def test_a_fetcher_that_is_to_finish_begins_no_take(scene):
     fetcher.finish()
     assert fetcher.feed(9) == []
     assert scene.storage.load_pipe(pipe).head.cursor == 1
+
+
+def test_what_comes_back_while_a_pipe_is_read_is_found_by_the_next_look(scene, monkeypatch):
+    # Given a sealed pipe of one message, in somebody's hands
+    pipe = scene.open(1)
+    fetcher = scene.fetcher()
+    ((held, _),) = fetcher.feed(9)
+    scene.seal(pipe, 1)
+    fetcher.let_go()
+    # When it comes back after the database has read the pipe, and before the answer is there
+    load = scene.storage.load_pipe
+
+    def answer_late(pipe, **options):
+        monkeypatch.undo()
+        state = load(pipe, **options)
+        scene.clock.seconds += 0.01
+        assert held.give_back(Ranges(((1, 1),)), Return())
+        scene.clock.seconds += 0.01
+        return state
+
+    monkeypatch.setattr(scene.storage, "load_pipe", answer_late)
+    scene.clock.seconds += LOOK_S
+    assert fetcher.feed(9) == []
+    # Then it is not believed to be in somebody's hands still
+    assert taken(fetcher.feed(9)) == [(pipe, 1)]

@@ -56,10 +56,10 @@ def test_what_came_back_may_be_looked_at(clock, backoff):
 
 
 def test_a_read_from_before_something_came_back_tells_nothing(clock, backoff):
-    read_at = clock.at
+    sent_at = clock.at
     clock.at += 0.1
     backoff.note_returned(PIPE)
-    backoff.note_drained(PIPE, read_at, 3.0)
+    backoff.note_drained(PIPE, sent_at, 3.0)
     assert not backoff.is_left_alone(PIPE)
 
 
