@@ -10,7 +10,7 @@ buffer. What must not break: what was not handed out goes back without counting 
     not full       the last look found all, and more comes later         AWAIT: rest until then
     not full       otherwise                                             LOOK
 
-A wake-up leads to LOOK unless the buffer is full. A LOOK that found nothing is followed by looks at what is
+A wake-up leads to LOOK unless the buffer is full, or nobody pops any more: then it is passed on. A LOOK that found nothing is followed by looks at what is
 known while messages flow fast, then by STARVE where the buffer is empty, and by a rest where it is not.
 """
 
@@ -101,6 +101,8 @@ class FetchThread:
         match self._next_step(wanted, next_s, is_starving=is_starving, is_woken=is_woken):
             case _Step.SHARE:
                 self._fetcher.share()
+                if is_woken:
+                    self._pass_on()
                 self._buffer.rest_while_full(min(POLL_S, self._lease_s / 4))
             case _Step.STARVE:
                 self._starve(wanted)
@@ -148,6 +150,8 @@ class FetchThread:
             closing.callback(self._fetcher.close)
             closing.callback(self._coordinator.withdraw_hunger, self._queue, self._name)
             self._give_back()
+        if self._buffer.is_woken:
+            self._pass_on()
 
     def _watch_flow(self, wanted: int) -> bool:
         """While messages flow fast, look into the pipes again and again; True when one came, or to go on."""
@@ -217,8 +221,11 @@ class FetchThread:
         finally:
             self._coordinator.withdraw_hunger(self._queue, self._name)
             if self._buffer.is_woken and not self._buffer.is_starving():
-                # Its consumers left just now: somebody else shall have what this wake-up was for.
-                self._coordinator.wake(self._queue, 1, besides=self._name)
+                self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Wake somebody else, where a wake-up came for consumers that left since."""
+        self._coordinator.wake(self._queue, 1, besides=self._name)
 
     def _until_look(self, pause: float) -> float:
         """Return in how many seconds to look though nobody woke this popper.
