@@ -44,6 +44,7 @@ from cassq.model.take_plan import Taken
 from cassq.model.transaction import RunChange, Transaction
 from cassq.pipes.held_run import HeldRun
 from cassq.pipes.outside_view import find_pushed
+from cassq.popping.commits import commit_run
 from cassq.popping.fetcher import Fetcher, Reach
 from cassq.runtime.fork_guard import may_run_here, process_name
 from cassq.runtime.outage_log import log_trouble
@@ -284,11 +285,11 @@ class RunReader:
         held = self._held_of(run)
         if held:
             with suppress(DeliveryExpiredError):
-                held.commit(Ranges(run.parts))
+                commit_run(held, Ranges(run.parts))
                 return True
         held = self._begin_anew(run)
         if held:
-            held.commit(Ranges(run.parts))
+            commit_run(held, Ranges(run.parts))
         return held is not None
 
     def stop_at_present(self) -> None:

@@ -1,6 +1,6 @@
 """A run in a popper's hands, from the take until its last message has ended or its lease has.
 
-Owns the holder's half of the protocol: commit, rollback, extend, give back. Runs stay with their holder
+Owns the holder's half of the protocol: marks, rollback, extend, give back. Runs stay with their holder
 when the claim on the pipe moves on, so nothing here needs the claim. What must not break:
 
 - the lease ends for its holder first: it is counted from before the take was sent, on this process's clock;
@@ -10,7 +10,7 @@ when the claim on the pipe moves on, so nothing here needs the claim. What must 
 
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from uuid import UUID
@@ -34,10 +34,6 @@ from cassq.runtime.reentry import alone, check_may_wait, check_outside, unawaite
 
 #: A lease that has ended for good, whatever the clock says.
 _ENDED = float("-inf")
-
-#: The pause between two attempts to write a mark, while the lease runs.
-PAUSE_S = 0.05
-PAUSE_MAX_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +74,17 @@ class HeldRun:
         self._storage = context.storage
         self.pipe = pipe
         self.ends_at = ends_at
-        self._clock = context.clock
-        self._ahead_s = self._clock.latest() - self._clock.now()
+        self.clock = context.clock
+        self._ahead_s = self.clock.latest() - self.clock.now()
         self._told = told
-        self._lease_s = taken.run.lease_ms / 1000  # of a window: longer than the queue's by its time
-        self._told_s = (taken.run.lease_ms - taken.run.window_ms) / 1000
+        self._window_lease_s = taken.run.lease_ms / 1000  # of a window: longer than the queue's by its time
+        self.lease_s = (taken.run.lease_ms - taken.run.window_ms) / 1000
         self._lease_id = taken.run.lease_id
         self.attempt = taken.run.attempt
         self._batch_firsts = list(taken.batch_firsts)
         self._rows = [taken.run]
         self._window = window
         self._changing = threading.RLock()
-        self._pause = threading.Condition()
 
     def grow(self, taken: Taken) -> None:
         """Add what was handed out of the same window since."""
@@ -103,7 +98,7 @@ class HeldRun:
     @property
     def is_live(self) -> bool:
         """Whether the lease still runs, for this process."""
-        return self._clock.latest() < self.ends_at
+        return self.clock.latest() < self.ends_at
 
     def still_runs(self) -> bool:
         """Tell whether the lease still runs; asks the database when a witness of time alone says no.
@@ -111,10 +106,10 @@ class HeldRun:
         Others count from `leased_at` on, and add the most that nodes' clocks differ. So it runs on for at
         least as long as the node that answers says.
         """
-        is_doubted = not self.is_live and self._clock.now() + self._ahead_s < self.ends_at
+        is_doubted = not self.is_live and self.clock.now() + self._ahead_s < self.ends_at
         if is_doubted:
             ended_at = self.ends_at
-            ahead_s, asked_at = self._clock.latest() - self._clock.now(), self._clock.latest()
+            ahead_s, asked_at = self.clock.latest() - self.clock.now(), self.clock.latest()
             with suppress(CassqError):
                 state = self._storage.load_pipe(self.pipe)
                 stand = {run.first: run for run in state.runs} if state else {}
@@ -129,48 +124,26 @@ class HeldRun:
     @property
     def left_s(self) -> float:
         """Seconds until the lease ends."""
-        return self.ends_at - self._clock.latest()
+        return self.ends_at - self.clock.latest()
 
-    def commit(self, parts: Ranges) -> None:
-        """Mark messages as committed; returns when the marks are durable and counted in time.
-
-        Raises:
-            DeliveryExpiredError: the lease had ended, no mark was written; the messages come again.
-            OutcomeUnknownError: the lease ended before the marks were acknowledged.
-        """
+    def marks(self, parts: Ranges) -> list[Mark]:
+        """Return the marks that commit these messages; each lies within one row."""
         self._guard.check("the delivery")
         with alone(self._changing, "a commit"):
-            marks = [Mark(first, last, End.COMMITTED) for part in parts for first, last in self._cut(part)]
-        pause = PAUSE_S
-        may_have_happened = False
-        while self.still_runs():
-            try:
-                with Deadline(self._clock.now() + self.left_s):
-                    self._storage.mark(self.pipe, marks)
-            except OutcomeUnknownError:
-                may_have_happened = True
-            except StorageUnavailableError:
-                pass
-            except AccessDeniedError:
-                if may_have_happened:
-                    break
-                raise
-            else:
-                if not self.still_runs():
-                    may_have_happened = True
-                    break
-                for mark in marks:
-                    self._told(mark)
-                return
-            with self._pause:
-                self._clock.wait(self._pause, min(pause, max(0.0, self.left_s)))
-            pause = min(2 * pause, PAUSE_MAX_S)
-        if may_have_happened:
-            raise OutcomeUnknownError("the lease ended before the commit was acknowledged: it may come again")
-        raise DeliveryExpiredError(
-            f"the lease of {self._told_s:g} s ended before the commit: the message is delivered again; "
-            "work faster, give the queue a longer lease, or call extend()"
-        )
+            return [Mark(first, last, End.COMMITTED) for part in parts for first, last in self._cut(part)]
+
+    def write(self, marks: Sequence[Mark]) -> bool:
+        """Write marks once; False when they were not acknowledged while the lease ran.
+
+        Raises: OutcomeUnknownError, StorageUnavailableError, AccessDeniedError: as `Storage.mark`.
+        """
+        with Deadline(self.clock.now() + self.left_s):
+            self._storage.mark(self.pipe, marks)
+        if not self.still_runs():
+            return False
+        for mark in marks:
+            self._told(mark)
+        return True
 
     def give_back(self, returned: Ranges, how: Return) -> bool:
         """Return messages, so that they are delivered again; False when they come again by themselves.
@@ -239,14 +212,14 @@ class HeldRun:
                     changes = []
                     break
                 changes.append(RunChange(standing, self._lease_id, standing.leased_at_ms, is_leased_now=True))
-            ahead_s, sent_at = self._clock.latest() - self._clock.now(), self._clock.latest()
+            ahead_s, sent_at = self.clock.latest() - self.clock.now(), self.clock.latest()
             if (
                 not changes
                 or not self._storage.transact(self.pipe, Transaction(runs=tuple(changes))).is_applied
             ):
                 self.ends_at = _ENDED
                 raise DeliveryExpiredError("the lease was taken over: the message is delivered again")
-            self.ends_at, self._ahead_s = sent_at + self._lease_s, ahead_s
+            self.ends_at, self._ahead_s = sent_at + self._window_lease_s, ahead_s
 
     def _has_row(self) -> bool:
         """Tell whether it is known where the run ends; of a window that is out, once it has been ended."""
@@ -254,7 +227,7 @@ class HeldRun:
         if window is None:
             return True
         check_may_wait("a rollback or extend()")  # another thread ends the window
-        last = window.wait_end(self._clock, self.ends_at)
+        last = window.wait_end(self.clock, self.ends_at)
         if last is None:
             last = self._read_end()
         if last is None:

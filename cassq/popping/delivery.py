@@ -13,7 +13,6 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from cassq.errors import (
-    CassqError,
     ClosedError,
     DeliveryExpiredError,
     InvalidOptionError,
@@ -287,22 +286,3 @@ def group_by_run(deliveries: Iterable[Delivery]) -> dict[HeldRun, Ranges]:
     if batch_slice is not None:
         groups.setdefault(batch_slice.run, Ranges()).add(first, last)
     return groups
-
-
-class DirectCommitter:
-    """Writes every commit at once, one mark for each stretch of neighbours."""
-
-    def commit(self, deliveries: Sequence[Delivery]) -> None:
-        """See `Committer.commit`; all runs are tried, then the first error is raised."""
-        failed: CassqError | None = None
-        for run, parts in group_by_run(deliveries).items():
-            try:
-                run.commit(parts)
-            except CassqError as error:
-                failed = failed or error
-                if isinstance(error, UsageError):  # nothing of this run was begun: it can be ended later
-                    for each in deliveries:
-                        if each.run is run:
-                            each.unfinish()
-        if failed:
-            raise failed

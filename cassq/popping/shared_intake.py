@@ -14,7 +14,8 @@ from typing import Literal
 from cassq.catalog.queue_context import QueueContext
 from cassq.coordination.watched import silent_service
 from cassq.errors import InvalidOptionError
-from cassq.popping.delivery import Committer, DirectCommitter
+from cassq.popping.commits import DirectCommitter
+from cassq.popping.delivery import Committer
 from cassq.popping.delivery_buffer import Asker, DeliveryBuffer
 from cassq.popping.fetch_thread import FetchThread
 from cassq.popping.fetcher import Fetcher

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from cassq.errors import DeliveryExpiredError, OutcomeUnknownError
 from cassq.model.ranges import Ranges
 from cassq.pipes.held_run import HeldRun
+from cassq.popping.commits import Commit
 from cassq.popping.delivery import Delivery
 from cassq.verification.ledger import Kind
 
@@ -72,25 +73,27 @@ class Hands:
 @contextmanager
 def listening(hands: Hands) -> Iterator[None]:
     """Have `hands` hear of every commit and extension, meanwhile."""
-    commit, extend = HeldRun.commit, HeldRun.extend
+    try_once, extend = Commit.try_once, HeldRun.extend
 
-    def commit_and_tell(run: HeldRun, parts: Ranges) -> None:
+    def try_and_tell(commit: Commit) -> bool:
         try:
-            commit(run, parts)
+            is_written = try_once(commit)
         except DeliveryExpiredError:
-            hands.hear_commit(run, parts, Kind.EXPIRED)
+            hands.hear_commit(commit.run, commit.parts, Kind.EXPIRED)
             raise
         except OutcomeUnknownError:
-            hands.hear_commit(run, parts, Kind.UNKNOWN_COMMIT)
+            hands.hear_commit(commit.run, commit.parts, Kind.UNKNOWN_COMMIT)
             raise
-        hands.hear_commit(run, parts, Kind.COMMITTED)
+        if is_written:
+            hands.hear_commit(commit.run, commit.parts, Kind.COMMITTED)
+        return is_written
 
     def extend_and_tell(run: HeldRun) -> None:
         extend(run)
         hands.hear_extension(run)
 
-    HeldRun.commit, HeldRun.extend = commit_and_tell, extend_and_tell  # type: ignore[method-assign]
+    Commit.try_once, HeldRun.extend = try_and_tell, extend_and_tell  # type: ignore[method-assign]
     try:
         yield
     finally:
-        HeldRun.commit, HeldRun.extend = commit, extend  # type: ignore[method-assign]
+        Commit.try_once, HeldRun.extend = try_once, extend  # type: ignore[method-assign]

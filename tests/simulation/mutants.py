@@ -46,8 +46,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "believe that an unknown take was applied",
         "cassq.pipes.fenced_pipe",
-        "            return state.head.op == op\n",
-        "            return True\n",
+        "            return self.look() and self.head.op == op\n",
+        "            return self.look()\n",
     ),
     _one(
         "count the lease from the reply on",
@@ -106,10 +106,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "believe a commit that was acknowledged too late",
         "cassq.pipes.held_run",
-        "                if not self.still_runs():\n"
-        "                    may_have_happened = True\n"
-        "                    break\n",
-        "",
+        "        if not self.still_runs():\n            return False\n        for mark",
+        "        for mark",
         about="commits",
     ),
     Mutant(
@@ -138,23 +136,24 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _one(
         "write the mark of a commit that is told to be too late",
-        "cassq.pipes.held_run",
-        '        raise DeliveryExpiredError(\n            f"the lease of {self._told_s:g} s ended before',
-        "        with suppress(CassqError):\n            self._storage.mark(self.pipe, marks)\n"
-        '        raise DeliveryExpiredError(\n            f"the lease of {self._told_s:g} s ended before',
+        "cassq.popping.commits",
+        '        return DeliveryExpiredError(\n            f"the lease of',
+        "        try:\n            self.run.write(self._marks)\n"
+        "        except CassqError:\n            pass\n"
+        '        return DeliveryExpiredError(\n            f"the lease of',
     ),
     _one(
         "forget what is of another run when a group of commits is written",
         "cassq.popping.grouped_commits",
-        "                self._direct.commit(group)\n",
-        "                self._direct.commit([each for each in group if each.run is group[0].run])\n",
+        "in group_by_run(group).items()]\n",
+        "in group_by_run(group).items() if run is group[0].run]\n",
         about="groups",
     ),
     _one(
         "write nothing of a group of commits once one of it has failed",
-        "cassq.popping.delivery",
-        "                failed = failed or error\n",
-        "                raise\n",
+        "cassq.popping.commits",
+        "            on_failure(commit, error)\n",
+        "            on_failure(commit, error)\n            return []\n",
         about="groups",
     ),
     _one(
@@ -455,7 +454,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "split a run of a window that is out",
         "cassq.pipes.held_run",
-        "        last = window.wait_end(self._clock, self.ends_at)\n",
+        "        last = window.wait_end(self.clock, self.ends_at)\n",
         "        last = window.run.first\n",
         about="windows",
     ),
@@ -567,8 +566,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "count a lease by elapsed time alone",
         "cassq.pipes.held_run",
-        "        return self._clock.latest() < self.ends_at\n",
-        "        return self._clock.now() + self._ahead_s < self.ends_at\n",
+        "        return self.clock.latest() < self.ends_at\n",
+        "        return self.clock.now() + self._ahead_s < self.ends_at\n",
         about="pauses",
     ),
     # Rules one by one

@@ -136,12 +136,11 @@ _LEASE = (
     planted(
         "send what was planned again, on the op that stands by now",
         "cassq.pipes.fenced_pipe",
-        "            return state.head.op == op\n",
-        "            if state.head.op != op and isinstance(transaction.head, Advance):\n"
-        "                state = self.storage.load_pipe(self.pipe)\n"
-        "                head = replace(transaction.head, seen_op=state.head.op)\n"
+        "            return self.look() and self.head.op == op\n",
+        "            if self.look() and self.head.op != op and isinstance(transaction.head, Advance):\n"
+        "                head = replace(transaction.head, seen_op=self.storage.load_pipe(self.pipe).head.op)\n"
         "                return self.storage.transact(self.pipe, replace(transaction, head=head)).is_applied\n"
-        "            return state.head.op == op\n",
+        "            return self.head.op == op\n",
         test=_FAULT + "test_a_take_of_unknown_outcome_is_not_made_over_that_of_another_owner",
     ),
     planted(
@@ -589,7 +588,7 @@ _READERS = (
             Edit(
                 "cassq.bulk.run_reader",
                 "        held = self._begin_anew(run)\n"
-                "        if held:\n            held.commit(Ranges(run.parts))\n"
+                "        if held:\n            commit_run(held, Ranges(run.parts))\n"
                 "        return held is not None\n",
                 "        marks = [Mark(part.first, part.last, End.COMMITTED) for part in run.parts]\n"
                 "        self._storage.mark(run.pipe, marks)\n"

@@ -179,7 +179,7 @@ RULES = (
         (
             "believe_live",
             "a mark is begun and believed only while the lease runs",
-            "cassq.pipes.held_run.HeldRun.commit",
+            "cassq.popping.commits.Commit.try_once",
         ),
         (
             "mark_in_row",

@@ -16,6 +16,7 @@ from cassq.model.settings import QueueSettings
 from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.held_run import HeldRun, Return
 from cassq.pipes.owned_pipe import OwnedPipe
+from cassq.popping.commits import commit_run
 from cassq.storage.sqlite.storage import SqliteStorage
 
 
@@ -133,7 +134,7 @@ class TestALeaseThatAWitnessDoubts:
         assert (taken.run.first, taken.run.last) == (1, 4)
         # Then its holder is told so
         with pytest.raises(DeliveryExpiredError):
-            held.commit(Ranges(((1, 1),)))
+            commit_run(held, Ranges(((1, 1),)))
 
     @pytest.mark.parametrize("error", [StorageUnavailableError, AccessDeniedError])
     def test_a_rollback_that_wrote_nothing_leaves_the_lease_as_it_is(self, own, held, monkeypatch, error):
@@ -141,7 +142,7 @@ class TestALeaseThatAWitnessDoubts:
             patch.setattr(held._storage, "transact", failing(error))
             assert not held.give_back(Ranges(((2, 2),)), Return())
         # The others may be ended as before
-        held.commit(Ranges(((1, 1),)))
+        commit_run(held, Ranges(((1, 1),)))
         assert held.give_back(Ranges(((3, 3),)), Return())
         assert own("another").progress.is_ended(1)
 
@@ -153,7 +154,7 @@ class TestALeaseThatAWitnessDoubts:
         with pytest.raises(DeliveryExpiredError):
             held.extend()
         with pytest.raises(DeliveryExpiredError):
-            held.commit(Ranges(((1, 1),)))
+            commit_run(held, Ranges(((1, 1),)))
         assert not own("another").progress.is_ended(1)
 
     def test_a_rollback_that_others_forestalled_ends_the_lease(self, clock, own, held):
@@ -174,7 +175,7 @@ class TestALeaseThatAWitnessDoubts:
         clock.missed += self.SET_S
         assert held.still_runs()
         clock.seconds += self.LEASE_S - 2.0 - 0.1
-        held.commit(Ranges(((1, 1),)))
+        commit_run(held, Ranges(((1, 1),)))
         assert own("another").progress.is_ended(1)
 
     def test_is_not_extended_for_the_rest_where_others_took_a_part(self, clock, own, held, monkeypatch):

@@ -18,6 +18,7 @@ from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.held_run import HeldRun, Return
 from cassq.pipes.owned_pipe import OwnedPipe
 from cassq.pipes.window_steps import WINDOW_MS
+from cassq.popping.commits import commit_run
 from cassq.storage.sqlite.storage import SqliteStorage
 
 LEASE_S = 8.0
@@ -126,7 +127,7 @@ def test_of_several_that_came_back_no_more_are_taken_than_wanted(scene):
 def test_what_has_ended_of_a_run_is_not_taken_again_and_does_not_count(scene):
     scene.push(6)
     result = scene.owned.take(100)
-    scene.hold(result.runs[0], result.sent_at).commit(Ranges(((1, 1), (3, 4))))
+    commit_run(scene.hold(result.runs[0], result.sent_at), Ranges(((1, 1), (3, 4))))
     scene.clock.seconds += LEASE_S + SKEW_S + 0.1
     assert scene.owned.look()
     assert scene.take(2) == [2, 5]

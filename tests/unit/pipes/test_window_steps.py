@@ -23,6 +23,7 @@ from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.held_run import HeldRun, Return
 from cassq.pipes.outside_view import find_pushed
 from cassq.pipes.owned_pipe import OwnedPipe
+from cassq.popping.commits import commit_run
 from cassq.pushing.lane import Lane
 from cassq.pushing.pipe_rotation import OpenPipe
 from cassq.storage.port import BatchQuery
@@ -445,7 +446,7 @@ class TestAConsumerOfAWindow:
         assert not held.give_back(Ranges([(1, 1)]), Return())
         with pytest.raises(StorageUnavailableError, match="the old lease stands"):
             held.extend()
-        held.commit(Ranges([(1, 1)]))
+        commit_run(held, Ranges([(1, 1)]))
         assert scene.state.marks == (Mark(1, 1, End.COMMITTED),)
 
     @pytest.mark.parametrize("does", ["extend", "roll back"])

@@ -16,6 +16,7 @@ from cassq.model.ranges import Ranges
 from cassq.model.settings import QueueSettings
 from cassq.model.transaction import Seal, Transaction
 from cassq.pipes.held_run import Return
+from cassq.popping.commits import commit_run
 from cassq.popping.fetcher import LOOK_S, Fetcher, Reach
 from cassq.popping.pipe_backoff import BUSY_S, PATIENCE_S
 from cassq.storage.sqlite.storage import SqliteStorage
@@ -247,7 +248,7 @@ def test_a_pipe_that_is_over_is_pointed_at_and_given_up(scene):
     scene.seal(pipe, 1)
     fetcher = scene.fetcher()
     ((held, _),) = fetcher.feed(9)
-    held.commit(Ranges(((1, 1),)))
+    commit_run(held, Ranges(((1, 1),)))
     scene.clock.seconds += 1.0
     fetcher.feed(9, Reach.DRAINED)
     assert pipe in scene.over

@@ -8,11 +8,12 @@ from datetime import timedelta
 import pytest
 
 import cassq
-from cassq.errors import DeliveryExpiredError
+from cassq.errors import DeliveryExpiredError, StorageUnavailableError
 from cassq.model.ids import new_pipe_id
 from cassq.model.message import Batch
 from cassq.popping import grouped_commits
-from cassq.popping.delivery import BatchSlice, DirectCommitter
+from cassq.popping.commits import DirectCommitter
+from cassq.popping.delivery import BatchSlice
 from cassq.runtime.clock import SystemClock
 
 
@@ -61,6 +62,7 @@ class _Run:
     """A run whose commits take as long as the test wants."""
 
     is_live = True
+    clock = SystemClock()
 
     def still_runs(self):
         return True
@@ -68,10 +70,14 @@ class _Run:
     def __init__(self):
         self.began, self.may_end, self.committed = threading.Event(), threading.Event(), []
 
-    def commit(self, parts):
+    def marks(self, parts):
+        return [tuple(part) for part in parts]
+
+    def write(self, marks):
         self.began.set()
         assert self.may_end.wait(30)
-        self.committed.append([tuple(part) for part in parts])
+        self.committed.append(marks)
+        return True
 
 
 def delivery(run, number):
@@ -169,3 +175,59 @@ def test_what_is_committed_after_the_close_is_written_at_once():
     grouped.close()
     grouped.commit([delivery(run, 1)])
     assert run.committed == [[(1, 1)]]
+
+
+class _OutOfReach(_Run):
+    """A run whose partition no node answers for, until it is `may_end`."""
+
+    left_s = 3600.0
+
+    def write(self, marks):
+        self.began.set()
+        if not self.may_end.is_set():
+            raise StorageUnavailableError("no node answers")
+        return super().write(marks)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_run_that_cannot_be_written_holds_up_no_other(place):
+    # Given two runs of one group, of which one cannot be written
+    away, run = _OutOfReach(), _Run()
+    run.may_end.set()
+    grouped = grouped_commits.GroupedCommitter(SystemClock())
+    deliveries = [delivery(run, 1)]
+    deliveries.insert(place, delivery(away, 1))
+    grouped.commit(deliveries)
+    assert away.began.wait(30)
+    # Then the other one is written, and what comes later
+    grouped.commit([delivery(run, 2)])
+    while [mark for marks in run.committed for mark in marks] not in ([(1, 1), (2, 2)], [(1, 2)]):
+        time.sleep(0.001)  # the test's own time limit ends it otherwise
+    assert not away.committed
+    # And the first one, once it can be; whoever flushes waits for that
+    with ThreadPoolExecutor(1) as pool:
+        flushed = pool.submit(grouped.flush)
+        away.began.clear()
+        assert away.began.wait(30)
+        assert not flushed.done()
+        away.may_end.set()
+        flushed.result(30)
+    assert away.committed == [[(1, 1)]]
+    grouped.close()
+
+
+def test_of_many_commits_all_are_tried_before_one_is_tried_again(monkeypatch):
+    run, away = _Run(), _Run()
+    run.may_end.set()
+    seen = []
+
+    def write(marks):
+        seen.append(list(run.committed))
+        if not run.committed:
+            raise StorageUnavailableError("no node answers")
+        return True
+
+    away.left_s = 3600.0
+    monkeypatch.setattr(away, "write", write)
+    DirectCommitter().commit([delivery(away, 1), delivery(run, 1)])
+    assert seen == [[], [[(1, 1)]]]

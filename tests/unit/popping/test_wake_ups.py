@@ -8,7 +8,7 @@ from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.model.ids import new_token
 from cassq.model.queue_record import QueueRecord
 from cassq.model.settings import QueueSettings
-from cassq.popping.delivery import DirectCommitter
+from cassq.popping.commits import DirectCommitter
 from cassq.popping.delivery_buffer import IDLE_S, DeliveryBuffer
 from cassq.popping.fetch_thread import FetchThread
 from cassq.popping.fetcher import Fetcher

@@ -6,6 +6,8 @@ import pytest
 
 import cassq
 from cassq.errors import DeliveryExpiredError, OutcomeUnknownError, StorageUnavailableError
+from cassq.pipes.held_run import HeldRun
+from cassq.popping.commits import Commit
 
 LATE = [DeliveryExpiredError("the lease ended"), OutcomeUnknownError("nobody knows")]
 AWAY = StorageUnavailableError("the database is away")
@@ -32,16 +34,17 @@ def popper(queue):
 class Failing:
     """Lets the first commit or extension of a run fail."""
 
-    def __init__(self, monkeypatch, method, error):
-        real = getattr(cassq.popping.delivery.HeldRun, method)
+    def __init__(self, monkeypatch, what, error):
+        owner, method = {"commit": (Commit, "try_once"), "extend": (HeldRun, "extend")}[what]
+        real = getattr(owner, method)
         errors = [error]
 
-        def fail(run, *values):
+        def fail(each):
             if errors:
                 raise errors.pop()
-            return real(run, *values)
+            return real(each)
 
-        monkeypatch.setattr(cassq.popping.delivery.HeldRun, method, fail)
+        monkeypatch.setattr(owner, method, fail)
 
 
 def work(popper, act=lambda delivery: None):
