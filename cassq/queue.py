@@ -36,6 +36,7 @@ from cassq.reaping.housekeeping import Housekeeping
 from cassq.reaping.reaper import Reaper, ReapReport
 from cassq.runtime.clock import Clock
 from cassq.runtime.fork_guard import ForkGuard, process_name
+from cassq.runtime.periodic_thread import PeriodicThread
 from cassq.runtime.poll_spread import PollSpread
 from cassq.runtime.reentry import Closing, alone
 from cassq.storage.port import Storage
@@ -49,6 +50,7 @@ class Services:
     """What a store lends to its queues.
 
     Attributes:
+        housekeeper: reaps for all of them.
         owner: the store itself: what works for a queue keeps it, so that it is closed when the program ends.
     """
 
@@ -56,6 +58,7 @@ class Services:
     coordinator: Coordinator
     clock: Clock
     polls: PollSpread
+    housekeeper: PeriodicThread
     owner: object
 
 
@@ -388,5 +391,7 @@ class Queue:
         self._check_usable()
         reaper = self._ensure_reaper()
         if self._housekeeping is None:
-            self._housekeeping = Housekeeping(self._context, reaper, self._statistics, self.staging)
+            self._housekeeping = Housekeeping(
+                self._context, reaper, self._statistics, self.staging, self._services.housekeeper
+            )
         return self._housekeeping

@@ -30,6 +30,7 @@ from cassq.reaping.reaper import ReapReport
 from cassq.runtime.clock import Clock
 from cassq.runtime.fork_guard import ForkGuard
 from cassq.runtime.outage_log import OutageLog
+from cassq.runtime.periodic_thread import PeriodicThread
 from cassq.runtime.poll_spread import PollSpread
 from cassq.runtime.reentry import Closing, alone
 from cassq.storage.metered import Telemetry, measured
@@ -67,7 +68,14 @@ class Store:
         # A first answer to compare with; by how much nodes may differ each queue says.
         self.storage = witnessed(storage, clock, float("inf"))
         self.coordinator = coordinator
-        self._services = Services(storage, watched(coordinator, outages), clock, PollSpread(), self)
+        self._services = Services(
+            storage,
+            watched(coordinator, outages),
+            clock,
+            PollSpread(),
+            PeriodicThread("cassq-reap", clock),
+            self,
+        )
         self._closed = closed
         self._birthplace = ForkGuard()
         self._guard = threading.RLock()

@@ -182,7 +182,8 @@ class RunReader:
         self._seat = uuid5(_NAMES, name)
         self._sit_down(NAME_PATIENCE_S)
         seconds = self._lease_ms / 1000 / EXTEND_PER_LEASE
-        self._loop = PeriodicThread(f"cassq-reader-{name}", self.keep_alive, seconds, context.clock)
+        thread = PeriodicThread(f"cassq-reader-{name}", context.clock)
+        self._loop = thread.repeat(f"reader {name}", self.keep_alive, seconds)
 
     def take(self, wanted: int | None) -> list[LeasedRun]:
         """Lease up to about `wanted` messages; everything there is for None. Empty when there is nothing now.

@@ -34,10 +34,19 @@ SAMPLE_MAX_S = 40.0
 
 
 class Housekeeping:
-    """Reaps and samples one queue until it is closed."""
+    """Reaps and samples one queue until it is closed.
+
+    Args:
+        thread: does so for all queues of the store.
+    """
 
     def __init__(
-        self, context: QueueContext, reaper: Reaper, statistics: Statistics, staging: Staging
+        self,
+        context: QueueContext,
+        reaper: Reaper,
+        statistics: Statistics,
+        staging: Staging,
+        thread: PeriodicThread,
     ) -> None:
         self._queue = context.queue
         self._polls = context.polls
@@ -54,7 +63,7 @@ class Housekeeping:
         self._whole_at = 0.0
         self._whole_pause_s = REAP_S
         self._taken: tuple[Sample, ...] = ()
-        self._loop = PeriodicThread(f"cassq-reap-{context.queue}", self.run_once, REAP_S, self._clock)
+        self._loop = thread.repeat(f"queue {context.queue}: reaping", self.run_once, REAP_S)
         self._polls.enter()
 
     def run_once(self) -> None:

@@ -1,0 +1,123 @@
+"""One thread repeats what many need, each in its own time."""
+
+import logging
+import threading
+
+import pytest
+
+from cassq.errors import StorageUnavailableError
+from cassq.runtime.clock import SystemClock
+from cassq.runtime.periodic_thread import PeriodicThread
+
+NAME = "cassq-of-this-test"
+
+
+def threads():
+    return [each for each in threading.enumerate() if each.name == NAME]
+
+
+@pytest.fixture
+def thread():
+    return PeriodicThread(NAME, SystemClock())
+
+
+class Turns:
+    """Counts its turns; each lasts until `may_end`."""
+
+    def __init__(self):
+        self.began, self.may_end = threading.Semaphore(0), threading.Event()
+        self.may_end.set()
+        self.errors = []
+
+    def __call__(self):
+        self.began.release()
+        assert self.may_end.wait(30)
+        if self.errors:
+            raise self.errors.pop()
+
+    def wait(self):
+        assert self.began.acquire(timeout=30)
+
+
+def test_tasks_share_a_thread_which_ends_with_the_last_of_them(thread):
+    assert threads() == []
+    turns = Turns(), Turns()
+    tasks = [thread.repeat("a task", each, 0.0) for each in turns]
+    for each in turns:
+        each.wait()
+    assert len(threads()) == 1
+    tasks[0].close()
+    while turns[0].began.acquire(blocking=False):
+        pass
+    turns[1].wait()
+    assert not turns[0].began.acquire(blocking=False)
+    tasks[1].close()
+    assert threads() == []
+    # And there is one again for whoever comes later
+    task = thread.repeat("a task", turns[0], 0.0)
+    turns[0].wait()
+    assert len(threads()) == 1
+    task.close()
+
+
+def test_a_task_comes_when_it_is_poked(thread):
+    seldom, never = Turns(), Turns()
+    task = thread.repeat("seldom", seldom, 3600.0)
+    other = thread.repeat("never", never, 3600.0)
+    task.poke()
+    seldom.wait()
+    # A poke in the middle of a turn stands
+    seldom.may_end.clear()
+    task.poke()
+    seldom.wait()
+    task.poke()
+    seldom.may_end.set()
+    seldom.wait()
+    assert not never.began.acquire(blocking=False)
+    task.close()
+    other.close()
+
+
+def test_a_close_waits_for_the_turn_under_way_of_its_own_task_alone(thread):
+    turns = Turns(), Turns()
+    tasks = [thread.repeat("a task", each, 3600.0) for each in turns]
+    turns[0].may_end.clear()
+    tasks[0].poke()
+    turns[0].wait()
+    tasks[1].close()
+    closing = threading.Thread(target=tasks[0].close)
+    closing.start()
+    assert closing.is_alive()
+    turns[0].may_end.set()
+    closing.join(30)
+    assert not closing.is_alive()
+    assert threads() == []
+
+
+def test_a_task_may_close_itself(thread):
+    done = threading.Event()
+
+    def close():
+        task.close()
+        done.set()
+
+    task = thread.repeat("a task", close, 3600.0)
+    task.poke()
+    assert done.wait(30)
+    for each in threads():
+        each.join(30)
+    assert threads() == []
+
+
+@pytest.mark.parametrize("error", [StorageUnavailableError("away"), RuntimeError("unexpected")])
+def test_an_error_ends_neither_the_task_nor_the_others(thread, caplog, error):
+    caplog.set_level(logging.DEBUG, "cassq")
+    failing, other = Turns(), Turns()
+    failing.errors = [error]
+    tasks = [thread.repeat("it fails", failing, 0.0), thread.repeat("it does not", other, 0.0)]
+    for _ in range(2):
+        failing.wait()
+        other.wait()
+    for task in tasks:
+        task.close()
+    assert any(each.getMessage().startswith("it fails: ") for each in caplog.records)
