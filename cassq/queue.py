@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from uuid import UUID
 
-from cassq.bulk.run_reader import RunReader, tag
+from cassq.bulk.leased_run import tag
+from cassq.bulk.run_reader import RunReader
 from cassq.bulk.staging import Staging
 from cassq.catalog.cached_record import CachedRecord
 from cassq.catalog.queue_context import QueueContext

@@ -1,8 +1,8 @@
 """Leases runs for a consumer that writes down what it has, dies, and comes again under the same name.
 
-Owns the leases that such a reader holds: takes them, keeps them alive, finds them again after a restart, and
-commits them when it is told that what was written down is done. It refuses to read messages; `read_leased`
-does, in whatever process. A stream processor's checkpoint is the writing it is made for:
+Owns the reader's name, and when its runs are taken, kept alive, found again after a restart, and committed:
+when it is told that what was written down is done. It refuses to read messages; `read_leased` does, in
+whatever process. A stream processor's checkpoint is the writing it is made for:
 
     the stream                       this reader                    the database
     | what comes next? ------------->| take R, for ten minutes ---->| R leased to "reader orders"
@@ -18,39 +18,27 @@ else has by now is never used again.
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Self
 from uuid import UUID, uuid5
 
+from cassq.bulk.leased_run import LeasedRun, left_of, tag
+from cassq.bulk.reader_leases import ReaderLeases
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import (
     CassqError,
     CorruptError,
-    DecodeError,
-    DeliveryExpiredError,
     InvalidOptionError,
     OutcomeUnknownError,
     UnavailableError,
 )
 from cassq.limits import TAKE_MESSAGES_MAX
-from cassq.model.message import Batch
-from cassq.model.pipe import PipeState, Run, RunState
-from cassq.model.progress import Progress
-from cassq.model.ranges import Range, Ranges
-from cassq.model.take_plan import Taken
-from cassq.model.transaction import RunChange, Transaction
-from cassq.pipes.held_run import HeldRun
 from cassq.pipes.outside_view import find_pushed
-from cassq.popping.commits import commit_run
 from cassq.popping.fetcher import Fetcher, Reach
 from cassq.runtime.fork_guard import may_run_here, process_name
 from cassq.runtime.outage_log import log_trouble
 from cassq.runtime.periodic_thread import PeriodicThread
 from cassq.runtime.reentry import Closing
-from cassq.storage.port import BatchQuery, Storage
 
 _log = logging.getLogger("cassq.reader")
 
@@ -66,95 +54,15 @@ NAME_PATIENCE_S = 60.0
 #: The same where the holder is a process of this machine that still runs: it may be about to end.
 NEIGHBOUR_PATIENCE_S = 15.0
 
-REVIVE_ATTEMPTS = 5
-_BATCHES_READ = 16
 _NAMES = UUID("6e4a7f0c-0d0f-4c3b-9b59-2f6f6d1f5a11")
-
-
-@dataclass(frozen=True, slots=True)
-class LeasedRun:
-    """A run as it is written down.
-
-    Attributes:
-        pipe: where it is.
-        lease_id: the lease under which it may be committed.
-        attempt: how many times it was handed out, this time included.
-        read_from: first number of the batch that holds its first message.
-        parts: the messages of it that had not ended when it was taken.
-    """
-
-    pipe: UUID
-    lease_id: UUID
-    attempt: int
-    read_from: int
-    parts: tuple[Range, ...]
-
-    @property
-    def count(self) -> int:
-        """How many messages it has."""
-        return sum(part.size for part in self.parts)
-
-    def to_json(self) -> list[Any]:
-        """Return it as JSON values."""
-        parts = [list(part) for part in self.parts]
-        return [str(self.pipe), str(self.lease_id), self.attempt, self.read_from, parts]
-
-    @classmethod
-    def from_json(cls, found: Sequence[Any]) -> Self:
-        """Read it back.
-
-        Raises: InvalidOptionError: it is not one.
-        """
-        try:
-            pipe, lease_id, attempt, read_from, parts = found
-            stretches = tuple(Range(*part) for part in parts)
-            if not stretches:
-                raise ValueError("it has no messages")
-            return cls(UUID(pipe), UUID(lease_id), int(attempt), int(read_from), stretches)
-        except (TypeError, ValueError, AttributeError) as error:
-            raise InvalidOptionError(
-                f"{str(found)[:80]} is not a run that cassq wrote down: {error}"
-            ) from None
-
-
-def read_leased(storage: Storage, run: LeasedRun) -> Iterator[Batch]:
-    """Yield the messages of a run, in order; the same ones however often.
-
-    Raises: DecodeError: some are gone, and which. The lease had ended, others took the run, and its pipe was
-        retired; or rows were lost.
-    """
-    first, last = run.read_from, run.parts[-1].last
-    wanted, found = Ranges(run.parts), Ranges()
-    while first <= last:
-        batches = storage.read_batches(run.pipe, BatchQuery(first, last, limit=_BATCHES_READ))
-        if not batches:
-            break
-        for batch in batches:
-            for part in wanted.within(batch.first, batch.last):
-                found.add(*part)
-                yield batch.part(*part)
-        first = batches[-1].last + 1
-    gone = [gap for part in run.parts for gap in found.missing(*part)]
-    if gone:
-        told = ", ".join(f"{gap.first} to {gap.last}" for gap in gone[:5])
-        raise DecodeError(
-            f"pipe {run.pipe}: messages {told} of a leased run are gone: others committed them, because the "
-            "lease of this reader had ended (give it a longer one), or their rows were lost"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    run: LeasedRun
-    held: HeldRun
 
 
 class RunReader:
     """Leases runs under a stable name. One thread calls it; a loop of its own keeps the leases alive.
 
     Args:
-        fetcher: takes, under the name that `tag` makes of `name`.
         context: of the queue, with the lease of this reader in its settings.
+        fetcher: takes, under the name that `tag` makes of `name`.
         name: the reader's name, the same after every restart.
 
     Raises: InvalidOptionError: another process reads under this name.
@@ -167,13 +75,10 @@ class RunReader:
         self._queue = context.queue
         self._name = name
         self._holder = fetcher.holder
-        self._lease_ms = round(1000 * context.settings.lease.total_seconds())
         self._attempts_max = context.settings.max_attempts
         self._check_takes = context.record.may_take
         self._clock = context.clock
-        self._hold = partial(HeldRun, context, told=lambda _: None)
-        self._held: dict[UUID, _Held] = {}
-        self._lock = threading.RLock()
+        self._leases = ReaderLeases(context, name)
         self._pause = threading.Condition()
         self._closing = Closing(context.clock)
         self._is_woken = True
@@ -181,7 +86,7 @@ class RunReader:
         self._until: dict[UUID, int] | None = None
         self._seat = uuid5(_NAMES, name)
         self._sit_down(NAME_PATIENCE_S)
-        seconds = self._lease_ms / 1000 / EXTEND_PER_LEASE
+        seconds = context.settings.lease.total_seconds() / EXTEND_PER_LEASE
         thread = PeriodicThread(f"cassq-reader-{name}", context.clock)
         self._loop = thread.repeat(f"reader {name}", self.keep_alive, seconds)
 
@@ -228,7 +133,7 @@ class RunReader:
             if not fetched:
                 return
             is_woken = False
-            found += [self._note(held, taken) for held, taken in fetched]
+            found += [self._leases.note(held, taken) for held, taken in fetched]
             if left is not None:
                 left -= sum(taken.count for _, taken in fetched)
 
@@ -242,15 +147,15 @@ class RunReader:
             written: what it wrote down last.
         """
         self._check_seated()
-        known = {run.lease_id for run in written} | set(self._held)
+        known = {run.lease_id for run in written} | self._leases.ids()
         found: list[LeasedRun] = []
         for entry in self._storage.list_pipes(self._queue).entries:
             state = self._storage.load_pipe(entry.pipe)
             for row in state.runs if state else ():
                 is_ours = row.holder == tag(self._name) and row.lease_id not in known
                 if state and is_ours and row.attempt <= self._attempts_max:
-                    run = _left_of(entry.pipe, state, row)
-                    if run and self._begin_anew(run):
+                    run = left_of(entry.pipe, state, row)
+                    if run and self._leases.begin_anew(run):
                         found.append(run)
         return found
 
@@ -260,7 +165,7 @@ class RunReader:
         A lease that ran out, and that nobody took since, begins anew.
         """
         self._check_seated()
-        return [run for run in runs if not (self._is_held(run) or self._begin_anew(run))]
+        return [run for run in runs if not (self._leases.is_held(run) or self._leases.begin_anew(run))]
 
     def commit(self, runs: Iterable[LeasedRun]) -> None:
         """Commit runs that were written down and are done; again does no harm.
@@ -271,27 +176,14 @@ class RunReader:
         """
         self._check_seated()
         for run in runs:
-            is_committed = self._commit(run)
-            if not is_committed and not self._has_ended(run):
+            is_committed = self._leases.commit(run)
+            if not is_committed and not self._leases.has_ended(run):
                 _log.warning(
                     "queue %s: %d messages of pipe %s were done by reader %s after their lease had ended: "
                     "others have them, too; give the reader a longer lease",
                     *(self._queue, run.count, run.pipe, self._name),
                 )
-            with self._lock:
-                self._held.pop(run.lease_id, None)
-
-    def _commit(self, run: LeasedRun) -> bool:
-        """Commit a run under the lease that it has, or that begins anew; False when it is lost."""
-        held = self._held_of(run)
-        if held:
-            with suppress(DeliveryExpiredError):
-                commit_run(held, Ranges(run.parts))
-                return True
-        held = self._begin_anew(run)
-        if held:
-            commit_run(held, Ranges(run.parts))
-        return held is not None
+            self._leases.forget(run)
 
     def stop_at_present(self) -> None:
         """Take nothing from now on that is pushed after this call."""
@@ -333,25 +225,9 @@ class RunReader:
         """Extend every lease that is held, those that end first before the others."""
         if not self._coordinator.is_held(self._queue, self._seat, self._holder):
             return  # another process may read under this name: the next call looks
-        with self._lock:
-            held = sorted(self._held.values(), key=lambda each: each.held.ends_at)
-        for each in held:
-            try:
-                self._extend(each)
-            except CassqError as error:
-                words = "queue %s: a lease of reader %s: %s"
-                log_trouble(_log, error, words, self._queue, self._name, error)
-
-    def _extend(self, each: "_Held") -> None:
-        try:
-            each.held.extend()
-        except DeliveryExpiredError:
-            with self._lock:
-                is_current = self._held.get(each.run.lease_id) is each
-            if is_current and not self._begin_anew(each.run):
-                with self._lock:
-                    if self._held.get(each.run.lease_id) is each:
-                        del self._held[each.run.lease_id]
+        for error in self._leases.extend_all():
+            words = "queue %s: a lease of reader %s: %s"
+            log_trouble(_log, error, words, self._queue, self._name, error)
 
     @property
     def is_closed(self) -> bool:
@@ -383,8 +259,7 @@ class RunReader:
         """
         if self._coordinator.is_held(self._queue, self._seat, self._holder):
             return
-        with self._lock:
-            self._held.clear()  # another process of the name may have come, adopted it, and gone
+        self._leases.clear()  # another process of the name may have come, adopted it, and gone
         self._sit_down(0.0)
 
     def _sit_down(self, patience_s: float) -> None:
@@ -408,71 +283,3 @@ class RunReader:
         with self._pause:
             self._is_woken = True
             self._pause.notify_all()
-
-    def _note(self, held: HeldRun, taken: Taken) -> LeasedRun:
-        parts = Ranges((part.first, part.last) for part in taken.parts)
-        row = taken.run
-        run = LeasedRun(held.pipe, row.lease_id, row.attempt, row.read_from, tuple(parts))
-        with self._lock:
-            self._held[run.lease_id] = _Held(run, held)
-        return run
-
-    def _held_of(self, run: LeasedRun) -> HeldRun | None:
-        with self._lock:
-            each = self._held.get(run.lease_id)
-        return each.held if each else None
-
-    def _is_held(self, run: LeasedRun) -> bool:
-        held = self._held_of(run)
-        return held is not None and held.is_live
-
-    def _begin_anew(self, run: LeasedRun) -> HeldRun | None:
-        """Begin the lease of a run anew; None when it does not stand any more."""
-        for _ in range(REVIVE_ATTEMPTS):
-            row = self._find(run)
-            if row is None:
-                return None
-            sent_at = self._clock.latest()
-            wanted = replace(row, lease_ms=self._lease_ms)
-            change = RunChange(wanted, row.lease_id, row.leased_at_ms, is_leased_now=True)
-            try:
-                is_applied = self._storage.transact(run.pipe, Transaction(runs=(change,))).is_applied
-            except OutcomeUnknownError:
-                continue  # applied or not, the next attempt is conditional on what it then reads
-            if is_applied:
-                ends_at = sent_at + self._lease_ms / 1000
-                held = self._hold(run.pipe, Taken(wanted, (), (row.read_from,)), ends_at)
-                with self._lock:
-                    self._held[run.lease_id] = _Held(run, held)
-                return held
-        raise OutcomeUnknownError(f"pipe {run.pipe}: a lease of reader {self._name!r} could not be settled")
-
-    def _find(self, run: LeasedRun) -> Run | None:
-        state = self._storage.load_pipe(run.pipe)
-        for row in state.runs if state else ():
-            if row.lease_id == run.lease_id and row.state is RunState.LEASED:
-                return row
-        return None
-
-    def _has_ended(self, run: LeasedRun) -> bool:
-        state = self._storage.load_pipe(run.pipe)
-        if state is None:
-            return True
-        progress = Progress(state)
-        return all(
-            part.last <= state.head.floor
-            or not any(progress.missing(max(part.first, state.head.floor + 1), part.last))
-            for part in run.parts
-        )
-
-
-def tag(name: str) -> str:
-    """Return what stands as the holder in the runs of a reader."""
-    return f"reader {name}"
-
-
-def _left_of(pipe: UUID, state: PipeState, row: Run) -> LeasedRun | None:
-    if row.state is not RunState.LEASED or row.window_ms:
-        return None
-    parts = tuple(Progress(state).left_of(row))
-    return LeasedRun(pipe, row.lease_id, row.attempt, row.read_from, parts) if parts else None

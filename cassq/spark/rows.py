@@ -25,7 +25,7 @@ from cassq.model.message import NO_HEADERS, Headers
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from cassq.bulk.run_reader import LeasedRun
+    from cassq.bulk.leased_run import LeasedRun
     from cassq.bulk.snapshot import Section
     from cassq.model.message import Batch
     from cassq.storage.port import DeadLetter

@@ -31,7 +31,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from cassq.bulk.run_reader import LeasedRun, RunReader, read_leased, tag
+from cassq.bulk.leased_run import LeasedRun, read_leased, tag
+from cassq.bulk.run_reader import RunReader
 from cassq.errors import PipeLostError
 from cassq.spark.options import StreamOptions
 from cassq.spark.rows import RowBuilder, check_read_schema

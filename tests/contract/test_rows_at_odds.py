@@ -13,7 +13,7 @@ import pytest
 from spoilt import HEARERS, hear, make_scene
 
 import cassq
-from cassq.bulk.run_reader import read_leased
+from cassq.bulk.leased_run import read_leased
 from cassq.model.ids import time_key
 from cassq.pipes.batch_reader import BatchReader
 

@@ -25,7 +25,7 @@ from cluster import Cluster, Odds
 from scheduler import Process, World
 from session import SimulatedSession
 
-from cassq.bulk.run_reader import read_leased
+from cassq.bulk.leased_run import read_leased
 from cassq.bulk.staging import ONCE
 from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.errors import CassqError, OutcomeUnknownError, QueueNotFoundError, StorageUnavailableError

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 import cassq.bulk.run_reader
-from cassq.bulk.run_reader import LeasedRun, read_leased, tag
+from cassq.bulk.leased_run import LeasedRun, read_leased, tag
 from cassq.errors import DecodeError, InvalidNameError, InvalidOptionError
 from cassq.model.ranges import Ranges
 from cassq.pipes.held_run import Return

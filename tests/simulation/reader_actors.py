@@ -21,7 +21,8 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark.sql.types import StructType
 from scheduler import Process, Task
 
-from cassq.bulk.run_reader import LeasedRun, RunReader, read_leased
+from cassq.bulk.leased_run import LeasedRun, read_leased
+from cassq.bulk.run_reader import RunReader
 from cassq.errors import CassqError, PipeLostError
 from cassq.pipes.held_run import HeldRun
 from cassq.queue import Queue

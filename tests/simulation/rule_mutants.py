@@ -145,7 +145,7 @@ _LEASE = (
     ),
     planted(
         "begin a lease anew that somebody may have taken",
-        "cassq.bulk.run_reader",
+        "cassq.bulk.reader_leases",
         "            if row.lease_id == run.lease_id and row.state is RunState.LEASED:\n",
         "            if row.state is RunState.LEASED:\n",
         test=_READER + "test_what_others_took_is_said_to_be_lost[memory]",
@@ -586,15 +586,15 @@ _READERS = (
         "commit a run whatever lease it has now",
         (
             Edit(
-                "cassq.bulk.run_reader",
-                "        held = self._begin_anew(run)\n"
+                "cassq.bulk.reader_leases",
+                "        held = self.begin_anew(run)\n"
                 "        if held:\n            commit_run(held, Ranges(run.parts))\n"
                 "        return held is not None\n",
                 "        marks = [Mark(part.first, part.last, End.COMMITTED) for part in run.parts]\n"
                 "        self._storage.mark(run.pipe, marks)\n"
                 "        return True\n",
             ),
-            Edit("cassq.bulk.run_reader", "import PipeState, Run,", "import End, Mark, PipeState, Run,"),
+            Edit("cassq.bulk.reader_leases", "import Run, RunState", "import End, Mark, Run, RunState"),
         ),
         "run readers",
     ),
@@ -617,18 +617,19 @@ _READERS = (
         (
             Edit(
                 "cassq.bulk.run_reader",
-                "                    if run and self._begin_anew(run):\n                        found.append(run)\n",
+                "                    if run and self._leases.begin_anew(run):\n                        found.append(run)\n",
                 "                    anew = uuid5(_NAMES, str(run))\n"
-                "                    if run and self._begin_anew(run, anew):\n"
-                "                        found.append(replace(run, lease_id=anew))\n",
+                "                    if run and self._leases.begin_anew(run, anew):\n"
+                "                        parts = (run.attempt, run.read_from, run.parts)\n"
+                "                        found.append(LeasedRun(run.pipe, anew, *parts))\n",
             ),
             Edit(
-                "cassq.bulk.run_reader",
-                "def _begin_anew(self, run: LeasedRun) -> HeldRun | None:",
-                "def _begin_anew(self, run: LeasedRun, anew: UUID | None = None) -> HeldRun | None:",
+                "cassq.bulk.reader_leases",
+                "def begin_anew(self, run: LeasedRun) -> HeldRun | None:",
+                "def begin_anew(self, run: LeasedRun, anew: UUID | None = None) -> HeldRun | None:",
             ),
             Edit(
-                "cassq.bulk.run_reader",
+                "cassq.bulk.reader_leases",
                 "replace(row, lease_ms=self._lease_ms)",
                 "replace(row, lease_ms=self._lease_ms, lease_id=anew or row.lease_id)",
             ),

@@ -169,7 +169,7 @@ RULES = (
         (
             "hold_seen",
             "a lease that was written down begins anew only if its run stands as it was read",
-            "cassq.bulk.run_reader.RunReader.hold cassq.bulk.run_reader.RunReader._begin_anew",
+            "cassq.bulk.run_reader.RunReader.hold cassq.bulk.reader_leases.ReaderLeases.begin_anew",
         ),
         (
             "fresh_return",
