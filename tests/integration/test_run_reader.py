@@ -149,7 +149,7 @@ def test_what_others_took_is_said_to_be_lost(queue):
     before = queue.run_reader("tests", lease=LEASE)
     runs = take_all(before)
     for run in runs:
-        before._held_of(run).give_back(Ranges(run.parts), Return())
+        before._leases._held_of(run).give_back(Ranges(run.parts), Return())
     before.close()
     with queue.popper() as popper:
         deliveries = popper.pop_many(10, timeout=5)
@@ -267,7 +267,8 @@ def test_who_lost_the_name_while_it_began_a_lease_anew_holds_what_others_adopted
         others.append(other.adopt([]))
         lose_claim(queue, other)
 
-    frozen._storage = Interrupted(frozen._storage, "transact", meanwhile)
+    leases = frozen._leases
+    leases._storage = Interrupted(leases._storage, "transact", meanwhile)
 
     # Which of the two may work on it the checkpoint tells: both have the same run.
     assert frozen.hold(runs) == []
