@@ -63,7 +63,7 @@ class ReaderLeases:
 
     def is_held(self, run: LeasedRun) -> bool:
         """Tell whether the lease of a run still runs, for this process."""
-        held = self._held_of(run)
+        held = self.held_of(run)
         return held is not None and held.is_live
 
     def begin_anew(self, run: LeasedRun) -> HeldRun | None:
@@ -92,7 +92,7 @@ class ReaderLeases:
 
     def commit(self, run: LeasedRun) -> bool:
         """Commit a run under the lease that it has, or that begins anew; False when it is lost."""
-        held = self._held_of(run)
+        held = self.held_of(run)
         if held:
             with suppress(DeliveryExpiredError):
                 commit_run(held, Ranges(run.parts))
@@ -147,7 +147,8 @@ class ReaderLeases:
                     if self._held.get(each.run.lease_id) is each:
                         del self._held[each.run.lease_id]
 
-    def _held_of(self, run: LeasedRun) -> HeldRun | None:
+    def held_of(self, run: LeasedRun) -> HeldRun | None:
+        """Return a run as this process holds it."""
         with self._lock:
             each = self._held.get(run.lease_id)
         return each.held if each else None

@@ -149,7 +149,7 @@ def test_what_others_took_is_said_to_be_lost(queue):
     before = queue.run_reader("tests", lease=LEASE)
     runs = take_all(before)
     for run in runs:
-        before._leases._held_of(run).give_back(Ranges(run.parts), Return())
+        before._leases.held_of(run).give_back(Ranges(run.parts), Return())
     before.close()
     with queue.popper() as popper:
         deliveries = popper.pop_many(10, timeout=5)

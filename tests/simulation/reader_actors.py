@@ -110,7 +110,7 @@ class _Stream(QueueStream):
 
     def held(self, run: LeasedRun) -> HeldRun | None:
         """Return the lease of a run, as the stream has it."""
-        return self._open()._held_of(run)
+        return self._open()._leases.held_of(run)
 
     def left_s(self, run: LeasedRun) -> float:
         """Return for how long a run that was planned is leased, as far as the stream knows."""

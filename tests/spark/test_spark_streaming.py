@@ -164,7 +164,7 @@ def test_what_others_took_stops_a_stream_unless_it_may_leave_it_out(spark, queue
     # Its lease ends, and somebody else takes all.
     reader = queue.run_reader("tests", lease=timedelta(minutes=10))
     for left in reader.adopt([]):
-        reader._held_of(left).give_back(Ranges(left.parts), Return())
+        reader._leases.held_of(left).give_back(Ranges(left.parts), Return())
     reader.close()
     with queue.popper() as popper:
         popper.commit_many(pop_exactly(popper, 20))
