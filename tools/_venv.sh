@@ -1,8 +1,9 @@
-# Sourced by the commands beside it: makes .venv with the extras that are named, and puts it first on PATH.
-# Installs again only when the package's own description has changed. Says what is missing where it cannot.
+# Sourced by the commands beside it: makes .venv with cassq and the dependency groups that are named, and puts it
+# first on PATH. Installs again only when the package's own description has changed. Says what is missing where it
+# cannot.
 
 ensure_venv() {
-    local extras="$1" python stamp wanted
+    local groups="$1" python stamp wanted
     for python in python3.13 python3.12 python3.11 python3 python; do
         if command -v "$python" >/dev/null && "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
             break
@@ -20,13 +21,23 @@ ensure_venv() {
             return 69
         fi
     fi
-    stamp=".venv/cassq-installed-$(echo "$extras" | tr ',' '-')"
-    wanted="$(cat setup.cfg pyproject.toml | cksum)"
+    stamp=".venv/cassq-installed-$(echo "$groups" | tr ',' '-')"
+    wanted="$(cat setup.py pyproject.toml | cksum)"
     if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
-        echo "installing cassq${extras:+ with its extras $extras} into .venv" >&2
-        .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".${extras:+[$extras]}"
+        echo "installing cassq and what ${groups//,/ and } needs into .venv" >&2
+        ensure_pip_with_groups
+        # Without warnings: setuptools has one for every editable installation.
+        PYTHONWARNINGS=ignore .venv/bin/python -m pip install --quiet --disable-pip-version-check \
+            --editable . $(printf -- '--group %s ' ${groups//,/ })
         echo "$wanted" > "$stamp"
     fi
     PATH="$PWD/.venv/bin:$PATH"
     export PATH
+}
+
+# Dependency groups came with pip 25.1; the pip of a new environment may be older.
+ensure_pip_with_groups() {
+    if ! .venv/bin/python -m pip install --help | grep -q -- --group; then
+        .venv/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip >= 25.1'
+    fi
 }
