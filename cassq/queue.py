@@ -208,7 +208,9 @@ class Queue:
         Raises:
             InvalidOptionError: the lease is out of range, or somebody reads under this name (after a
                 minute, or 15 s on one machine: a process that was killed keeps its session for a while).
-            InvalidNameError, ClosedError, QueueNotFoundError, CoordinationUnavailableError.
+            InvalidNameError: the name of the reader breaks the rule.
+            ClosedError, QueueNotFoundError: the queue was closed or deleted.
+            CoordinationUnavailableError: the claim on the name cannot be asked for.
         """
         self._check_usable()
         self.record.check_open()

@@ -67,7 +67,14 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message as `peek` and the dead letters show it."""
+    """A message as `peek` and the dead letters show it.
+
+    Attributes:
+        message_id: its id, as push returned it.
+        body: the bytes that were pushed.
+        headers: str to str.
+        pushed_at: when it became durable, by the database's clock (UTC).
+    """
 
     message_id: MessageId
     body: bytes

@@ -1,0 +1,1 @@
+"""What `tools/docs` adds to mkdocs."""
