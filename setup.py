@@ -1,6 +1,7 @@
-"""Makes the text that a package index shows from the README; pyproject.toml describes the rest of the package.
+"""Makes the text that an index of packages shows from the README; pyproject.toml describes the rest.
 
-An index shows that text without the files beside it: a link to one of them keeps its words and loses its target.
+An index shows that text without the files beside it: a link to one of them keeps its words and loses its
+target.
 """
 
 import re

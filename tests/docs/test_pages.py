@@ -2,15 +2,18 @@
 
 import importlib
 import re
+from collections.abc import Iterator
 from dataclasses import fields
 from datetime import timedelta
 from functools import reduce
 
+import click
 import pytest
 from pages import PAGES, ROOT, anchors, links, prose, table_below
 
 from cassq import errors
 from cassq.cli import exit_codes
+from cassq.cli.main import cassq_command
 from cassq.limits import KIB, MIB
 from cassq.model.settings import QueueSettings
 
@@ -126,3 +129,19 @@ def test_the_exit_code_table_is_that_of_the_code() -> None:
     tree = [each for each in vars(errors).values() if isinstance(each, type)]
     assert told == {each.__name__: each.exit_code for each in tree if issubclass(each, errors.CassqError)}
     assert [int(row[0]) for row in rows] == [code for code, _ in exit_codes.TABLE]
+
+
+def commands(group: click.Command, name: str) -> Iterator[str]:
+    """Yield the command lines that a group has, as far as its options."""
+    if not isinstance(group, click.Group):
+        yield name
+        return
+    context = click.Context(group)
+    for each in group.list_commands(context):
+        yield from commands(group.get_command(context, each), f"{name} {each}")
+
+
+def test_the_page_of_commands_names_every_command() -> None:
+    rows = table_below(ROOT / "docs" / "reference" / "command-line.md", "## Commands")
+
+    assert sorted(row[0].strip("`") for row in rows) == sorted(commands(cassq_command, "cassq"))

@@ -85,6 +85,50 @@ def test_an_example_on_the_command_line_runs(example: Example, tmp_path) -> None
     run(["sh", "-e", "-c", "\n".join(lines)], tmp_path)
 
 
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}:\d+")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.+]+")
+
+
+def shown(output: str) -> list[str]:
+    """Return what a command prints as lines that are the same in every run."""
+    lines = _TIME.sub("TIME", _ID.sub("ID", output)).splitlines()
+    return [" ".join(line.split()) for line in lines]
+
+
+def test_the_tutorial_prints_what_it_shows(tmp_path) -> None:
+    folder_of_commands = {"PATH": f"{_BIN}{os.pathsep}{os.environ['PATH']}"}
+    exports = []
+    for step in (each for each in _EXAMPLES if each.mark == "step"):
+        if step.language == "python":
+            (tmp_path / step.code.partition("\n")[0].removeprefix("# ")).write_text(step.code)
+            continue
+        for block in re.split(r"^\$ ", step.code, flags=re.MULTILINE)[1:]:
+            command, _, wanted = block.partition("\n")
+            if command.startswith("export "):
+                exports.append(command)
+            ended = subprocess.run(
+                ["sh", "-e", "-c", "\n".join([*exports, command])],
+                cwd=tmp_path,
+                env=os.environ | folder_of_commands,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            found = [line for line in shown(ended.stdout) if line != "Killed"]  # the shell's own word
+            told, is_cut, _ = wanted.partition("…\n")
+            assert ended.returncode == 0, f"{step}: {command}\n{ended.stdout}"
+            assert (found[: len(shown(told))] if is_cut else found) == shown(told), f"{step}: {command}"
+
+
+@pytest.mark.parametrize("example", parameters("python", "pytest"))
+def test_an_example_of_tests_passes(example: Example, tmp_path) -> None:
+    (tmp_path / "test_example.py").write_text(example.code)
+    command = [sys.executable, "-m", "pytest", "-q", "--rootdir", str(tmp_path), "test_example.py"]
+    run(command, tmp_path)
+
+
 #: What the fragments of docs/spark.md take for granted.
 _SPARK = """
 import cassq
@@ -126,5 +170,8 @@ def test_the_readme_has_an_example_of_each_kind() -> None:
 
 def test_every_mark_is_one_that_is_tested() -> None:
     marked = {(each.language, each.mark) for each in _EXAMPLES if each.language == "python" or each.mark}
-    kinds = {("python", mark) for mark in ("", "service", "spark", "fragment", "worker", "submit")}
-    assert marked <= kinds | {("console", "shell"), ("console", "submit")}
+    kinds = {
+        ("python", mark)
+        for mark in ("", "service", "spark", "fragment", "worker", "submit", "step", "pytest")
+    }
+    assert marked <= kinds | {("console", mark) for mark in ("shell", "submit", "step")}
