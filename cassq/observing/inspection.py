@@ -32,7 +32,18 @@ PEEK_BATCHES = 8
 
 
 class MessageStatus(Enum):
-    """What became of a message."""
+    """What became of a message.
+
+    Attributes:
+        WAITING: it may be delivered now.
+        PENDING: a consumer has it.
+        DELAYED: it was rolled back with a delay that still runs.
+        COMMITTED: a consumer committed it.
+        DEAD: it is a dead letter.
+        PURGED: a purge ended it.
+        ENDED: its pipe has moved on or retired: it was committed or purged, and nobody remembers which.
+        UNKNOWN: no such message is in its pipe.
+    """
 
     WAITING = "waiting"
     PENDING = "pending"
@@ -40,9 +51,7 @@ class MessageStatus(Enum):
     COMMITTED = "committed"
     DEAD = "dead"
     PURGED = "purged"
-    #: Its pipe has moved on or retired: it was committed or purged, and nobody remembers which.
     ENDED = "ended"
-    #: No such message is in its pipe.
     UNKNOWN = "unknown"
 
 

@@ -9,6 +9,7 @@ import pytest
 from pages import ROOT
 
 import cassq
+from cassq.spark import pipeline
 
 API = (ROOT / "docs" / "reference" / "api.md").read_text("utf-8")
 
@@ -117,3 +118,9 @@ def test_every_public_name_is_in_the_reference() -> None:
 
     assert names <= told
     assert "::: cassq.errors" in API
+
+
+def test_every_function_of_the_pipelines_is_in_the_reference() -> None:
+    told = set(re.findall(r"^::: cassq\.spark\.pipeline\.\w+\.(\w+)$", API, re.MULTILINE))
+
+    assert told == set(pipeline.__all__)
