@@ -40,7 +40,12 @@ LONGEST = (
 )
 
 #: Whose tests share nothing with each other: each may go to another worker.
-SINGLE = ("simulation/test_simulation.py", "simulation/test_mutants.py", "unit/runtime/test_reentry.py")
+SINGLE = (
+    "fault/test_one_failure.py",
+    "simulation/test_simulation.py",
+    "simulation/test_mutants.py",
+    "unit/runtime/test_reentry.py",
+)
 
 
 def pytest_configure() -> None:
