@@ -378,3 +378,136 @@ def test_what_was_handed_to_a_consumer_that_is_interrupted_goes_to_the_next(step
     with pytest.raises(KeyboardInterrupt):
         line.get(2, FAR)
     assert numbers(line.get(9, FAR)) == [0, 1, 2, 3, 4]
+
+
+class Interrupting(SystemClock):
+    """Interrupts the main thread in its first wait, after something has happened; the others really wait."""
+
+    def __init__(self, happen):
+        self._happen = happen
+
+    def wait(self, condition, seconds):
+        if threading.current_thread() is not threading.main_thread():
+            super().wait(condition, seconds)
+            return
+        unlocked(condition, self._happen)
+        raise KeyboardInterrupt
+
+
+def test_what_was_handed_to_a_consumer_that_is_interrupted_is_handed_to_who_waits_behind_it():
+    with ThreadPoolExecutor(1) as pool:
+        behind = []
+
+        def happen():
+            behind.append(pool.submit(buffer.get, 2, clock.now() + 60))
+            until(lambda: len(buffer._line) == 2)
+            buffer.put([batch_slice(0, 2)])
+
+        clock = Interrupting(happen)
+        buffer = DeliveryBuffer(clock)
+        with pytest.raises(KeyboardInterrupt):
+            buffer.get(2, clock.now() + 60)
+        assert numbers(behind[0].result(30)) == [0, 1]
+
+
+@pytest.mark.parametrize("ask", [DeliveryBuffer.call, DeliveryBuffer.wake], ids=lambda ask: ask.__name__)
+def test_whoever_needs_the_fetch_thread_wakes_it(clock, buffer, ask):
+    buffer._line.append(
+        _Consumer(threading.Condition(), None, 1, asked_at=clock.at, deadline=clock.at, look=0)
+    )
+    waits = waits_of(clock, lambda: ask(buffer))
+    assert buffer.listen(60.0) is Heard.WOKEN
+    assert len(waits) == 1
+    # Also where it does not listen yet
+    assert buffer.take_woken()
+    ask(buffer)
+    assert buffer.listen(60.0) is Heard.WOKEN
+    assert len(waits) == 1
+
+
+def test_nothing_is_taken_for_a_consumer_that_has_left(clock, buffer):
+    noted = []
+
+    def look():
+        noted.append(buffer.wanted())
+        buffer.end_round(buffer.begin_round())
+
+    clock.then = look
+    assert buffer.get(5000, clock.at) == []
+    assert noted[0] >= 5000
+    assert buffer.wanted() < 5000
+
+
+def test_trouble_that_is_over_is_told_to_nobody(clock, buffer):
+    buffer.end_round(buffer.begin_round(), StorageUnavailableError("the database is away"))
+    clock.then = lambda: buffer.end_round(buffer.begin_round())
+    assert buffer.get(1, clock.at + 3.0) == []
+    # And it is news again when it comes back
+    assert buffer.end_round(buffer.begin_round(), StorageUnavailableError("the database is away"))
+
+
+def test_an_outage_is_news_once(buffer):
+    outage = StorageUnavailableError("the database is away")
+    assert [buffer.end_round(buffer.begin_round(), outage) for _ in range(3)] == [True, False, False]
+
+
+def test_what_is_put_back_comes_in_its_order(steps, line):
+    def put_and_interrupt():
+        line.put([batch_slice(0, 2), batch_slice(2, 2)])
+        raise KeyboardInterrupt
+
+    steps.left = [put_and_interrupt]
+    with pytest.raises(KeyboardInterrupt):
+        line.get(3, FAR)
+    assert numbers(line.get(9, FAR)) == [0, 1, 2, 3]
+
+
+class TestAFetchThreadThatRests:
+    def test_after_a_failure_rests_though_it_is_woken(self, clock, buffer):
+        waits = waits_of(clock, buffer.wake, buffer.wake)
+        clock.wait = lambda condition, seconds: Clock.wait(clock, condition, min(seconds, 1.0))
+        buffer.pause(3.0)
+        assert waits == pytest.approx([1.0, 1.0, 1.0])
+
+    @pytest.mark.parametrize("ends", ["closed", "asked"])
+    def test_after_a_failure_goes_on_when_it_must(self, clock, buffer, ends):
+        def asked():
+            buffer._is_look_asked = True
+
+        waits = waits_of(clock, buffer.close if ends == "closed" else asked)
+        clock.wait = lambda condition, seconds: Clock.wait(clock, condition, min(seconds, 1.0))
+        buffer.pause(3.0)
+        assert waits == pytest.approx([1.0])
+
+    def test_is_asked_once_for_one_look(self, clock, buffer):
+        buffer._is_look_asked = True
+        buffer.begin_round()
+        waits = waits_of(clock)
+        buffer.pause(3.0)
+        assert waits == pytest.approx([3.0])
+
+    def test_hears_once_that_others_are_hungry(self, clock, buffer):
+        buffer._line.append(
+            _Consumer(threading.Condition(), None, 1, asked_at=clock.at, deadline=clock.at, look=0)
+        )
+        buffer.crowd()
+        assert buffer.listen(1.0) is Heard.CROWDED
+        assert buffer.listen(1.0) is Heard.NOTHING
+
+    def test_gives_back_once_what_was_meant_for_those_who_left(self, buffer, messages):
+        buffer.put([messages])
+        buffer.leave(Asker())
+        assert [buffer.take_surplus() for _ in range(2)] == [True, False]
+
+    def test_has_nothing_in_hand_once_it_has_given_it_back(self, clock, buffer):
+        buffer.put([batch_slice(0, 1000)])
+        buffer.take_back()
+        noted = []
+        clock.then = lambda: noted.append(buffer.is_starving()) or buffer.end_round(buffer.begin_round())
+        assert buffer.get(1, clock.at) == []
+        assert noted[0]
+
+    def test_listens_no_more_once_it_has_heard(self, clock, buffer):
+        buffer.close()
+        buffer.listen(1.0)
+        assert not buffer._is_listening

@@ -209,3 +209,11 @@ def test_the_reports_of_several_passes_add_up():
     first = ReapReport(1, 2, 3, 4, 5, 6, 7, ["one"])
     first.add(ReapReport(10, 20, 30, 40, 50, 60, 70, ["two"]))
     assert first == ReapReport(11, 22, 33, 44, 55, 66, 77, ["one", "two"])
+
+
+def test_nothing_is_remembered_of_pipes_that_the_totals_have_forgotten(scene):
+    for _ in range(9):
+        scene.finish()
+        assert scene.reaper.run_once().retired == 1
+    assert scene.totals.pushed == 9
+    assert len(scene.reaper._retired) <= 2

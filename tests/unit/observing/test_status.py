@@ -1,0 +1,30 @@
+"""What is told of a message whose pipe has moved on since it ended."""
+
+from datetime import timedelta
+
+import pytest
+
+import cassq
+from cassq.observing.inspection import MessageStatus
+
+
+@pytest.fixture
+def queue():
+    with cassq.connect("memory:") as store:
+        yield store.queue("q", max_attempts=1, lease=timedelta(seconds=60))
+
+
+def test_a_message_that_was_given_up_is_dead_for_as_long_as_its_letter_is_there(queue):
+    # Given a message that was given up and one that was committed, in a pipe that has moved on past both
+    dead, committed = queue.push(b"dead"), queue.push(b"committed")
+    with queue.popper() as popper:
+        popper.pop(timeout=60).rollback()
+        popper.pop(timeout=60).commit()
+        while queue._services.storage.load_pipe(dead.pipe).head.floor < committed.seq:
+            assert queue.push(b"later").pipe == dead.pipe
+            popper.pop(timeout=60).commit()
+        # Then its letter tells of the one, and nobody of the other
+        assert [queue.status(each) for each in (dead, committed)] == [MessageStatus.DEAD, MessageStatus.ENDED]
+        # Until it is dealt with
+        queue.dead.discard(dead)
+        assert queue.status(dead) is MessageStatus.ENDED

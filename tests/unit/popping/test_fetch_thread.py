@@ -1,0 +1,279 @@
+"""What the thread that fills a buffer does with wake-ups, leases and errors, one step at a time."""
+
+import threading
+from datetime import timedelta
+
+import pytest
+from support.clocks import HandClock
+from support.contexts import context_of
+
+from cassq.coordination.local.coordinator import LocalCoordinator
+from cassq.errors import StorageUnavailableError
+from cassq.model.ids import new_pipe_id, new_token
+from cassq.model.message import Batch
+from cassq.model.pipe import Head, PipeEntry, RunState
+from cassq.model.queue_record import QueueRecord
+from cassq.model.settings import QueueSettings
+from cassq.popping.delivery import DirectCommitter
+from cassq.popping.delivery_buffer import IDLE_S, DeliveryBuffer, _Consumer
+from cassq.popping.fetch_thread import FetchThread
+from cassq.popping.fetcher import Fetcher, Reach
+from cassq.storage.sqlite.storage import SqliteStorage
+
+SETTINGS = QueueSettings(lease=timedelta(seconds=8))
+NAME = "a popper"
+
+
+class Clock(HandClock):
+    """Whoever waits has waited; then something may happen, without the lock."""
+
+    def __init__(self):
+        super().__init__()
+        self.waits = []
+        self.then = []
+
+    def wait(self, condition, seconds):
+        self.waits.append(seconds)
+        self.seconds += seconds
+        if self.then:
+            condition.release()
+            try:
+                self.then.pop(0)()
+            finally:
+                condition.acquire()
+
+
+class Scene:
+    """A queue with one pipe, and a fetch thread that takes its steps when it is told to."""
+
+    def __init__(self):
+        self.clock = Clock()
+        self.storage = SqliteStorage(None, is_synced=False, clock=self.clock)
+        self.coordinator = LocalCoordinator(None, self.clock)
+        assert self.storage.change_queue(None, QueueRecord("q", new_token(), SETTINGS, new_token()))
+        context = context_of(self.storage, SETTINGS, self.clock, coordinator=self.coordinator)
+        self.buffer = DeliveryBuffer(self.clock)
+        self.fetcher = Fetcher(context, NAME, over=lambda _: None)
+        self.is_active = True
+        self.thread = FetchThread(
+            *(context, self.fetcher, self.buffer, DirectCommitter(), lambda: self.is_active)
+        )
+        self.entry = PipeEntry(new_pipe_id(), "a pusher")
+        self.storage.create_pipe("q", self.entry, Head(new_token()))
+        self._pushed = 0
+
+    def push(self, count=1):
+        self.storage.append(self.entry.pipe, Batch(self._pushed + 1, (b"body",) * count, None, count))
+        self._pushed += count
+
+    def stand_in_line(self, count=1):
+        """Be a consumer that waits; return it."""
+        now = self.clock.now()
+        consumer = _Consumer(
+            *(threading.Condition(self.buffer._lock), None, count),
+            asked_at=now,
+            deadline=now + 1000.0,
+            look=0,
+        )
+        self.buffer._line.append(consumer)
+        self.buffer._demand += count
+        return consumer
+
+    def leave(self, consumer):
+        self.buffer._line.remove(consumer)
+        self.buffer._demand -= consumer.count
+
+    def other(self):
+        """Have another popper be hungry; return what it hears."""
+        woken = []
+        self.coordinator.announce_hunger("q", "another", lambda: woken.append(True))
+        return woken
+
+    @property
+    def hungry(self):
+        return self.coordinator.hungry("q", besides="another")
+
+    @property
+    def rows(self):
+        return [(run.first, run.last, run.state, run.attempt) for run in self.state.runs]
+
+    @property
+    def state(self):
+        return self.storage.load_pipe(self.entry.pipe)
+
+
+@pytest.fixture
+def scene():
+    made = Scene()
+    yield made
+    made.fetcher.close()
+    made.coordinator.close()
+    made.storage.close()
+
+
+class TestHunger:
+    def test_a_wake_up_for_consumers_that_have_left_goes_to_another_popper(self, scene):
+        # Given two hungry poppers, of which this one is woken when its only consumer has left
+        woken = scene.other()
+        consumer = scene.stand_in_line()
+
+        def leave_and_wake():
+            scene.leave(consumer)
+            scene.buffer.wake()
+
+        scene.clock.then = [leave_and_wake]
+        scene.thread.run_once()
+        # Then the other one is woken in its place
+        assert woken == [True]
+
+    def test_a_wake_up_that_is_for_this_popper_is_not_passed_on(self, scene):
+        woken = scene.other()
+        scene.stand_in_line()
+        scene.clock.then = [scene.buffer.wake]
+        scene.thread.run_once()
+        assert woken == []
+        # It leads to a look, also at what another one held a moment ago
+        scene.push()
+        scene.thread.run_once()
+        assert not scene.buffer._line
+
+    def test_ends_with_the_wait_for_it(self, scene):
+        scene.stand_in_line()
+        noted = []
+        scene.clock.then = [lambda: noted.append(scene.hungry), scene.buffer.wake]
+        scene.thread.run_once()
+        assert noted == [1]
+        assert scene.hungry == 0
+
+    def test_ends_though_a_look_fails(self, scene, monkeypatch):
+        scene.stand_in_line()
+
+        def fail(*_, **__):
+            monkeypatch.undo()
+            raise StorageUnavailableError("planted")
+
+        scene.clock.then = [lambda: monkeypatch.setattr(scene.storage, "list_pipes", fail)]
+        with pytest.raises(StorageUnavailableError):
+            scene.thread.run_once()
+        assert scene.hungry == 0
+
+    def test_leaves_no_claim_to_wait_for_while_others_are_hungry(self, scene):
+        scene.push()
+        scene.stand_in_line()
+        scene.thread.run_once()
+        assert scene.coordinator.holders("q")
+        scene.other()
+        scene.stand_in_line()
+        scene.clock.then = [scene.buffer.wake]
+        scene.thread._has_found = False
+        scene.thread.run_once()
+        assert not scene.coordinator.holders("q")
+
+
+class TestWhatIsInTheBuffer:
+    def fill(self, scene, count=5):
+        scene.push(count)
+        scene.thread._feed(count, Reach.LISTED)
+        assert scene.buffer._in_hand == count
+
+    def test_keeps_its_lease_while_somebody_pops(self, scene):
+        self.fill(scene)
+        for _ in range(9):
+            scene.clock.seconds += 3.0
+            scene.buffer._popped_at = scene.clock.now()
+            scene.thread._keep_up()
+        (run,) = scene.buffer.runs()
+        assert run.is_live
+        assert run.left_s >= 3.0
+
+    def test_goes_back_uncounted_when_nobody_pops_any_more(self, scene):
+        self.fill(scene)
+        scene.clock.seconds += IDLE_S + 0.1
+        scene.thread._keep_up()
+        assert scene.buffer.runs() == []
+        assert [row[2:] for row in scene.rows] == [(RunState.RETURNED, 0)]
+        assert not scene.coordinator.holders("q")
+
+    def test_is_tried_once_more_where_its_lease_could_not_be_extended(self, scene, monkeypatch):
+        self.fill(scene)
+        scene.clock.seconds += 4.5
+
+        def fail(*_, **__):
+            raise StorageUnavailableError("planted")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(scene.storage, "transact", fail)
+            scene.thread._keep_up()
+        (run,) = scene.buffer.runs()
+        assert run.left_s < 4.0
+        scene.thread._keep_up()
+        assert run.left_s == pytest.approx(8.0)
+
+    def test_that_is_more_than_those_who_stay_need_goes_back(self, scene):
+        self.fill(scene)
+        scene.buffer.leave(object())
+        scene.thread._keep_up()
+        assert scene.buffer.runs() == []
+        assert [row[2:] for row in scene.rows] == [(RunState.RETURNED, 0)]
+
+
+class TestTrouble:
+    def run(self, scene, monkeypatch, errors):
+        """Run the loop while looks fail; return for how long it rested after each."""
+        scene.stand_in_line()
+        left = list(errors)
+
+        def check_takes():
+            if left:
+                raise left.pop(0)
+            scene.buffer.close()
+            return True
+
+        scene.thread._check_takes = check_takes
+        pauses = []
+        pause = scene.buffer.pause
+        monkeypatch.setattr(scene.buffer, "pause", lambda seconds: pauses.append(seconds) or pause(seconds))
+        scene.thread._run()
+        return pauses
+
+    def test_that_lasts_is_looked_at_more_and_more_seldom(self, scene, monkeypatch):
+        pauses = self.run(scene, monkeypatch, [StorageUnavailableError("planted")] * 4)
+        assert pauses == sorted(pauses)
+        assert pauses[0] == 0.25
+
+    def test_that_nobody_expected_lets_the_claims_go_and_is_told(self, scene, monkeypatch, caplog):
+        scene.push()
+        scene.stand_in_line()
+        scene.thread.run_once()
+        assert scene.coordinator.holders("q")
+        held = []
+        pause = scene.buffer.pause
+
+        def note(seconds):
+            held.append(dict(scene.coordinator.holders("q")))
+            pause(seconds)
+
+        monkeypatch.setattr(scene.buffer, "pause", note)
+        scene.stand_in_line()
+        errors = [RuntimeError("a bug")]
+
+        def check_takes():
+            if errors:
+                raise errors.pop()
+            scene.buffer.close()
+            return False
+
+        scene.thread._check_takes = check_takes
+        scene.thread._run()
+        assert held == [{}]
+        assert "that nobody expected" in caplog.text
+
+    def test_leaves_nothing_behind_when_the_buffer_is_closed(self, scene):
+        scene.push(5)
+        scene.stand_in_line()
+        scene.thread.run_once()
+        scene.coordinator.announce_hunger("q", NAME, lambda: None)
+        scene.buffer.close()
+        scene.thread._run()
+        assert not scene.coordinator.holders("q")
+        assert scene.hungry == 0
