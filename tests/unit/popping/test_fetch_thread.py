@@ -14,7 +14,7 @@ from cassq.model.message import Batch
 from cassq.model.pipe import Head, PipeEntry, RunState
 from cassq.model.queue_record import QueueRecord
 from cassq.model.settings import QueueSettings
-from cassq.popping.delivery import DirectCommitter
+from cassq.popping.commits import DirectCommitter
 from cassq.popping.delivery_buffer import IDLE_S, DeliveryBuffer, _Consumer
 from cassq.popping.fetch_thread import FetchThread
 from cassq.popping.fetcher import Fetcher, Reach
