@@ -13,7 +13,7 @@ from cassq.model.message import Batch
 from cassq.model.pipe import PipeState, Run, RunState
 from cassq.model.progress import Progress
 from cassq.model.ranges import Range, Ranges
-from cassq.storage.port import BatchQuery, Storage
+from cassq.storage.port import BatchQuery, PipeStorage
 
 _BATCHES_READ = 16
 
@@ -64,7 +64,7 @@ class LeasedRun:
             ) from None
 
 
-def read_leased(storage: Storage, run: LeasedRun) -> Iterator[Batch]:
+def read_leased(storage: PipeStorage, run: LeasedRun) -> Iterator[Batch]:
     """Yield the messages of a run, in order; the same ones however often.
 
     Raises: DecodeError: some are gone, and which. The lease had ended, others took the run, and its pipe was

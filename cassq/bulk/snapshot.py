@@ -15,7 +15,7 @@ from cassq.model.message import Batch
 from cassq.model.pipe import End, Phase, PipeState, Run, RunState
 from cassq.model.ranges import Range, Ranges
 from cassq.pipes.batch_reader import check_disjoint
-from cassq.storage.port import BatchQuery, DeadLetter, Storage
+from cassq.storage.port import BatchQuery, DeadLetter, LetterStorage, PipeStorage
 
 _BATCHES_READ = 16
 _OUTLINES_READ = 1000
@@ -58,7 +58,7 @@ class _Piece:
 
 
 def read_sections(
-    storage: Storage,
+    storage: PipeStorage,
     pipe: UUID,
     *,
     attempts_max: int,
@@ -102,7 +102,7 @@ def read_sections(
         first = batches[-1].last + 1
 
 
-def read_letters(storage: Storage, queue: str) -> Iterator[DeadLetter]:
+def read_letters(storage: LetterStorage, queue: str) -> Iterator[DeadLetter]:
     """Yield the dead letters of a queue, in the order of their ids."""
     after: MessageId | None = None
     while letters := storage.read_dead(queue, after, _LETTERS_READ):

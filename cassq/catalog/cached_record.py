@@ -14,7 +14,7 @@ from cassq.model.ids import new_token
 from cassq.model.queue_record import QueueRecord, QueueState, Sample
 from cassq.runtime.clock import Clock
 from cassq.runtime.reentry import alone
-from cassq.storage.port import Storage
+from cassq.storage.port import RecordStorage
 
 #: So long a pause or a deletion may go unnoticed.
 REFRESH_S = 1.0
@@ -26,7 +26,7 @@ CHANGE_ATTEMPTS = 20
 class CachedRecord:
     """The record of one queue, at most about a second old."""
 
-    def __init__(self, storage: Storage, record: QueueRecord, clock: Clock) -> None:
+    def __init__(self, storage: RecordStorage, record: QueueRecord, clock: Clock) -> None:
         self._storage = storage
         self._record = record
         self._clock = clock

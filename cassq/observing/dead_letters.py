@@ -12,7 +12,7 @@ from cassq.errors import DeadLetterNotFoundError, InvalidOptionError
 from cassq.model.arguments import check_count
 from cassq.model.ids import MessageId, shorten, to_message_id
 from cassq.model.message import Headers, Message, to_datetime
-from cassq.storage.port import DeadLetter, Storage
+from cassq.storage.port import DeadLetter, LetterStorage
 
 #: One id, several, or None for all.
 Which = MessageId | str | Iterable[MessageId | str] | None
@@ -49,7 +49,7 @@ class DeadLetters:
 
     def __init__(
         self,
-        storage: Storage,
+        storage: LetterStorage,
         queue: str,
         push: Callable[[bytes, Headers], MessageId],
         check_open: Callable[[], None],

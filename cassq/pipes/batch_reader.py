@@ -14,7 +14,7 @@ from cassq.errors import CassqError, DecodeError
 from cassq.limits import TAKE_BYTES_MAX
 from cassq.model.message import Batch
 from cassq.model.pipe import Run
-from cassq.storage.port import BatchQuery, Storage
+from cassq.storage.port import BatchQuery, PipeStorage
 
 #: Batches read at once before anything is known of their size, and at most.
 FIRST_LIMIT = 4
@@ -30,7 +30,7 @@ class BatchReader:
     """
 
     def __init__(
-        self, storage: Storage, pipe: UUID, beside: Executor | None = None, *, is_outline: bool = False
+        self, storage: PipeStorage, pipe: UUID, beside: Executor | None = None, *, is_outline: bool = False
     ) -> None:
         self._is_outline = is_outline
         self._beside = beside

@@ -8,10 +8,10 @@ from uuid import UUID
 
 from cassq.model.pipe import End, Head, Mark, PipeState, Run, RunState
 from cassq.model.progress import Progress
-from cassq.storage.port import BatchQuery, Storage
+from cassq.storage.port import BatchQuery, PipeStorage
 
 
-def find_pushed(storage: Storage, pipe: UUID, head: Head) -> int:
+def find_pushed(storage: PipeStorage, pipe: UUID, head: Head) -> int:
     """Return how many messages were pushed into a pipe: `last` once it is decided, before by a read."""
     if head.is_decided:
         return head.last
@@ -19,7 +19,7 @@ def find_pushed(storage: Storage, pipe: UUID, head: Head) -> int:
     return newest[0].last if newest else 0
 
 
-def load_seen(storage: Storage, pipe: UUID) -> PipeState | None:
+def load_seen(storage: PipeStorage, pipe: UUID) -> PipeState | None:
     """Load a pipe; of a window everything that was pushed counts as handed out. None: it is gone."""
     state = storage.load_pipe(pipe)
     if state is None or state.window is None:

@@ -1,7 +1,7 @@
 """The contract between the protocol and a database.
 
-Everything cassq asks of a database is one of these sixteen methods; `tests/contract` holds every adapter to
-every sentence below. An adapter decides nothing: it neither retries a write nor judges a state.
+Everything cassq asks of a database is one of these sixteen methods, in four parts; `tests/contract` holds
+every adapter to every sentence below. An adapter decides nothing: it neither retries a write nor judges a state.
 
 Three rules hold for all of them:
 
@@ -77,8 +77,8 @@ class DeadLetter:
     died_at_ms: int = field(default=0)
 
 
-class Storage(Protocol):
-    """The database, as the protocol sees it."""
+class RecordStorage(Protocol):
+    """The records of queues, each changed by compare-and-set."""
 
     def read_queues(self, name: str | None = None) -> Sequence[QueueRecord]:
         """Return the record of one queue (or nothing), or of all queues ordered by name.
@@ -106,6 +106,10 @@ class Storage(Protocol):
         Idempotent: no. After a time-out (`OutcomeUnknownError`): read the record; `wanted.op` tells.
         """
         ...
+
+
+class PipeStorage(Protocol):
+    """Lists of pipes, and what is in them: batches, heads, runs and marks."""
 
     def create_pipe(self, queue: str, entry: PipeEntry, head: Head, *, is_staged: bool = False) -> None:
         """Create a pipe: the head first, acknowledged, and only then its entry in the queue's list.
@@ -199,6 +203,10 @@ class Storage(Protocol):
         """
         ...
 
+
+class LetterStorage(Protocol):
+    """Messages that were given up."""
+
     def read_dead(
         self, queue: str, after: MessageId | None = None, limit: int = 100, *, until: MessageId | None = None
     ) -> Sequence[DeadLetter]:
@@ -232,6 +240,10 @@ class Storage(Protocol):
         """
         ...
 
+
+class FigureStorage(Protocol):
+    """Figures of the past, which expire."""
+
     def write_rollups(self, queue: str, rollups: Sequence[Rollup]) -> None:
         """Keep figures for thirty days or so, each under its moment, minute, pusher and holder.
 
@@ -245,3 +257,7 @@ class Storage(Protocol):
     def read_rollups(self, queue: str, day: date) -> Sequence[Rollup]:
         """Return what was rolled up on a day (in UTC), ordered by moment, minute, pusher and holder."""
         ...
+
+
+class Storage(RecordStorage, PipeStorage, LetterStorage, FigureStorage, Protocol):
+    """The database, as the protocol sees it. What needs a part of it names that part."""
