@@ -20,10 +20,7 @@ from cassq.model.pipe import Mark
 from cassq.model.ranges import Ranges
 from cassq.pipes.held_run import HeldRun
 from cassq.popping.delivery import Delivery, group_by_run
-
-#: The pause between two attempts to write marks, while the lease runs.
-PAUSE_S = 0.05
-PAUSE_MAX_S = 1.0
+from cassq.popping.timing import PAUSE_MAX_S, PAUSE_S
 
 
 class Commit:

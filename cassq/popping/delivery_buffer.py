@@ -24,17 +24,9 @@ from cassq.model.ranges import Ranges
 from cassq.pipes.held_run import HeldRun
 from cassq.popping.delivery import BatchSlice, Delivery
 from cassq.popping.prefetch_size import PrefetchSize
+from cassq.popping.timing import IDLE_S, LINGER_S, LOOK_TIMEOUT_S
 from cassq.runtime.clock import Clock
 from cassq.runtime.reentry import check_may_wait, refusal
-
-#: A pop with little time still gets one honest look, but waits no longer than this for it.
-LOOK_TIMEOUT_S = 2.0
-
-#: A popper counts as waited for so long after its last consumer left: one that pops in a loop is back soon.
-LINGER_S = 0.05
-
-#: A popper from which nobody pops for so long gives its buffer and its claims back, and takes nothing.
-IDLE_S = 5.0
 
 
 class Heard(Enum):

@@ -29,16 +29,11 @@ from cassq.popping.arrival_rate import ArrivalRate
 from cassq.popping.delivery import BatchSlice, Committer
 from cassq.popping.delivery_buffer import DeliveryBuffer, Heard
 from cassq.popping.fetcher import Fetcher, Reach
+from cassq.popping.timing import POLL_MAX_S, POLL_MIN_S, POLL_S, POLL_SHARED
 from cassq.runtime.outage_log import log_trouble
 from cassq.runtime.poll_spread import LOOKS_PER_S, RETRIES_PER_S
 
 _log = logging.getLogger("cassq.popper")
-
-#: A hungry popper that nobody wakes looks by itself: soon at first if it is alone, then this often at most.
-POLL_MIN_S = 0.01
-POLL_S = 0.25
-POLL_MAX_S = 2.0
-POLL_SHARED = 4
 
 
 class _Step(Enum):

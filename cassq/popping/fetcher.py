@@ -22,29 +22,17 @@ from cassq.pipes.held_run import HeldRun
 from cassq.pipes.held_window import HeldWindow
 from cassq.pipes.owned_pipe import OwnedPipe, TakeResult
 from cassq.pipes.pipe_list import PipeList
-from cassq.popping.pipe_backoff import BUSY_S, GonePipes, PipeBackoff
+from cassq.popping.pipe_backoff import GonePipes, PipeBackoff
 from cassq.popping.pipe_opener import AHEAD_MAX, PipeOpener, Refusal
+from cassq.popping.timing import BUSY_S, COURTESY_S, LOOK_S, LOOK_SOON_S, REST_S, WINDOW_LOOK_S
 from cassq.runtime.background_thread import BackgroundThread
 from cassq.runtime.deadline import CLOSING_S, Deadline
 from cassq.runtime.reentry import noted
 
 _log = logging.getLogger("cassq.popper")
 
-#: A pipe that was let go for a hungry popper is left to it for so long.
-COURTESY_S = 0.05
-
-#: An owned pipe that shows nothing new is read anew (its head, what came back) this often, and at most.
-LOOK_S = 0.5
-LOOK_SOON_S = 0.005
-
-#: The same in a flow, while a window is held of it: a seal is noticed by the next renewal.
-WINDOW_LOOK_S = 2.0
-
 #: So many messages are handed out before another pipe is claimed for more.
 HAUL_MIN = 500
-
-#: A pipe with nothing to take is left alone for so long, if nothing comes due before.
-REST_S = 5.0
 
 
 class Reach(Enum):

@@ -12,14 +12,12 @@ from collections.abc import Sequence
 from cassq.errors import CassqError, DeliveryExpiredError
 from cassq.popping.commits import Commit, seconds_to_retry, try_each
 from cassq.popping.delivery import Delivery, group_by_run
+from cassq.popping.timing import GROUP_S
 from cassq.runtime.clock import Clock
 from cassq.runtime.fork_guard import ForkGuard
 from cassq.runtime.reentry import alone
 
 _log = logging.getLogger("cassq.popper")
-
-#: Commits wait at most so long for company.
-GROUP_S = 0.005
 
 
 class GroupedCommitter:

@@ -10,13 +10,8 @@ from collections.abc import Container
 from uuid import UUID
 
 from cassq.errors import CorruptError
+from cassq.popping.timing import BUSY_S, PATIENCE_S
 from cassq.runtime.clock import Clock
-
-#: A pipe that somebody else holds is tried again after so long, unless this popper is woken.
-BUSY_S = 0.25
-
-#: A pipe that somebody else has held for longer is another popper's: then there is no one order to keep.
-PATIENCE_S = 1.0
 
 #: So many pipes that are gone are remembered: a listing from before may still have them.
 GONE_MAX = 4096

@@ -13,8 +13,8 @@ from typing import Self
 from cassq.errors import ClosedError, CorruptError, OutcomeUnknownError, UnavailableError
 from cassq.model.arguments import check_count, to_seconds
 from cassq.popping.delivery import Delivery, finish_all, go_on_after
-from cassq.popping.fetch_thread import POLL_MAX_S
 from cassq.popping.shared_intake import SharedIntake
+from cassq.popping.timing import POLL_MAX_S
 from cassq.runtime.clock import Clock
 from cassq.runtime.fork_guard import ForkGuard
 from cassq.runtime.outage_log import log_trouble

@@ -1,7 +1,8 @@
 """The contract between the protocol and a database.
 
 Everything cassq asks of a database is one of these sixteen methods, in four parts; `tests/contract` holds
-every adapter to every sentence below. An adapter decides nothing: it neither retries a write nor judges a state.
+every adapter to every sentence below. An adapter decides nothing: it neither retries a write nor judges a
+state.
 
 Three rules hold for all of them:
 

@@ -23,7 +23,7 @@ from itertools import accumulate
 from cassq.verification.ledger import Line
 
 #: A holder that notes no delivery for so long may have given its buffer back. Half of the time after which
-#: poppers do (`cassq.popping.delivery_buffer.IDLE_S`): one line in the middle of that time may have been
+#: poppers do (`cassq.popping.timing.IDLE_S`): one line in the middle of that time may have been
 #: noted late.
 REST_S = 2.5
 

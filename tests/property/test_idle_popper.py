@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from test_queue_against_a_model import skipping_ground
 
-from cassq.popping.delivery_buffer import IDLE_S
+from cassq.popping.timing import IDLE_S
 
 #: So long its calls are counted.
 WATCH_S = 0.5

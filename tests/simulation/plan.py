@@ -13,7 +13,7 @@ from typing import Any, Literal
 from cluster import Odds
 from ensemble import SeatOdds
 
-from cassq.popping.fetch_thread import POLL_MAX_S
+from cassq.popping.timing import POLL_MAX_S
 
 LEASE_S = 0.5
 SKEW_S = 0.05

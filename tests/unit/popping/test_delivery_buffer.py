@@ -10,7 +10,8 @@ import pytest
 from cassq.errors import AccessDeniedError, ClosedError, StorageUnavailableError
 from cassq.model.message import Batch
 from cassq.popping.delivery import BatchSlice, group_by_run
-from cassq.popping.delivery_buffer import IDLE_S, LINGER_S, LOOK_TIMEOUT_S, DeliveryBuffer, Heard, _Consumer
+from cassq.popping.delivery_buffer import DeliveryBuffer, Heard, _Consumer
+from cassq.popping.timing import IDLE_S, LINGER_S, LOOK_TIMEOUT_S
 from cassq.runtime.clock import SystemClock
 
 

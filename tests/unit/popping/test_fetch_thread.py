@@ -15,9 +15,10 @@ from cassq.model.pipe import Head, PipeEntry, RunState
 from cassq.model.queue_record import QueueRecord
 from cassq.model.settings import QueueSettings
 from cassq.popping.commits import DirectCommitter
-from cassq.popping.delivery_buffer import IDLE_S, DeliveryBuffer, _Consumer
+from cassq.popping.delivery_buffer import DeliveryBuffer, _Consumer
 from cassq.popping.fetch_thread import FetchThread
 from cassq.popping.fetcher import Fetcher, Reach
+from cassq.popping.timing import IDLE_S
 from cassq.storage.sqlite.storage import SqliteStorage
 
 SETTINGS = QueueSettings(lease=timedelta(seconds=8))

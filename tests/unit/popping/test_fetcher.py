@@ -17,8 +17,8 @@ from cassq.model.settings import QueueSettings
 from cassq.model.transaction import Seal, Transaction
 from cassq.pipes.held_run import Return
 from cassq.popping.commits import commit_run
-from cassq.popping.fetcher import LOOK_S, Fetcher, Reach
-from cassq.popping.pipe_backoff import BUSY_S, PATIENCE_S
+from cassq.popping.fetcher import Fetcher, Reach
+from cassq.popping.timing import BUSY_S, LOOK_S, PATIENCE_S
 from cassq.storage.sqlite.storage import SqliteStorage
 
 

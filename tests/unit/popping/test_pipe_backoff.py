@@ -5,7 +5,8 @@ from uuid import uuid1
 import pytest
 
 from cassq.errors import CorruptError
-from cassq.popping.pipe_backoff import BUSY_S, GONE_MAX, PATIENCE_S, GonePipes, PipeBackoff
+from cassq.popping.pipe_backoff import GONE_MAX, GonePipes, PipeBackoff
+from cassq.popping.timing import BUSY_S, PATIENCE_S
 
 
 class Clock:

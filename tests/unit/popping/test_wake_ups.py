@@ -9,9 +9,10 @@ from cassq.model.ids import new_token
 from cassq.model.queue_record import QueueRecord
 from cassq.model.settings import QueueSettings
 from cassq.popping.commits import DirectCommitter
-from cassq.popping.delivery_buffer import IDLE_S, DeliveryBuffer
+from cassq.popping.delivery_buffer import DeliveryBuffer
 from cassq.popping.fetch_thread import FetchThread
 from cassq.popping.fetcher import Fetcher
+from cassq.popping.timing import IDLE_S
 from cassq.storage.sqlite.storage import SqliteStorage
 
 

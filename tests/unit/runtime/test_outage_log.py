@@ -15,7 +15,7 @@ from cassq.errors import (
     OutcomeUnknownError,
     StorageUnavailableError,
 )
-from cassq.popping.delivery_buffer import IDLE_S
+from cassq.popping.timing import IDLE_S
 from cassq.runtime.clock import SystemClock
 from cassq.runtime.outage_log import (
     COORDINATION,

@@ -15,7 +15,7 @@ from cassq.model.settings import QueueSettings
 from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.held_run import HeldRun, Return
 from cassq.pipes.owned_pipe import OwnedPipe
-from cassq.popping.delivery_buffer import IDLE_S
+from cassq.popping.timing import IDLE_S
 from cassq.runtime.clock import SystemClock
 from cassq.verification.checker import DEAD_HOLDER, EXPIRED_LEASE, ROLLBACK, judge
 from cassq.verification.ledger import Kind, Line
