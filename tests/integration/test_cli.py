@@ -15,7 +15,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from command_line import CASSQ, WITHOUT_ROOT, CommandLine, finish
+from command_line import BARE, CASSQ, WITHOUT_ROOT, CommandLine, finish
 
 import cassq
 from cassq.cli import exit_codes, main
@@ -45,6 +45,28 @@ def orders(cli):
     """A queue, through the command line."""
     cli.ok("queue", "create", "orders", "--lease", "20s")
     return cli
+
+
+def test_the_executable_runs_the_tree_under_test(tmp_path):
+    # Else what is tested here is another copy that happens to be installed
+    here = Path(__file__).parents[2] / "cassq" / "__init__.py"
+    assert Path(cassq.__file__).samefile(here)
+    python = Path(CASSQ).read_text(encoding="utf-8").splitlines()[0].removeprefix("#!")
+    told = subprocess.run(
+        [
+            python,
+            "-c",
+            "import cassq, cassq_command; print(cassq.__file__, cassq_command.__file__, sep='\\n')",
+        ],
+        capture_output=True,
+        check=True,
+        cwd=tmp_path,
+        env=BARE,
+        text=True,
+    )
+    imported, command = told.stdout.splitlines()
+    assert Path(imported).samefile(here)
+    assert Path(command).samefile(here.parents[1] / "cassq_command.py")
 
 
 def stats(cli, queue="orders"):

@@ -512,3 +512,36 @@ class TestAFetchThreadThatRests:
         buffer.close()
         buffer.listen(1.0)
         assert not buffer._is_listening
+
+
+def test_whoever_heard_of_an_outage_pops_again_soon(clock, buffer):
+    buffer.end_round(buffer.begin_round(), StorageUnavailableError("the database is away"))
+    with pytest.raises(StorageUnavailableError):
+        buffer.get(1, clock.at + 2 * IDLE_S)
+    assert not buffer.is_idle()
+
+
+def test_a_refusal_is_told_to_all_that_wait_however_long_they_may(steps, line):
+    woken = []
+
+    def refuse():
+        for consumer in line._line:
+            consumer.changed.notify = lambda consumer=consumer: woken.append(consumer.count)
+        line.end_round(line.begin_round(), AccessDeniedError("no permission"))
+
+    with pytest.raises(AccessDeniedError):
+        stand_in_line(steps, line, [(1, FAR), (2, FAR)], refuse)
+    assert woken == [1, 2]
+
+
+def test_a_buffer_that_is_closed_lets_consumers_and_the_fetch_thread_end_at_once():
+    buffer = DeliveryBuffer(SystemClock())
+    with ThreadPoolExecutor(2) as pool:
+        consumer = pool.submit(buffer.get, 1, SystemClock().now() + 60)
+        until(lambda: buffer._line)
+        fetching = pool.submit(buffer.listen, 60.0)
+        until(lambda: buffer._is_listening)
+        buffer.close()
+        assert fetching.result(30) is Heard.CLOSING
+        with pytest.raises(ClosedError):
+            consumer.result(30)

@@ -1,5 +1,6 @@
 """What the thread that fills a buffer does with wake-ups, leases and errors, one step at a time."""
 
+import contextlib
 import threading
 from datetime import timedelta
 
@@ -8,7 +9,7 @@ from support.clocks import HandClock
 from support.contexts import context_of
 
 from cassq.coordination.local.coordinator import LocalCoordinator
-from cassq.errors import StorageUnavailableError
+from cassq.errors import AccessDeniedError, StorageUnavailableError
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.message import Batch
 from cassq.model.pipe import Head, PipeEntry, RunState
@@ -53,6 +54,7 @@ class Scene:
         self.coordinator = LocalCoordinator(None, self.clock)
         assert self.storage.change_queue(None, QueueRecord("q", new_token(), SETTINGS, new_token()))
         context = context_of(self.storage, SETTINGS, self.clock, coordinator=self.coordinator)
+        self.polls = context.polls
         self.buffer = DeliveryBuffer(self.clock)
         self.fetcher = Fetcher(context, NAME, over=lambda _: None)
         self.is_active = True
@@ -217,17 +219,35 @@ class TestWhatIsInTheBuffer:
         assert scene.buffer.runs() == []
         assert [row[2:] for row in scene.rows] == [(RunState.RETURNED, 0)]
 
+    def test_goes_back_when_the_buffer_is_closed(self, scene):
+        self.fill(scene)
+        scene.buffer.close()
+        scene.thread._run()
+        assert [row[2:] for row in scene.rows] == [(RunState.RETURNED, 0)]
+
+    def test_is_not_all_there_is_for_others_that_are_hungry(self, scene):
+        scene.push(9)
+        woken = scene.other()
+        scene.thread._feed(1, Reach.LISTED)
+        assert woken == [True]
+        assert not scene.coordinator.holders("q")
+
 
 class TestTrouble:
     def run(self, scene, monkeypatch, errors):
         """Run the loop while looks fail; return for how long it rested after each."""
+        for _ in range(2000):  # queues of this process: looks that fail are made more and more seldom
+            scene.polls.enter()
         scene.stand_in_line()
         left = list(errors)
 
         def check_takes():
-            if left:
+            if not left:
+                scene.buffer.close()
+            elif isinstance(left[0], Exception):
                 raise left.pop(0)
-            scene.buffer.close()
+            else:
+                left.pop(0)()
             return True
 
         scene.thread._check_takes = check_takes
@@ -239,8 +259,7 @@ class TestTrouble:
 
     def test_that_lasts_is_looked_at_more_and_more_seldom(self, scene, monkeypatch):
         pauses = self.run(scene, monkeypatch, [StorageUnavailableError("planted")] * 4)
-        assert pauses == sorted(pauses)
-        assert pauses[0] == 0.25
+        assert pauses == [0.25, 0.5, 1.0, 2.0]
 
     def test_that_nobody_expected_lets_the_claims_go_and_is_told(self, scene, monkeypatch, caplog):
         scene.push()
@@ -278,3 +297,40 @@ class TestTrouble:
         scene.thread._run()
         assert not scene.coordinator.holders("q")
         assert scene.hungry == 0
+
+    def test_that_is_over_makes_no_later_one_last_longer(self, scene, monkeypatch):
+        # Given two consumers, and a message for one of them between two outages
+        scene.stand_in_line()
+        outage = StorageUnavailableError("planted")
+        pauses = self.run(scene, monkeypatch, [outage, outage, outage, scene.push, outage])
+        assert pauses == [0.25, 0.5, 1.0, 0.25]
+
+    def test_that_nobody_expected_is_told_to_who_waits(self, scene):
+        def fail():
+            raise RuntimeError("a bug")
+
+        def look():
+            with contextlib.suppress(RuntimeError):
+                scene.thread._feed(1, Reach.LISTED)
+
+        scene.thread._check_takes = fail
+        scene.clock.then = [look]
+        with pytest.raises(StorageUnavailableError, match=r"an unexpected error.*a bug"):
+            scene.buffer.get(1, scene.clock.now())
+
+    def test_of_a_user_who_may_not_stand_in_line_is_told_to_who_waits(self, scene, monkeypatch):
+        def refuse(*_, **__):
+            scene.buffer.close()
+            raise AccessDeniedError("planted")
+
+        monkeypatch.setattr(scene.coordinator, "announce_hunger", refuse)
+        told = []
+        end_round = scene.buffer.end_round
+        monkeypatch.setattr(
+            scene.buffer,
+            "end_round",
+            lambda number, trouble=None: told.append(trouble) or end_round(number, trouble),
+        )
+        scene.stand_in_line()
+        scene.thread._run()
+        assert isinstance(told[-1], AccessDeniedError)

@@ -2,13 +2,14 @@
 
 import asyncio
 import threading
-from concurrent.futures import FIRST_COMPLETED, as_completed, wait
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, as_completed, wait
 
 import pytest
 
 from cassq.errors import StorageUnavailableError
 from cassq.model.ids import MessageId, new_pipe_id
-from cassq.pushing.push_result import PushFuture
+from cassq.pushing import push_result
+from cassq.pushing.push_result import PushFuture, PushLatch, answer
 
 PIPE = new_pipe_id()
 FAILURE = StorageUnavailableError("the database is away")
@@ -96,3 +97,40 @@ def test_no_waiter_is_forgotten_however_it_races_with_the_end():
     assert [future.result(5).seq for future in futures] == list(range(1, 5001))
     ending.join()
     assert sorted(map(id, called)) == sorted(map(id, futures))
+
+
+def unexpected():
+    raise AssertionError("it was not woken")
+
+
+def test_callers_that_are_answered_together_wake_each_other(monkeypatch):
+    monkeypatch.setattr(push_result, "LOOK_S", 60.0)
+    latches = [PushLatch() for _ in range(3)]
+    with ThreadPoolExecutor(3) as pool:
+        waiting = [pool.submit(latch.result, unexpected) for latch in latches]
+        answer([(latch, an_id(number)) for number, latch in enumerate(latches, 1)])
+        assert [each.result(30) for each in waiting] == [an_id(1), an_id(2), an_id(3)]
+
+
+def test_a_caller_that_is_torn_away_wakes_the_next_one_all_the_same(monkeypatch):
+    torn, following = PushLatch(), PushLatch()
+
+    def look():
+        answer([(torn, an_id(1)), (following, an_id(2))])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(push_result, "LOOK_S", 0.001)
+    with pytest.raises(KeyboardInterrupt):
+        torn.result(look)
+    monkeypatch.setattr(push_result, "LOOK_S", 60.0)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(following.result, unexpected).result(30) == an_id(2)
+
+
+def test_a_caller_whose_push_failed_hears_of_it_at_once(monkeypatch):
+    monkeypatch.setattr(push_result, "LOOK_S", 60.0)
+    latch = PushLatch()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(latch.result, unexpected)
+        latch.set_exception(FAILURE)
+        assert waiting.exception(30) is FAILURE
