@@ -23,6 +23,9 @@ _PAUSED = "tests/fault/test_paused_machines.py::"
 _BACKOFF = "tests/unit/popping/test_pipe_backoff.py::"
 _OWNED = "tests/unit/pipes/test_owned_pipe.py::"
 _BUFFER = "tests/unit/pushing/test_push_buffer.py::"
+_LANE = "tests/unit/pushing/test_lane.py::"
+_HAND = "tests/unit/popping/test_delivery_buffer.py::"
+_FETCH = "tests/unit/popping/test_fetch_thread.py::"
 _RECORD = "tests/unit/catalog/test_contended_record.py::"
 
 _PUSH = (
@@ -807,6 +810,81 @@ _BETWEEN = (
         "",
         test="tests/unit/reaping/test_reaper.py::TestAShortPass::"
         "test_looks_at_the_oldest_first_and_at_each_of_them_in_turn",
+    ),
+    planted(
+        "say nothing of a loss that a late acknowledgement shows",
+        "cassq.pushing.lane",
+        "                self._pipes.check_end(opened, state.head.last)\n",
+        "",
+        test=_LANE + "TestAnAcknowledgementThatComesLate::test_that_shows_a_loss_has_it_told",
+    ),
+    planted(
+        "send a write again until no time is left for another pipe",
+        "cassq.pushing.lane",
+        "min(started + RESEND_S, (started + deadline) / 2)",
+        "min(started + RESEND_S, deadline)",
+        test=_LANE
+        + "TestAWriteWithoutAnAnswer::test_is_sent_again_as_it_is_for_a_while_and_then_elsewhere[4.0-2.0]",
+    ),
+    planted(
+        "hold an outage that is over against later pushes",
+        "cassq.pushing.lane",
+        "            self._reason = None\n",
+        "",
+        test=_LANE + "TestAnOutage::test_that_is_over_counts_against_nobody[append]",
+    ),
+    planted(
+        "wake no fetch thread for a consumer that waits for it",
+        "cassq.popping.delivery_buffer",
+        "        self.wake()\n",
+        "",
+        test=_HAND + "test_whoever_needs_the_fetch_thread_wakes_it[call]",
+    ),
+    planted(
+        "go on taking for consumers that have left",
+        "cassq.popping.delivery_buffer",
+        "                self._line.remove(consumer)\n                self._demand -= count\n",
+        "                self._line.remove(consumer)\n",
+        test=_HAND + "test_nothing_is_taken_for_a_consumer_that_has_left",
+    ),
+    planted(
+        "keep a wake-up for consumers that have left",
+        "cassq.popping.fetch_thread",
+        "                self._coordinator.wake(self._queue, 1, besides=self._name)\n",
+        "                pass\n",
+        test=_FETCH + "TestHunger::test_a_wake_up_for_consumers_that_have_left_goes_to_another_popper",
+    ),
+    planted(
+        "stay in the line of the hungry after a look that failed",
+        "cassq.popping.fetch_thread",
+        "            self._coordinator.withdraw_hunger(self._queue, self._name)\n",
+        "",
+        test=_FETCH + "TestHunger::test_ends_though_a_look_fails",
+    ),
+    planted(
+        "fill staged pipes on after a write that failed",
+        "cassq.bulk.staged_pipes",
+        "                    self._is_broken = True\n",
+        "",
+        test="tests/unit/bulk/test_staged_pipes.py::"
+        "test_a_write_that_fails_for_good_ends_the_task_and_nothing_can_be_added[append]",
+    ),
+    planted(
+        "remember every pipe that was ever retired",
+        "cassq.reaping.reaper",
+        "        self._retired &= record.counted\n",
+        "",
+        test="tests/unit/reaping/test_reaper.py::"
+        "test_nothing_is_remembered_of_pipes_that_the_totals_have_forgotten",
+    ),
+    planted(
+        "tell a dead letter as ended once its pipe has moved on",
+        "cassq.observing.inspection",
+        "        if seq <= state.head.floor:\n"
+        "            return MessageStatus.DEAD if self._is_dead(message_id) else MessageStatus.ENDED\n",
+        "        if seq <= state.head.floor:\n            return MessageStatus.ENDED\n",
+        test="tests/unit/observing/test_status.py::"
+        "test_a_message_that_was_given_up_is_dead_for_as_long_as_its_letter_is_there",
     ),
     planted(
         "show nothing that waits in the rest of a batch",

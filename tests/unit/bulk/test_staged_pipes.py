@@ -121,3 +121,20 @@ def test_nothing_is_left_of_what_was_discarded(storage, staged):
     staged.discard()
     assert listed(storage) == []
     assert staged.close() == ()
+
+
+def test_pipes_hold_as_many_bytes_as_the_queue_says(storage, clock):
+    settings = QueueSettings(pipe_bytes_max=2**21, body_bytes_max=2**20)
+    staged = StagedPipes(context_of(storage, settings, clock), "a-writer/1/a task")
+    for _ in range(5):
+        staged.add(b"x" * (2**20 - 100))
+    sizes = [len(found) for found in bodies(storage, staged.close())]
+    assert sizes == [2, 2, 1]
+
+
+def test_a_task_may_close_twice_and_go_on_after_it(storage, staged):
+    fill(staged, 2)
+    pipes = staged.close()
+    assert staged.close() == pipes
+    fill(staged, 2)
+    assert bodies(storage, staged.close()) == [[b"0", b"1"]] * 2

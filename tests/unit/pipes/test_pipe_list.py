@@ -175,3 +175,42 @@ def test_what_was_published_is_seen_at_the_next_look_however_old_its_ids_are(sce
     staged = scene.open(scene.make_id(late_s=3600.0), "a bulk writer")
 
     assert {entry.pipe for entry in pipes.refresh(publications=1).entries} == {staged, on_time}
+
+
+def test_a_pipe_is_abandoned_after_a_time_of_this_process_though_its_entry_is_young(scene):
+    # Given a database whose clock does not go on, as far as this process sees
+    scene.open(scene.make_id())
+    pipes = scene.pipe_list()
+    (entry,) = pipes.refresh().entries
+    gone_after_s = (SETTINGS.push_age_max + SETTINGS.push_grace).total_seconds()
+    scene.clock.seconds += gone_after_s
+    assert not pipes.is_abandoned(entry)
+    scene.clock.seconds += 1.0
+    # Then it counts since when it was first seen, however often it is seen again
+    assert pipes.is_abandoned(entry)
+    pipes.refresh()
+    assert pipes.is_abandoned(entry)
+
+
+def test_nothing_is_remembered_of_pipes_that_are_gone(scene):
+    pipes = scene.pipe_list()
+    for _ in range(9):
+        pipe = scene.make_id()
+        scene.open(pipe)
+        pipes.refresh()
+        scene.storage.delete_pipe("q", pipe)
+        scene.clock.seconds += 1.0
+    pipes.refresh()
+    assert pipes.entries == ()
+    assert not pipes._first_seen
+    assert not pipes._newest
+
+
+def test_what_was_published_is_looked_for_once(scene):
+    scene.open(scene.make_id())
+    pipes = scene.pipe_list()
+    pipes.refresh(1)
+    for _ in range(3):
+        scene.clock.seconds += 1.0
+        pipes.refresh(2)
+    assert [since is None for since in scene.storage.since] == [True, True, False, False]

@@ -65,3 +65,13 @@ def test_a_lease_that_ran_out_is_ended(clock, own):
     assert own("a popper").take(1, is_flowing=False).runs
     clock.seconds += 60.0
     assert upkeep.return_expired(own("a reaper")) == 1
+
+
+def test_what_was_returned_or_purged_is_not_so_once_more(storage, clock, own):
+    # Given a reaper that goes on with what it knows, without another look
+    assert own("a popper").take(1, is_flowing=False).runs
+    clock.seconds += 60.0
+    reaper = own("a reaper")
+    assert [upkeep.return_expired(reaper) for _ in range(2)] == [1, 0]
+    assert [upkeep.purge(reaper) for _ in range(2)] == [1, 0]
+    assert reaper.progress.tally(1).purged == 1

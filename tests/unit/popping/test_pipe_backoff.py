@@ -137,3 +137,21 @@ def test_an_exhausted_pipe_holds_back_no_younger_one(backoff):
     assert not backoff.may_have_older(PIPE)
     backoff.keep_only({PIPE})
     assert not backoff.may_have_older(PIPE)
+
+
+def test_nothing_is_kept_of_pipes_that_are_not_listed_any_more(clock, backoff):
+    # Given much to remember of one pipe after the other
+    for _ in range(9):
+        pipe = uuid1()
+        backoff.note_busy(pipe)
+        backoff.note_rest(pipe, 3.0)
+        backoff.note_returned(pipe)
+        backoff.note_drained(pipe, clock.at, 3.0)
+        backoff.note_exhausted(pipe)
+        backoff.note_spoilt(pipe, CorruptError("planted"), 3.0)
+        # When none of them is there any more
+        backoff.keep_only({PIPE})
+        assert backoff.trouble is None
+    kept = {name: kept for name, kept in vars(backoff).items() if isinstance(kept, dict | set) and kept}
+    assert kept == {}
+    assert backoff.next_end(5.0) == 5.0

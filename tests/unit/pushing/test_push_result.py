@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, as_completed, wait
 
 import pytest
@@ -134,3 +135,19 @@ def test_a_caller_whose_push_failed_hears_of_it_at_once(monkeypatch):
         waiting = pool.submit(latch.result, unexpected)
         latch.set_exception(FAILURE)
         assert waiting.exception(30) is FAILURE
+
+
+@pytest.mark.parametrize("ends", ["stored", "failed"])
+def test_whoever_waits_already_is_woken(ends):
+    future = PushFuture()
+    with ThreadPoolExecutor(2) as pool:
+        waiting = pool.submit(future.exception, 60)
+        together = pool.submit(wait, [future], 60)
+        while not (future._made and future._those_who_wait and future._made._waiters):
+            time.sleep(0.001)
+        if ends == "stored":
+            future.set_result(an_id())
+        else:
+            future.set_exception(FAILURE)
+        assert waiting.result(30) is (None if ends == "stored" else FAILURE)
+        assert together.result(30).done == {future}

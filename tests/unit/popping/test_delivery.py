@@ -1,0 +1,110 @@
+"""What a delivery is after an ending that was refused, or that failed beside others."""
+
+from datetime import timedelta
+
+import pytest
+
+import cassq
+from cassq.errors import ClosedError, DeliveryExpiredError, StorageUnavailableError, UsageError
+from cassq.pipes.held_run import HeldRun
+from cassq.popping.delivery import DirectCommitter
+
+
+@pytest.fixture
+def queue():
+    with cassq.connect("memory:") as store:
+        yield store.queue("q", lease=timedelta(seconds=60))
+
+
+@pytest.fixture
+def popper(queue):
+    with queue.popper() as made:
+        yield made
+
+
+@pytest.fixture
+def deliveries(queue, popper):
+    """Two messages, each of a run of its own."""
+    found = []
+    for body in (b"1", b"2"):
+        queue.push(body)
+        found.append(popper.pop(timeout=60))
+    assert found[0].run is not found[1].run
+    return found
+
+
+def failing(monkeypatch, run, error, method="commit"):
+    """Let the calls of one run fail, those of others go on."""
+    real = getattr(HeldRun, method)
+
+    def fail(self, *values):
+        if self is run:
+            raise error
+        return real(self, *values)
+
+    monkeypatch.setattr(HeldRun, method, fail)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_of_several_that_are_named_together_none_ends_where_one_has_ended(popper, deliveries, which):
+    deliveries[which].commit()
+    with pytest.raises(ClosedError):
+        popper.commit_many(deliveries)
+    # The other one may still be ended
+    deliveries[1 - which].commit()
+
+
+def test_of_several_none_ends_where_one_is_named_twice(popper, deliveries):
+    with pytest.raises(ClosedError, match="named twice"):
+        popper.commit_many([*deliveries, deliveries[0]])
+    popper.commit_many(deliveries)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_all_runs_are_tried_though_one_comes_too_late(queue, popper, deliveries, monkeypatch, which):
+    failing(monkeypatch, deliveries[which].run, DeliveryExpiredError("planted"))
+    with pytest.raises(DeliveryExpiredError):
+        popper.commit_many(deliveries)
+    assert queue.stats().committed == 1
+    # It is over for both: what comes again is another delivery
+    for each in deliveries:
+        with pytest.raises(ClosedError):
+            each.commit()
+
+
+def test_what_was_refused_may_be_ended_later_and_nothing_else(popper, deliveries, monkeypatch):
+    # Given a commit that its own thread interrupted another one with, so nothing was begun for that run
+    with monkeypatch.context() as patch:
+        failing(patch, deliveries[0].run, UsageError("planted"))
+        with pytest.raises(UsageError):
+            DirectCommitter().commit(_claimed(deliveries))
+    deliveries[0].commit()
+    with pytest.raises(ClosedError):
+        deliveries[1].commit()
+
+
+def _claimed(deliveries):
+    for each in deliveries:
+        each.finish("committed")
+    return deliveries
+
+
+@pytest.mark.parametrize("end", ["rollback", "give_back"])
+def test_a_return_that_was_refused_may_be_made_later(queue, deliveries, monkeypatch, end):
+    first = deliveries[0]
+    with monkeypatch.context() as patch:
+        failing(patch, first.run, UsageError("planted"), "give_back")
+        with pytest.raises(UsageError):
+            getattr(first, end)()
+    assert getattr(first, end)()
+    assert queue.stats().waiting == 1
+
+
+def test_a_return_whose_lease_ends_is_over(deliveries, monkeypatch):
+    first = deliveries[0]
+    with monkeypatch.context() as patch:
+        failing(patch, first.run, StorageUnavailableError("planted"), "give_back")
+        with pytest.raises(StorageUnavailableError):
+            first.rollback()
+    with pytest.raises(ClosedError):
+        first.commit()
