@@ -7,13 +7,14 @@ checker judges what its writer was told.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Protocol
 from uuid import UUID
 
 from actors import Stage
 from cluster import Cluster
+from replicas import Mutation
 from scheduler import Process
 
 from cassq.bulk import staging
@@ -38,6 +39,7 @@ class BulkStage(Stage, Protocol):
     """The history, as bulk writers see it."""
 
     cluster: Cluster
+    haste: float
     #: Of each writer and batch that a driver was told of: another attempt at it counts.
     told_of_others: set[tuple[str, int]]
 
@@ -62,10 +64,10 @@ def write_all(stage: BulkStage, process: Process, batches: int) -> None:
     store, queue = stage.open(process)
     dice = stage.world.dice
     for number in range(dice.choice((1, 1, 2)), batches + 1):  # one that is ahead meets what is unfinished
-        if dice.random() < 0.4:
+        if dice.random() < 0.4 * (1 - stage.haste):
             _write(stage, process, queue, f"{staging.ONCE}{ids.new_pipe_id()}", 0)
         _write(stage, process, queue, "loader", number)
-        stage.world.sleep(dice.choice((0.0, 0.1, 0.5)))
+        stage.world.sleep(dice.choice((0.0, 0.1, 0.5)) * (1 - stage.haste))
     store.close()
 
 
@@ -77,7 +79,8 @@ def _write(stage: BulkStage, process: Process, queue: Queue, writer: str, batch:
     if pipes is None:
         stage.note(process.name, Kind.REFUSED, bodies)
         return
-    stage.world.sleep(dice.choice((0.0, 0.0, 0.2, 1.5)))
+    rests = (0.0, 0.0, 0.0, 1.5) if stage.haste else (0.0, 0.0, 0.2, 1.5)
+    stage.world.sleep(dice.choice(rests))
     stage.note(process.name, _publish(stage, queue, writer, batch, pipes), bodies)
 
 
@@ -100,14 +103,16 @@ def _publish(stage: BulkStage, queue: Queue, writer: str, batch: int, pipes: Col
     """Publish, again after errors, or give up; return what is known of it in the end."""
     dice = stage.world.dice
     kind = Kind.UNKNOWN_PUSH
-    for _ in range(dice.choice((1, 1, 2, 6))):
+    is_hasty = stage.haste > 0 and dice.random() < stage.haste
+    for _ in range(1 if is_hasty else dice.choice((1, 1, 2, 6))):
         _forget_deletions(stage)
         try:
             is_ours = queue.staging.publish(writer, batch, tuple(pipes))
         except PipeLostError:
             return Kind.REFUSED
         except (UnavailableError, OutcomeUnknownError):
-            stage.world.sleep(dice.choice((0.0, 0.1, 1.0)))
+            # Where it is cut off it goes on as soon as it is not.
+            stage.world.sleep(0.1 if is_hasty else dice.choice((0.0, 0.1, 1.0)))
             continue
         if not is_ours:
             stage.told_of_others.add((writer, batch))
@@ -115,7 +120,7 @@ def _publish(stage: BulkStage, queue: Queue, writer: str, batch: int, pipes: Col
             return Kind.ACKNOWLEDGED if is_ours else Kind.REFUSED
         kind = Kind.ACKNOWLEDGED if is_ours else Kind.REFUSED
         stage.world.sleep(dice.choice((0.0, 0.1, 1.0)))  # and once more: that it was heard is forgotten
-    if kind is Kind.UNKNOWN_PUSH and dice.random() < 0.7:
+    if kind is Kind.UNKNOWN_PUSH and dice.random() < (0.5 if is_hasty else 0.7):
         _forget_deletions(stage)
         with suppress(UnavailableError, OutcomeUnknownError):
             queue.staging.discard(writer, batch, pipes)
@@ -126,6 +131,40 @@ def _forget_deletions(stage: BulkStage) -> None:
     if stage.cluster.is_faulty and stage.world.dice.random() < 0.5:
         for replica in stage.cluster.replicas:
             replica.compact("staged")
+
+
+class Decisions:
+    """What the queue's record decided to publish, message by message, as it stood at that moment.
+
+    Each of them has to be seen: whoever repeats the batch is told that it was written before.
+    """
+
+    def __init__(self, cluster: Callable[[], Cluster]) -> None:
+        self._cluster = cluster
+        self._messages: dict[tuple[str, int, UUID], list[str]] = {}
+
+    def hear(self, mutation: Mutation) -> None:
+        """Hear of a transaction that was applied."""
+        if mutation.table != "queues":
+            return
+        for row in mutation.rows.values():
+            writers = row.cells["writers"][1] if "writers" in row.cells else {}
+            for writer, (batch, manifest) in dict(writers).items():
+                if manifest and (writer, batch, manifest) not in self._messages:
+                    self._messages[writer, batch, manifest] = self._read(manifest)
+
+    def _read(self, manifest: UUID) -> list[str]:
+        named = b"".join(self._cluster().bodies(manifest))
+        pipes = [UUID(bytes=named[place : place + 16]) for place in range(0, len(named), 16)]
+        return [body.decode() for pipe in pipes for body in self._cluster().bodies(pipe)]
+
+    def unseen(self, lines: Iterable[Line]) -> Iterator[str]:
+        """Tell which messages were decided to be published, and were never seen."""
+        seen = {line.message for line in lines if line.kind is Kind.DELIVERED}
+        for (writer, batch, _), messages in self._messages.items():
+            missing = [message for message in messages if message not in seen]
+            if missing or not messages:
+                yield f"batch {writer}/{batch} was decided, and these were never seen: {missing or 'all'}"
 
 
 def judge_batches(lines: Iterable[Line], told_of_others: Iterable[tuple[str, int]]) -> list[str]:

@@ -62,6 +62,7 @@ class Odds:
         reply_lost: it is carried out, and nobody hears of it.
         refused: no node can be asked; nothing happens.
         late: a write is carried out after its client has given up, after `late_s` at most.
+        outage: a change of a queue's record is late, and its client is cut off until it has given up.
         ambush: such a write waits for another request on its partition instead, and lands behind it.
         partial: a plain write reaches one replica only.
         parts: a batch reaches one replica only, however often it is sent; another may have its outline, as a
@@ -77,6 +78,7 @@ class Odds:
     reply_lost: float = 0.0
     refused: float = 0.0
     late: float = 0.0
+    outage: float = 0.0
     ambush: float = 0.5
     partial: float = 0.0
     parts: float = 0.0
@@ -87,6 +89,11 @@ class Odds:
     freeze: float = 0.0
     stall_s: float = 1.0
     late_s: float = 3.0
+
+
+def _is_of_record(call: Call, work: Sequence[Bound]) -> bool:
+    place = place_of(work[0]) if call is Call.TRANSACTION else None
+    return place is not None and place[0] == "queues"
 
 
 @dataclass(slots=True, eq=False)
@@ -148,6 +155,7 @@ class Cluster:
         day_s: how long a day takes, for hints and deletions.
         watch: hears of each request that is carried out: process, call, what was bound, the answer.
         stop: crashes or freezes a process.
+        applied: hears of each transaction that is applied.
     """
 
     def __init__(
@@ -160,6 +168,7 @@ class Cluster:
         day_s: float = 86400.0,
         watch: Callable[[Process, Call, Sequence[Bound], object], None] | None = None,
         stop: Callable[[Process, str], None] | None = None,
+        applied: Callable[[Mutation], None] = lambda _mutation: None,
     ) -> None:
         self.world = world
         self.odds = odds
@@ -173,6 +182,7 @@ class Cluster:
         self._timeout_s = timeout_s
         self._watch = watch
         self._stop = stop
+        self._applied = applied
         self._paxos: dict[tuple[str, Key], _Paxos] = {}
         self._ballot = _FIRST_BALLOT
         # By body: the row that it was written in, and which columns that has.
@@ -204,6 +214,10 @@ class Cluster:
         elif call in (Call.WRITE, Call.TRANSACTION) and (fate := fate - odds.late) < 0:
             there = self._timeout_s + dice.random() * odds.late_s
             back = there
+        if self.is_faulty and odds.outage and _is_of_record(call, work) and dice.random() < odds.outage:
+            there = back = self._timeout_s + dice.random() * odds.late_s
+            process.is_cut = True
+            world.after(self._timeout_s + dice.random() * 0.1, partial(setattr, process, "is_cut", False))
         if there + back > self._timeout_s or (odds.torn and call is Call.READ):
             self._give_up_in_time(flight)
         if there > self._timeout_s and dice.random() < odds.ambush and call in (Call.WRITE, Call.TRANSACTION):
@@ -273,6 +287,11 @@ class Cluster:
             for key in self.nodes.keys(table)
             for ck, _ in live_rows(self._merged(table, key, self.replicas))
         }
+
+    def bodies(self, pipe: UUID) -> list[bytes]:
+        """Return what any node has of a pipe's messages, in order."""
+        rows = live_rows(self._merged("waiting", (pipe,), self.replicas))
+        return [body for _, row in rows for body in row.get("bodies") or ()]
 
     def _lie_in_ambush(
         self, process: Process, flight: Flight, call: Call, work: Sequence[Bound], at_most_s: float
@@ -501,6 +520,7 @@ class Cluster:
         self._ballot += 1
         paxos.decided_on = self.world.now
         paxos.latest = mutation = to_mutation(work, now_ms, self._ballot, self.world.now)
+        self._applied(mutation)
         if self.is_faulty and self.world.dice.random() < self.odds.partial:
             # Decided, but written by one replica at most: the next transaction or SERIAL read finishes it.
             self._spread(mutation, [quorum[0]] if self.world.dice.random() < 0.5 else [])

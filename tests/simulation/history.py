@@ -15,7 +15,7 @@ from typing import Any
 import scheduler
 import threads
 from actors import crew_of, place_of, pop_all, purge_all, push_all, reap_all, unknown_transactions
-from bulk_actors import hurried, judge_batches, write_all
+from bulk_actors import Decisions, hurried, judge_batches, write_all
 from checkpoint import STREAM, Checkpoint
 from cluster import Cluster
 from ensemble import Ensemble, Seat
@@ -143,6 +143,7 @@ class _Stage:
             "reader": [],
             "judge": [],
         }
+        self.decisions = Decisions(lambda: self.cluster)
         self.cluster = Cluster(
             world,
             odds=plan.odds,
@@ -151,6 +152,7 @@ class _Stage:
             day_s=plan.day_s,
             watch=self._watch if is_traced else None,
             stop=self._stop,
+            applied=self.decisions.hear,
         )
         self.ensemble = Ensemble(world, plan.seat_odds, is_generous=plan.is_generous, say=self.say)
         self.seats: dict[str, Seat] = {}
@@ -159,6 +161,7 @@ class _Stage:
         self.checkpoint = Checkpoint()
         self.told_of_others: set[tuple[str, int]] = set()
         self._committed: set[str] = set()
+        self.haste = plan.haste
         self.patiences_s = plan.patiences_s
         self.habits = plan.habits
         self.consumers = plan.consumers
@@ -232,6 +235,8 @@ class _Stage:
         end = self.world.now + HEALED_S
         # A popper that died has nobody in its place; one at least is there to the end.
         self._start("popper", self.plan.poppers, partial(pop_all, self))
+        if not self.plan.reapers:
+            self._start("reaper", 0, partial(reap_all, self))
         while (left := self._left(queue, store, end)) and self.world.now < end:
             self.world.sleep(LOOK_S)
         if left:
@@ -261,6 +266,7 @@ class _Stage:
             self.note("judge", Kind.DEAD_LETTER, [letter.body.decode()], **place_of(letter.message_id))
         self.verdict = verdict = judge(self.lines)
         self.broken += verdict.broken() + judge_batches(self.lines, self.told_of_others) + list(self._late())
+        self.broken += self.decisions.unseen(self.lines)
         told = sum(line.count for line in self.lines if line.kind is Kind.PURGED)
         # A commit of which nobody knows may land on what a purge ended: then it counts as committed.
         both = len(verdict.maybe_committed)

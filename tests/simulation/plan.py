@@ -71,6 +71,7 @@ class Plan:
         patiences_s: for so long it waits for a push.
         preempt: how likely a task loses its turn at a lock.
         batches: so many bulk writes each pusher does instead of pushing.
+        haste: how likely a bulk writer gives a batch up after one error: it discards it, or goes on, at once.
         purges: how often an operator purges the queue meanwhile.
         flows: how likely a popper takes what comes for a flow, whatever the pace: then it leases windows.
         window_messages: numbers of a window.
@@ -101,6 +102,7 @@ class Plan:
     max_attempts: int = 1_000_000
     timeout_s: float = 0.25
     preempt: float = 0.1
+    haste: float = 0.0
     purges: int = 0
     flows: float = 0.0
     window_messages: int = 10_000
@@ -184,6 +186,9 @@ _ODDS = {
 #: In so many histories a node is lost; as many in general are about a narrow theme.
 LOST = 0.1
 NARROWED = 0.25
+
+#: In so many about bulk writes drivers are hasty.
+HASTY = 0.5
 
 #: In so many a stream reads, pushers' clocks are late, or operators deal with dead letters; drawn apart, so
 #: that the others are the same histories as before.
@@ -460,7 +465,22 @@ def _about_bulk_writes(dice: random.Random, plan: Plan) -> Plan:
     blows = tuple(_draw_blows(dice, writing))
     # Where the drivers' times of day are hours apart what they stage is refused, or never old.
     offsets_s = dice.choice(((0.0,), (0.0,), (-0.5, 0.0, 1.0)))
-    return replace(writing, blows=blows, wall_offsets_s=offsets_s)
+    writing = replace(writing, blows=blows, wall_offsets_s=offsets_s)
+    drivers = random.Random(f"drivers {plan.seed}")
+    return _with_haste(drivers, writing) if drivers.random() < HASTY else writing
+
+
+def _with_haste(dice: random.Random, plan: Plan) -> Plan:
+    """Have drivers give up soon, while what they decided is still on its way."""
+    return replace(
+        plan,
+        pushers=dice.choice((2, 2, 3)),
+        batches=dice.choice((2, 3, 4)),
+        haste=dice.choice((0.5, 1.0)),
+        reapers=0,  # who looks at the record meanwhile has what is on its way land too soon
+        blows=tuple(blow for blow in plan.blows if blow.role != "reaper"),
+        odds=replace(plan.odds, outage=dice.choice((0.1, 0.3)), ambush=0.7, never=0.0),
+    )
 
 
 def _about_pauses(dice: random.Random, plan: Plan) -> Plan:

@@ -482,7 +482,7 @@ _STAGING = (
         "cassq.bulk.staging",
         "                raise _UnfinishedError  # to decide",
         "                pass  # to decide",
-        test=_STAGED + "test_a_decision_waits_until_the_one_before_is_published[memory]",
+        about="bulk writes",
     ),
     planted(
         "publish what was staged too long ago",
@@ -527,7 +527,7 @@ _STAGING = (
         "        record = self._finish(self._record.change(lambda seen: seen), writer)\n"
         "        if _is_decided(",
         "        record = self._finish(self._record.read(), writer)\n        if _is_decided(",
-        test=_STAGED + "TestADecisionInFlight::test_is_refused_once_the_batch_was_discarded[memory]",
+        about="bulk writes",
     ),
     planted(
         "delete what is old without moving the record's op",
