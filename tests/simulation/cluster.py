@@ -156,6 +156,7 @@ class Cluster:
         watch: hears of each request that is carried out: process, call, what was bound, the answer.
         stop: crashes or freezes a process.
         applied: hears of each transaction that is applied.
+        slip: hears of each request, and tells how it is to fail, in the words of a plan's slip.
     """
 
     def __init__(
@@ -169,6 +170,7 @@ class Cluster:
         watch: Callable[[Process, Call, Sequence[Bound], object], None] | None = None,
         stop: Callable[[Process, str], None] | None = None,
         applied: Callable[[Mutation], None] = lambda _mutation: None,
+        slip: Callable[[Process], str] = lambda _process: "",
     ) -> None:
         self.world = world
         self.odds = odds
@@ -183,6 +185,7 @@ class Cluster:
         self._watch = watch
         self._stop = stop
         self._applied = applied
+        self._slip = slip
         self._paxos: dict[tuple[str, Key], _Paxos] = {}
         self._ballot = _FIRST_BALLOT
         # By body: the row that it was written in, and which columns that has.
@@ -199,19 +202,20 @@ class Cluster:
         flight = Flight(world, self._timeout_s, call)
         there, back = dice.random() * 0.004, dice.random() * 0.004
         fate = dice.random() if self.is_faulty else 1.0
-        if process.is_cut or (fate := fate - odds.refused) < 0:
+        slip = self._slip(process)
+        if process.is_cut or slip == "refused" or (fate := fate - odds.refused) < 0:
             refusal = NoHostAvailable("nobody", {"node": ConnectionException("the network is cut")})
             world.after(there, partial(flight.land, None, refusal))
             return flight
-        if (fate := fate - odds.never) < 0:
+        if slip == "lost" or (fate := fate - odds.never) < 0:
             self._give_up_in_time(flight)
             return flight
-        if (fate := fate - odds.reply_lost) < 0:
+        if slip == "unheard" or (fate := fate - odds.reply_lost) < 0:
             back = self._timeout_s + 1
         elif (fate := fate - odds.stall) < 0:
             there += dice.random() * odds.stall_s
             back += dice.random() * odds.stall_s
-        elif call in (Call.WRITE, Call.TRANSACTION) and (fate := fate - odds.late) < 0:
+        elif slip == "late" or (call in (Call.WRITE, Call.TRANSACTION) and (fate := fate - odds.late) < 0):
             there = self._timeout_s + dice.random() * odds.late_s
             back = there
         if self.is_faulty and odds.outage and _is_of_record(call, work) and dice.random() < odds.outage:

@@ -49,6 +49,7 @@ class Ensemble:
     is_generous: bool = False
     is_faulty: bool = True
     say: Callable[[tuple[str, UUID], str], None] = lambda _what, _who: None
+    slip: Callable[[Process], str] = lambda _process: ""
     claims: dict[tuple[str, UUID], tuple["Seat", str]] = field(default_factory=dict)
     lines: dict[str, dict[str, _Hungry]] = field(default_factory=dict)
 
@@ -112,21 +113,29 @@ class Seat:
     def may_take(self) -> bool:
         return True
 
-    def _travel(self) -> None:
-        """Take the way to the service, which is where a lost session is noticed at the latest."""
+    def _travel(self) -> bool:
+        """Take the way to the service, which is where a lost session is noticed at the latest.
+
+        Returns: whether nobody hears what the service answers.
+        """
         self._world.sleep(self._world.dice.random() * 0.004)
+        slip = self._ensemble.slip(self._process)
+        if slip in ("refused", "lost"):
+            raise CoordinationUnavailableError("the request did not arrive")
         if self._process.is_cut:
             raise CoordinationUnavailableError("the network is cut")
         if self.is_lost:
             self.notice(self.epoch)
             raise CoordinationUnavailableError("the session had ended")
+        return bool(slip)
 
     def claim(self, queue: str, pipe: UUID, holder: str) -> bool:
         world, ensemble = self._world, self._ensemble
-        self._travel()
+        is_unheard = self._travel()
         is_refused = ensemble.is_faulty and world.dice.random() < ensemble.odds.refused
         if is_refused and world.dice.random() < 0.5:
             raise CoordinationUnavailableError("the claim did not arrive")
+        is_refused = is_refused or is_unheard
         if ensemble.is_generous:
             return True
         standing = ensemble.claims.setdefault((queue, pipe), (self, holder))
@@ -168,11 +177,13 @@ class Seat:
     def announce_hunger(
         self, queue: str, popper: str, wake: Callable[[], None], *, crowded: Callable[[], None] | None = None
     ) -> int:
-        self._travel()
+        is_unheard = self._travel()
         line = self._ensemble.lines.setdefault(queue, {})
         line[popper] = _Hungry(self, wake, crowded)
         before = list(line).index(popper)
         self._ensemble.tell_crowd(queue)
+        if is_unheard:
+            raise CoordinationUnavailableError("nobody heard of the place in the line")
         return before
 
     def withdraw_hunger(self, queue: str, popper: str) -> None:

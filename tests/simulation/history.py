@@ -21,14 +21,24 @@ from cluster import Cluster
 from ensemble import Ensemble, Seat
 from hands import Hands, listening
 from letter_actors import deal_with_letters
-from plan import LEASE_S, Plan
+from operator_actors import (
+    SETTLE_S,
+    Steering,
+    generation_of,
+    judge_steering,
+    pop_through,
+    push_through,
+    steer,
+    steer_at_last,
+)
+from plan import LEASE_S, Plan, Slip
 from scheduler import Process, SimulationError, World
 from session import SimulatedSession
 
 from cassq import queue as queue_module
 from cassq.bulk import run_reader
 from cassq.catalog import cached_record
-from cassq.errors import CassqError, OutcomeUnknownError, UnavailableError
+from cassq.errors import CassqError, OutcomeUnknownError, QueueNotFoundError, UnavailableError
 from cassq.model.ids import MessageId
 from cassq.observing.dead_letters import DeadMessage
 from cassq.pipes import window_steps
@@ -153,8 +163,15 @@ class _Stage:
             watch=self._watch if is_traced else None,
             stop=self._stop,
             applied=self.decisions.hear,
+            slip=self._slip,
         )
-        self.ensemble = Ensemble(world, plan.seat_odds, is_generous=plan.is_generous, say=self.say)
+        self.ensemble = Ensemble(
+            world, plan.seat_odds, is_generous=plan.is_generous, say=self.say, slip=self._slip
+        )
+        self._calls = 0
+        self.settings = plan.settings
+        self.steering = Steering()
+        self.healed_at = 0.0
         self.seats: dict[str, Seat] = {}
         self.lease_s = LEASE_S
         self.reader_lease_s = plan.reader_lease_s
@@ -200,12 +217,14 @@ class _Stage:
         self.cluster.is_faulty = self.ensemble.is_faulty = True
         pushing = [self._start("pusher", n, self._push) for n in range(self.plan.pushers)]
         for number in range(self.plan.poppers):
-            self._start("popper", number, partial(pop_all, self))
+            self._start("popper", number, self._pop)
         for number in range(self.plan.reapers):
             self._start("reaper", number, partial(reap_all, self))
         self._start("operator", 0, partial(purge_all, self, times=self.plan.purges))
         for number in range(1, self.plan.operators + 1):
             self._start("operator", number, self._deal_with_letters)
+        if self.plan.steers:
+            self._start("operator", self.plan.operators + 1, self._steer)
         if self.plan.readers:
             self._start_streams()
         for blow in self.plan.blows:
@@ -213,7 +232,7 @@ class _Stage:
         begun = self.world.now
         while self.world.now < begun + FAULTS_S and not (
             self.world.now >= begun + self.plan.faults_s
-            and all(task.is_done or task.process.is_dead for task in pushing)
+            and all(self.plan.lasting_s > 0 or task.is_done or task.process.is_dead for task in pushing)
         ):
             self.world.sleep(LOOK_S)
         self._heal()
@@ -223,6 +242,8 @@ class _Stage:
         self.cluster.heal()
         self.ensemble.is_faulty = False
         self.is_healed = True
+        self.healed_at = self.world.now
+        self.steering.settled_at = 0.0 if self.plan.slip else self.world.now + SETTLE_S
         for role in self.cast.values():
             for process in role:
                 process.is_cut = False
@@ -231,10 +252,13 @@ class _Stage:
 
     def _drain(self, store: Store) -> None:
         """Wait until everything has ended, which it must without any help, and judge."""
+        # A popper that died has nobody in its place; one at least is there to the end.
+        if not self.plan.lasting_s or all(process.is_dead for process in self.cast["popper"]):
+            self._start("popper", self.plan.poppers, self._pop)
+        if self.plan.lasting_s:
+            self._steer_at_last()
         queue = store.queue("q")
         end = self.world.now + HEALED_S
-        # A popper that died has nobody in its place; one at least is there to the end.
-        self._start("popper", self.plan.poppers, partial(pop_all, self))
         if not self.plan.reapers:
             self._start("reaper", 0, partial(reap_all, self))
         while (left := self._left(queue, store, end)) and self.world.now < end:
@@ -265,6 +289,11 @@ class _Stage:
         for letter in letters:
             self.note("judge", Kind.DEAD_LETTER, [letter.body.decode()], **place_of(letter.message_id))
         self.verdict = verdict = judge(self.lines)
+        if self.plan.lasting_s:
+            steering = self.steering
+            self.broken += judge_steering(steering, self.lines, self.plan.lasting_s, self.healed_at)
+            # What a queue had that was deleted went with it.
+            verdict.lost = {each for each in verdict.lost if generation_of(each) not in steering.doomed}
         self.broken += verdict.broken() + judge_batches(self.lines, self.told_of_others) + list(self._late())
         self.broken += self.decisions.unseen(self.lines)
         told = sum(line.count for line in self.lines if line.kind is Kind.PURGED)
@@ -278,6 +307,8 @@ class _Stage:
             len(verdict.acknowledged),
             verdict.acknowledged | verdict.delivered | verdict.dead,
         )
+        if self.steering.doomed:  # the figures are those of the last queue, and of what came late into it
+            sure = {each for each in sure if generation_of(each) not in self.steering.doomed}
         kinds = Counter(line.kind for line in self.lines)
         least = len(sure) + kinds[Kind.PUT_BACK]
         most = len(verdict.attempted - verdict.refused) + kinds[Kind.PUTTING_BACK]
@@ -341,13 +372,42 @@ class _Stage:
                 return store, store.find_queue("q")
             except (UnavailableError, OutcomeUnknownError):
                 self.world.sleep(0.1)
+            except QueueNotFoundError:
+                if not self.plan.steers:
+                    raise
+                self.world.sleep(0.1)
 
     def _push(self, process: Process) -> None:
         if self.plan.batches:
             write_all(self, process, self.plan.batches)
+        elif self.plan.lasting_s:
+            push_through(self, process, self.plan.messages)
         else:
             push_all(self, process, self.plan.messages)
         self._done.add(process.name)
+
+    def _pop(self, process: Process) -> None:
+        if self.plan.lasting_s:
+            pop_through(self, process)
+        else:
+            pop_all(self, process)
+
+    def _steer(self, process: Process) -> None:
+        steer(self, process, self.plan.steers)
+        self._done.add(process.name)
+
+    def _steer_at_last(self) -> None:
+        """Have an operator bring the queue in order, pause and delete it, now that nothing fails."""
+        while any(self._works(process) for process in self.cast["operator"][1:]):
+            self.world.sleep(LOOK_S)
+        acts, prompt_s = self.plan.last_acts, self.plan.lasting_s
+        number = len(self.cast["operator"])
+        task = self._start(
+            "operator", number, lambda process: steer_at_last(self, process, acts, prompt_s)
+        )
+        while not task.is_done:
+            self.world.sleep(LOOK_S)
+        self._done.add(task.process.name)
 
     def _deal_with_letters(self, process: Process) -> None:
         deal_with_letters(self, process, self.plan.deals)
@@ -421,6 +481,21 @@ class _Stage:
             process.missed_s += missed_s if self.plan.pauses else 0.0
             process.unset_s += missed_s if self.plan.pauses == "heard" else 0.0
             self.world.thaw(process)
+
+    def _slip(self, process: Process) -> str:
+        """Tell how this call of a process is to fail, if it is the one."""
+        slip = self.plan.slip
+        if slip is None or process is not self._who_slips(slip):
+            return ""
+        self._calls += 1
+        if self._calls != slip.call:
+            return ""
+        self.say(f"has a call fail: {slip.how}", process.name)
+        return slip.how
+
+    def _who_slips(self, slip: Slip) -> Process | None:
+        role = self.cast[slip.role]
+        return role[slip.target] if slip.target < len(role) else None
 
     # What is written down
 

@@ -41,6 +41,22 @@ class Blow:
 
 
 @dataclass(frozen=True, slots=True)
+class Slip:
+    """The one call of a process that fails.
+
+    Attributes:
+        role, target: whose, as of a blow.
+        call: which of its calls to the database and the coordination service, from 1 on.
+        how: refused; lost, on the way; unheard, but carried out; late, carried out once it is given up.
+    """
+
+    role: str
+    target: int
+    call: int
+    how: Literal["refused", "lost", "unheard", "late"]
+
+
+@dataclass(frozen=True, slots=True)
 class Habits:
     """How likely a consumer does each of these with what it has popped; else it commits at once.
 
@@ -84,6 +100,11 @@ class Plan:
         prompt_s: a message waits no longer than this for its first delivery; 0 where faults may delay it.
         operators: so many deal with dead letters, each so many times as `deals` says.
         put_back_s: for so long they wait for a push.
+        steers: so often an operator pauses, resumes, or deletes and creates the queue while faults last.
+        last_acts: what one does after that, with time for everybody to hear of it.
+        slip: the one call that fails.
+        lasting_s: pushers and poppers work on with what they have, to the end, and when nothing fails a message
+            waits for this at most; 0 where they come and go.
         pauses: what a process that froze has missed is missed by its clock, too: "told" by its time of day as
             soon as it goes on; "heard" by pushers from the database, at whose looks they stop.
     """
@@ -116,6 +137,10 @@ class Plan:
     operators: int = 0
     deals: int = 0
     put_back_s: float = 30.0
+    steers: int = 0
+    last_acts: tuple[str, ...] = ()
+    slip: Slip | None = None
+    lasting_s: float = 0.0
     pauses: Literal["", "told", "heard"] = ""
     is_generous: bool = False
     skews_ms: tuple[int, ...] = (0, 0, 0)
@@ -155,6 +180,9 @@ PAUSED = 0.06
 
 #: A popper that waits looks by itself after so long at most, and then takes a moment.
 SLOW_S = POLL_MAX_S + 0.5
+
+#: Where nothing fails, and those who work last, a message waits no longer than this.
+LASTING_S = 4.0
 
 #: How likely each kind of fault is to occur in a history at all.
 _KINDS = {
@@ -196,6 +224,10 @@ STREAMS = 0.04
 LATE = 0.02
 LETTERS = 0.04
 
+#: In so many an operator pauses and deletes the queue, or one call fails; drawn apart as well.
+STEERED = 0.02
+SLIPS = 0.02
+
 
 def draw(seed: int, about: str = "") -> Plan:
     """Draw a history's plan.
@@ -209,10 +241,13 @@ def draw(seed: int, about: str = "") -> Plan:
         about = "late pushers"
     if not about and random.Random(f"put back {seed}").random() < LETTERS:
         about = "dead letters"
+    if not about:
+        roll = random.Random(f"lasting {seed}").random()
+        about = "operators" if roll < STEERED else "slips" if roll < STEERED + SLIPS else ""
     about = about or _draw_narrow(random.Random(f"narrow {seed}"))
     plan = _draw(seed, about)
     dice = random.Random(f"nodes {seed}")
-    if dice.random() >= LOST or plan.prompt_s or any(blow.kind == "lost" for blow in plan.blows):
+    if dice.random() >= LOST or plan.prompt_s or plan.slip or any(blow.kind == "lost" for blow in plan.blows):
         return plan
     return replace(plan, blows=_with_a_loss(dice, plan.blows))
 
@@ -611,6 +646,49 @@ def _about_dead_letters(dice: random.Random, plan: Plan) -> Plan:
     return replace(dying, blows=tuple(sorted(blows, key=lambda blow: blow.at)))
 
 
+def _about_operators(dice: random.Random, plan: Plan) -> Plan:
+    """An operator who pauses, resumes, deletes and creates the queue while others work and faults last."""
+    steered = replace(
+        plan,
+        pushers=dice.choice((1, 2)),
+        messages=dice.choice((6, 12)),
+        patiences_s=(0.2, 1, 3),
+        max_attempts=1_000_000,
+        purges=0,
+        faults_s=dice.choice((1.0, 2.5)),
+        steers=dice.choice((0, 2, 6)),
+        last_acts=dice.choice((("pause",), ("delete",), ("pause", "delete"), ("delete", "delete"))),
+        lasting_s=LASTING_S,
+        odds=replace(plan.odds, late_s=min(plan.odds.late_s, 0.7)),
+        seat_odds=replace(plan.seat_odds, notice_s=0.1),
+    )
+    return replace(steered, blows=tuple(_draw_blows(dice, steered)))
+
+
+def _about_slips(dice: random.Random, plan: Plan) -> Plan:
+    """One call of anybody's fails, once, and all must go on as if it had not."""
+    role = dice.choice(("pusher", "popper", "popper", "reaper"))
+    numbers = {"pusher": 1, "popper": dice.choice((1, 1, 2)), "reaper": 1}
+    call = int(math.exp(dice.random() * math.log(120)))
+    how = dice.choice(("refused", "lost", "unheard", "late"))
+    return replace(
+        plan,
+        pushers=numbers["pusher"],
+        poppers=numbers["popper"],
+        messages=dice.choice((6, 12)),
+        max_attempts=1_000_000,
+        purges=0,
+        faults_s=0.5,
+        last_acts=dice.choice(((), (), ("pause",), ("delete",))),
+        slip=Slip(role, dice.randrange(numbers[role]), call, how),
+        lasting_s=LASTING_S,
+        odds=Odds(slow_replica=plan.odds.slow_replica, late_s=0.7),
+        seat_odds=SeatOdds(),
+        habits=Habits(roll_back=0.0, forget=0.0, dawdle=0.0, extend=0.0),
+        blows=(),
+    )
+
+
 #: What a history may be about.
 THEMES = {"leases": _about_leases, "splits": _about_splits, "seals": _about_seals}
 
@@ -636,6 +714,8 @@ APART = {
     "run readers": _about_run_readers,
     "late pushers": _about_late_pushers,
     "dead letters": _about_dead_letters,
+    "operators": _about_operators,
+    "slips": _about_slips,
 }
 
 
