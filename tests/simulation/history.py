@@ -253,12 +253,14 @@ class _Stage:
     def _drain(self, store: Store) -> None:
         """Wait until everything has ended, which it must without any help, and judge."""
         # A popper that died has nobody in its place; one at least is there to the end.
-        if not self.plan.lasting_s or all(process.is_dead for process in self.cast["popper"]):
-            self._start("popper", self.plan.poppers, self._pop)
         if self.plan.lasting_s:
+            if all(process.is_dead for process in self.cast["popper"]):
+                self._start("popper", self.plan.poppers, self._pop)
             self._steer_at_last()
         queue = store.queue("q")
         end = self.world.now + HEALED_S
+        if not self.plan.lasting_s:
+            self._start("popper", self.plan.poppers, self._pop)
         if not self.plan.reapers:
             self._start("reaper", 0, partial(reap_all, self))
         while (left := self._left(queue, store, end)) and self.world.now < end:

@@ -541,6 +541,47 @@ MUTANTS: tuple[Mutant, ...] = (
         "            record = self._record.read()  # nobody",
         about="bulk writes",
     ),
+    # What one failure leaves behind
+    _one(
+        "look at the record no more once a look has failed",
+        "cassq.catalog.cached_record",
+        "        try:\n"
+        "            return self._note(look())\n"
+        "        finally:\n"
+        "            self._is_looking = False\n",
+        "        found = self._note(look())\n        self._is_looking = False\n        return found\n",
+        about="operators",
+    ),
+    _one(
+        "look at the record once and never again",
+        "cassq.catalog.cached_record",
+        "        return self._clock.now() - self._read_at < REFRESH_S\n",
+        "        return True\n",
+        about="operators",
+    ),
+    _one(
+        "keep a pipe claimed that one failure put away",
+        "cassq.popping.fetcher",
+        "            # What may have been leased by a lost transaction comes back when its lease ends.\n"
+        "            self._let_go(pipe, 0.0)\n",
+        "            # What may have been leased by a lost transaction comes back when its lease ends.\n"
+        "            self._claimed.pop(pipe, None)\n",
+        about="slips",
+    ),
+    _one(
+        "end the thread that feeds poppers with its first trouble",
+        "cassq.popping.fetch_thread",
+        "                self._buffer.pause(self._retry_s)  # `_feed` has told the consumers\n",
+        "                break\n",
+        about="slips",
+    ),
+    _one(
+        "wake poppers at the first push alone",
+        "cassq.pushing.pusher",
+        "            count, self._to_wake = self._to_wake, 0\n",
+        "            count = self._to_wake\n",
+        about="slips",
+    ),
     # Clocks that stand still
     _one(
         "trust elapsed time where a machine was paused",

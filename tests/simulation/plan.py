@@ -181,8 +181,9 @@ PAUSED = 0.06
 #: A popper that waits looks by itself after so long at most, and then takes a moment.
 SLOW_S = POLL_MAX_S + 0.5
 
-#: Where nothing fails, and those who work last, a message waits no longer than this.
-LASTING_S = 4.0
+#: Where nothing fails any more, and those who work last, a message waits no longer than this: until a popper looks
+#: that nobody woke, which it does more seldom by as much as others wait, too.
+LASTING_S = 2 * POLL_MAX_S
 
 #: How likely each kind of fault is to occur in a history at all.
 _KINDS = {
@@ -225,8 +226,8 @@ LATE = 0.02
 LETTERS = 0.04
 
 #: In so many an operator pauses and deletes the queue, or one call fails; drawn apart as well.
-STEERED = 0.02
-SLIPS = 0.02
+STEERED = 0.01
+SLIPS = 0.03
 
 
 def draw(seed: int, about: str = "") -> Plan:
