@@ -218,10 +218,8 @@ class Cluster:
         elif slip == "late" or (call in (Call.WRITE, Call.TRANSACTION) and (fate := fate - odds.late) < 0):
             there = self._timeout_s + dice.random() * odds.late_s
             back = there
-        if self.is_faulty and odds.outage and _is_of_record(call, work) and dice.random() < odds.outage:
+        if odds.outage and self._may_cut_off(process, call, work):
             there = back = self._timeout_s + dice.random() * odds.late_s
-            process.is_cut = True
-            world.after(self._timeout_s + dice.random() * 0.1, partial(setattr, process, "is_cut", False))
         if there + back > self._timeout_s or (odds.torn and call is Call.READ):
             self._give_up_in_time(flight)
         if there > self._timeout_s and dice.random() < odds.ambush and call in (Call.WRITE, Call.TRANSACTION):
@@ -231,6 +229,15 @@ class Cluster:
         else:
             world.after(there, partial(self._carry_out, process, flight, call, work, back))
         return flight
+
+    def _may_cut_off(self, process: Process, call: Call, work: Sequence[Bound]) -> bool:
+        """Cut a process off that changes a queue's record, now and then, until it has given up."""
+        dice = self.world.dice
+        if not self.is_faulty or not _is_of_record(call, work) or dice.random() >= self.odds.outage:
+            return False
+        process.is_cut = True
+        self.world.after(self._timeout_s + dice.random() * 0.1, partial(setattr, process, "is_cut", False))
+        return True
 
     def _give_up_in_time(self, flight: Flight) -> None:
         self.world.after(self._timeout_s, partial(flight.land, None, OperationTimedOut()))

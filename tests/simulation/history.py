@@ -404,9 +404,7 @@ class _Stage:
             self.world.sleep(LOOK_S)
         acts, prompt_s = self.plan.last_acts, self.plan.lasting_s
         number = len(self.cast["operator"])
-        task = self._start(
-            "operator", number, lambda process: steer_at_last(self, process, acts, prompt_s)
-        )
+        task = self._start("operator", number, lambda process: steer_at_last(self, process, acts, prompt_s))
         while not task.is_done:
             self.world.sleep(LOOK_S)
         self._done.add(task.process.name)

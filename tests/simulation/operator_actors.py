@@ -30,14 +30,14 @@ from cassq.verification.ledger import Kind, Line
 
 Result = TypeVar("Result")
 
-#: A pause or a deletion that was told is known everywhere after so long: a look a second, and what is under way.
+#: A pause or a deletion that was told is known everywhere after so long: a look a second, and a request.
 NOTICE_S = REFRESH_S + 0.5
 
 #: So long after the last fault everybody works again: sessions are noticed to be over, leases end.
 SETTLE_S = 2.0
 
 
-#: Who was woken has a message sooner than this; two poppers that meet at a pipe may miss it once, not again and again.
+#: Who was woken has a message sooner than this. Two poppers that meet at a pipe may miss it, so often at most.
 WOKEN_S = 0.8
 MISSED_MAX = 2
 
@@ -231,40 +231,41 @@ def _delete(stage: SteeredStage, process: Process, store: Store) -> None:
 
 def judge_steering(steering: Steering, lines: list[Line], prompt_s: float, healed_at: float) -> Iterator[str]:
     """Tell what was delivered in a pause, pushed into a queue that was gone, or waited for too long."""
-    begun_at: dict[str, float] = {}
+    begun_at = {line.message: line.at for line in lines if line.kind is Kind.ATTEMPTED}
     came_at: dict[str, float] = {}
     for line in lines:
-        if line.kind is Kind.ATTEMPTED:
-            begun_at[line.message] = line.at
-        elif line.kind is Kind.DELIVERED:
+        if line.kind is Kind.DELIVERED:
             came_at[line.message] = min(line.at, came_at.get(line.message, line.at))
     for message, at in came_at.items():
         for told_at, until in steering.pauses:
             if begun_at[message] >= told_at + NOTICE_S and at < until:
-                yield f"paused since {told_at:.2f} s: {message} was pushed after that, and delivered at {at:.2f} s"
-    missed: list[float] = []
-    for line in lines:
-        if line.kind is not Kind.ACKNOWLEDGED:
-            continue
-        generation = generation_of(line.message)
-        gone_at = steering.gone_at.get(generation)
-        if gone_at is not None and begun_at[line.message] > max(gone_at, healed_at) + NOTICE_S:
+                yield f"paused at {told_at:.2f} s: {message} was pushed later, and delivered at {at:.2f} s"
+    stored = [line for line in lines if line.kind is Kind.ACKNOWLEDGED]
+    for line in stored:
+        gone_at = steering.gone_at.get(generation_of(line.message), float("inf"))
+        if begun_at[line.message] > max(gone_at, healed_at) + NOTICE_S:
             yield f"deleted at {gone_at:.2f} s: {line.message} was pushed into it at {line.at:.2f} s"
-        if generation not in steering.doomed:
-            at = came_at.get(line.message, float("inf"))
-            due_at = _due_at(steering, line.at, prompt_s)
-            if at > due_at:
-                yield f"late: {line.message} of {line.at:.2f} s was due at {due_at:.2f} s, and came at {at:.2f} s"
-            free_at = due_at - prompt_s
-            if at > free_at + WOKEN_S and free_at > max(missed, default=-1.0) + 1.0:
-                missed.append(free_at)
+    kept = [line for line in stored if generation_of(line.message) not in steering.doomed]
+    yield from _late(steering, kept, came_at, prompt_s)
+
+
+def _late(steering: Steering, kept: list[Line], came_at: dict[str, float], prompt_s: float) -> Iterator[str]:
+    missed: list[float] = []
+    for line in kept:
+        at = came_at.get(line.message, float("inf"))
+        free_at = _free_at(steering, line.at, prompt_s)
+        if at > free_at + prompt_s:
+            yield f"late: {line.message} of {line.at:.2f} s, free at {free_at:.2f} s, came at {at:.2f} s"
+        if at > free_at + WOKEN_S and free_at > max(missed, default=-1.0) + 1.0:
+            missed.append(free_at)
     if len(missed) > MISSED_MAX:
-        yield f"late again and again: nobody was woken for what was pushed at {[round(at, 2) for at in missed]}"
+        yield f"late again and again: nobody was woken at {[round(at, 2) for at in missed]}"
 
 
-def _due_at(steering: Steering, at: float, prompt_s: float) -> float:
+def _free_at(steering: Steering, at: float, prompt_s: float) -> float:
+    """Return since when nothing but its turn kept a message from its delivery."""
     start = max(at, steering.settled_at)
     for begun_at, ended_at in sorted(steering.stops):
         if begun_at <= start + prompt_s:
             start = max(start, ended_at)
-    return start + prompt_s
+    return start

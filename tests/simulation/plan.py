@@ -103,8 +103,8 @@ class Plan:
         steers: so often an operator pauses, resumes, or deletes and creates the queue while faults last.
         last_acts: what one does after that, with time for everybody to hear of it.
         slip: the one call that fails.
-        lasting_s: pushers and poppers work on with what they have, to the end, and when nothing fails a message
-            waits for this at most; 0 where they come and go.
+        lasting_s: pushers and poppers work on with what they have, to the end, and while nothing fails a
+            message waits for this at most; 0 where they come and go.
         pauses: what a process that froze has missed is missed by its clock, too: "told" by its time of day as
             soon as it goes on; "heard" by pushers from the database, at whose looks they stop.
     """
@@ -181,8 +181,8 @@ PAUSED = 0.06
 #: A popper that waits looks by itself after so long at most, and then takes a moment.
 SLOW_S = POLL_MAX_S + 0.5
 
-#: Where nothing fails any more, and those who work last, a message waits no longer than this: until a popper looks
-#: that nobody woke, which it does more seldom by as much as others wait, too.
+#: Where nothing fails any more, and those who work last, a message waits no longer than this: until a popper
+#: looks that nobody woke, which it does more seldom by as much as others wait, too.
 LASTING_S = 2 * POLL_MAX_S
 
 #: How likely each kind of fault is to occur in a history at all.
@@ -217,7 +217,7 @@ LOST = 0.1
 NARROWED = 0.25
 
 #: In so many about bulk writes drivers are hasty.
-HASTY = 0.5
+HASTY = 0.37
 
 #: In so many a stream reads, pushers' clocks are late, or operators deal with dead letters; drawn apart, so
 #: that the others are the same histories as before.
@@ -503,7 +503,7 @@ def _about_bulk_writes(dice: random.Random, plan: Plan) -> Plan:
     offsets_s = dice.choice(((0.0,), (0.0,), (-0.5, 0.0, 1.0)))
     writing = replace(writing, blows=blows, wall_offsets_s=offsets_s)
     drivers = random.Random(f"drivers {plan.seed}")
-    return _with_haste(drivers, writing) if drivers.random() < HASTY else writing
+    return _with_haste(drivers, writing) if drivers.random() >= 1 - HASTY else writing
 
 
 def _with_haste(dice: random.Random, plan: Plan) -> Plan:
