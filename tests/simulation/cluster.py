@@ -197,8 +197,7 @@ class Cluster:
         """Send one request; the flight lands with the answer, or with what the driver would raise."""
         world, odds, dice = self.world, self.odds, self.world.dice
         self.requests += 1
-        if self._may_stop(process) or dice.random() < 0.05:
-            world.sleep(0.0)  # between the decision and the request anything may come
+        self._let_others_in(process)
         flight = Flight(world, self._timeout_s, call)
         there, back = dice.random() * 0.004, dice.random() * 0.004
         fate = dice.random() if self.is_faulty else 1.0
@@ -229,6 +228,11 @@ class Cluster:
         else:
             world.after(there, partial(self._carry_out, process, flight, call, work, back))
         return flight
+
+    def _let_others_in(self, process: Process) -> None:
+        """Let anything come between a decision and its request, now and then."""
+        if self._may_stop(process) or self.world.dice.random() < 0.05:
+            self.world.sleep(0.0)
 
     def _may_cut_off(self, process: Process, call: Call, work: Sequence[Bound]) -> bool:
         """Cut a process off that changes a queue's record, now and then, until it has given up."""

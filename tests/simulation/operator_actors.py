@@ -37,7 +37,7 @@ NOTICE_S = REFRESH_S + 0.5
 SETTLE_S = 2.0
 
 
-#: Who was woken has a message sooner than this. Two poppers that meet at a pipe may miss it, so often at most.
+#: Who was woken has a message sooner than this. Two poppers that meet may miss it, so often at most.
 WOKEN_S = 0.8
 MISSED_MAX = 2
 
