@@ -7,7 +7,7 @@ import pytest
 import cassq
 from cassq.errors import ClosedError, DeliveryExpiredError, StorageUnavailableError, UsageError
 from cassq.pipes.held_run import HeldRun
-from cassq.popping.delivery import DirectCommitter
+from cassq.popping.commits import DirectCommitter
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def deliveries(queue, popper):
     return found
 
 
-def failing(monkeypatch, run, error, method="commit"):
+def failing(monkeypatch, run, error, method="marks"):
     """Let the calls of one run fail, those of others go on."""
     real = getattr(HeldRun, method)
 
@@ -89,15 +89,16 @@ def _claimed(deliveries):
     return deliveries
 
 
-@pytest.mark.parametrize("end", ["rollback", "give_back"])
-def test_a_return_that_was_refused_may_be_made_later(queue, deliveries, monkeypatch, end):
+@pytest.mark.parametrize(("end", "attempt"), [("rollback", 2), ("give_back", 1)])
+def test_a_return_that_was_refused_may_be_made_later(popper, deliveries, monkeypatch, end, attempt):
     first = deliveries[0]
     with monkeypatch.context() as patch:
         failing(patch, first.run, UsageError("planted"), "give_back")
         with pytest.raises(UsageError):
             getattr(first, end)()
     assert getattr(first, end)()
-    assert queue.stats().waiting == 1
+    again = popper.pop(timeout=60)
+    assert (again.message_id, again.attempt) == (first.message_id, attempt)
 
 
 def test_a_return_whose_lease_ends_is_over(deliveries, monkeypatch):
