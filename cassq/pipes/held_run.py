@@ -130,7 +130,7 @@ class HeldRun:
         """Return the marks that commit these messages; each lies within one row."""
         self._guard.check("the delivery")
         with alone(self._changing, "a commit"):
-            return [Mark(first, last, End.COMMITTED) for part in parts for first, last in self._cut(part)]
+            return list(self._cut(parts))
 
     def write(self, marks: Sequence[Mark]) -> bool:
         """Write marks once; False when they were not acknowledged while the lease ran.
@@ -251,12 +251,13 @@ class HeldRun:
                     return run.last
         return None
 
-    def _cut(self, part: Range) -> Iterator[Range]:
-        """Cut a stretch at the edges of the run's rows."""
-        for row in self._rows:
-            first, last = max(part.first, row.first), min(part.last, row.last)
-            if first <= last:
-                yield Range(first, last)
+    def _cut(self, parts: Ranges) -> Iterator[Mark]:
+        """Cut stretches at the edges of the run's rows."""
+        for part in parts:
+            for row in self._rows:
+                first, last = max(part.first, row.first), min(part.last, row.last)
+                if first <= last:
+                    yield Mark(first, last, End.COMMITTED)
 
     def _split(self, returned: Ranges, not_before_ms: int, how: Return) -> tuple[list[Run], list[RunChange]]:
         """Return the rows as they shall be, and the changes that make them so."""

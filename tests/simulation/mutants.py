@@ -131,8 +131,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "let a mark reach over the edges of a run",
         "cassq.pipes.held_run",
-        "            if first <= last:\n                yield Range(first, last)\n",
-        "            if first <= last:\n                yield Range(row.first, last)\n",
+        "                    yield Mark(first, last,",
+        "                    yield Mark(row.first, last,",
     ),
     _one(
         "write the mark of a commit that is told to be too late",
