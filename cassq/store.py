@@ -5,11 +5,12 @@ name are the same queue, with the same settings, or an error that says how they 
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from types import TracebackType
 from typing import Self, Unpack
 
+from cassq.catalog.queue_catalog import QueueCatalog
 from cassq.coordination.port import Coordinator
 from cassq.coordination.watched import watched
 from cassq.errors import (
@@ -21,9 +22,8 @@ from cassq.errors import (
     QueueNotFoundError,
     UnavailableError,
 )
-from cassq.limits import SEQ_MAX
-from cassq.model.ids import MessageId, check_name, new_token
-from cassq.model.queue_record import QueueRecord, QueueState, Sample
+from cassq.model.ids import check_name
+from cassq.model.queue_record import QueueRecord, QueueState
 from cassq.model.settings import QueueOptions, QueueSettings
 from cassq.queue import Queue, Services
 from cassq.reaping.reaper import ReapReport
@@ -36,9 +36,6 @@ from cassq.runtime.reentry import Closing, alone
 from cassq.storage.metered import Telemetry, measured
 from cassq.storage.port import Storage
 from cassq.storage.witnessed import witnessed
-
-#: How often the creation of a queue is tried again when others create or delete it at the same time.
-CREATE_ATTEMPTS = 10
 
 
 class Store:
@@ -67,6 +64,7 @@ class Store:
         storage = measured(storage, self.telemetry, outages)
         # A first answer to compare with; by how much nodes may differ each queue says.
         self.storage = witnessed(storage, clock, float("inf"))
+        self._catalog = QueueCatalog(self.storage)
         self.coordinator = coordinator
         self._services = Services(
             storage,
@@ -100,17 +98,9 @@ class Store:
         self._check_usable()
         check_name(name)
         QueueSettings.from_options(settings)
-        for _ in range(CREATE_ATTEMPTS):
-            # A fleet that starts opens its queue at once: only those who find none get into each other's way.
-            record = self.storage.glance_queue(name)
-            if record is None or record.state is QueueState.DELETED:
-                record = self._read(name)
-            if record is None or record.state is QueueState.DELETED:
-                record = self._create(name, record, settings)
-            if record is not None:
-                record.settings.check_same(name, settings)
-                return self._open(record)
-        raise OutcomeUnknownError(f"queue {name!r}: others kept creating and deleting it; try again")
+        record = self._catalog.ensure(name, settings)
+        record.settings.check_same(name, settings)
+        return self._open(record)
 
     def find_queue(self, name: str) -> Queue:
         """Open a queue that exists.
@@ -119,9 +109,9 @@ class Store:
             QueueNotFoundError: there is none of this name.
         """
         self._check_usable()
-        record = self.storage.glance_queue(check_name(name))
-        if record is None or record.state is QueueState.DELETED:
-            names = ", ".join(each.name for each in self._list()[:5])
+        record = self._catalog.find(check_name(name))
+        if record is None:
+            names = ", ".join(each.name for each in self._catalog.living()[:5])
             raise QueueNotFoundError(
                 f"there is no queue {name!r} in {self.url}"
                 + (f"; there are: {names}" if names else "; there is none at all")
@@ -131,7 +121,7 @@ class Store:
     def queues(self) -> list[str]:
         """Return the names of all queues, in order."""
         self._check_usable()
-        return [record.name for record in self._list()]
+        return [record.name for record in self._catalog.living()]
 
     def delete_queue(self, name: str) -> None:
         """Delete a queue with all its messages and dead letters.
@@ -157,7 +147,7 @@ class Store:
         if opened:
             opened.close()  # what this process pushes until it hears of it is cleared with the rest
         try:
-            left = self._clear(found)
+            left = self._catalog.clear(found)
         except CassqError as error:
             raise CassqError(
                 f"queue {name!r} is deleted, but not all that it held is cleared: {error}; "
@@ -178,7 +168,7 @@ class Store:
         for record in self.storage.read_queues():
             try:
                 if record.state is QueueState.DELETED:
-                    report.retired += self._clear(record)
+                    report.retired += self._catalog.clear(record)
                 else:
                     report.add(self._open(record).reap())
             except QueueNotFoundError:
@@ -231,64 +221,6 @@ class Store:
 
     def __repr__(self) -> str:
         return f"<Store {self.url}>"
-
-    def _list(self) -> Sequence[QueueRecord]:
-        return [record for record in self.storage.read_queues() if record.state is not QueueState.DELETED]
-
-    def _read(self, name: str) -> QueueRecord | None:
-        return next(iter(self.storage.read_queues(name)), None)
-
-    def _create(self, name: str, old: QueueRecord | None, settings: QueueOptions) -> QueueRecord | None:
-        """Create the queue; None when somebody else did, or may have."""
-        if old is not None:
-            self._clear(old)  # a deletion that was cut short must not leave messages to the new queue
-        # The first sample: rates count from the creation on.
-        born = Sample(self.storage.list_pipes(name).now_ms, pushed=0, popped=0, committed=0)
-        chosen = QueueSettings.from_options(settings)
-        wanted = QueueRecord(name, new_token(), chosen, op=new_token(), samples=(born,))
-        try:
-            # Over a record that is gone by its op: a creation that lands late must not meet a later deletion.
-            return wanted if self.storage.change_queue(old, wanted) else None
-        except OutcomeUnknownError:
-            return None
-
-    def _clear(self, deleted: QueueRecord) -> int:
-        """Delete what a deleted queue left; return how many pipes had something left.
-
-        The list first, then the record: while that still tells of this queue, and that it is deleted, what
-        was listed before cannot belong to a later queue of the name; so with the dead letters, page by page.
-        They come last: a read that fails there keeps no message here.
-        """
-        name = deleted.name
-        # What is published meanwhile is inserted into the one list before it leaves the other.
-        staged = self.storage.list_pipes(name, is_staged=True).entries
-        entries = self.storage.list_pipes(name).entries
-        if not self._is_still_deleted(deleted):
-            return 0
-        for entry in entries:
-            self.storage.delete_pipe(name, entry.pipe)
-        for entry in staged:
-            self.storage.delete_pipe(name, entry.pipe, is_staged=True)
-        # With what poppers that have not heard of it yet are burying.
-        self.storage.change_dead(name, pipes=[entry.pipe for entry in entries])
-        cleared = {entry.pipe for entry in (*entries, *staged)}
-        after: MessageId | None = None
-        while letters := self.storage.read_dead(name, after):
-            if not self._is_still_deleted(deleted):
-                break
-            pipes = list(dict.fromkeys(letter.message_id.pipe for letter in letters))
-            self.storage.change_dead(name, pipes=pipes)
-            cleared.update(pipes)
-            after = MessageId(pipes[-1], SEQ_MAX)
-        return len(cleared)
-
-    def _is_still_deleted(self, deleted: QueueRecord) -> bool:
-        stands = self._read(deleted.name)
-        return (
-            stands is not None
-            and stands.incarnation == deleted.incarnation
-            and stands.state is QueueState.DELETED
-        )
 
     def _open(self, record: QueueRecord) -> Queue:
         with alone(self._guard, "opening a queue"):

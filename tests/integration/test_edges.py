@@ -225,7 +225,7 @@ def test_a_deletion_never_touches_a_later_queue_of_the_same_name(tmp_path):
         queue = theirs.queue("q")
         queue.push(b"new")
 
-        mine._clear(deleted)
+        mine._catalog.clear(deleted)
         assert mine.reap().failed == []
 
         assert [message.body for message in queue.peek()] == [b"new"]

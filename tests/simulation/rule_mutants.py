@@ -430,7 +430,7 @@ _LETTERS = (
     ),
     planted(
         "clear the letters of a queue that was created meanwhile",
-        "cassq.store",
+        "cassq.catalog.queue_catalog",
         "            if not self._is_still_deleted(deleted):\n                break\n",
         "",
         test="tests/unit/face/test_store_deletion.py::test_letters_of_a_later_queue_of_the_name_stay",
@@ -720,9 +720,9 @@ _RECORDS = (
     ),
     planted(
         "create a queue over whatever deleted record stands there",
-        "cassq.store",
-        "            return wanted if self.storage.change_queue(old, wanted) else None\n",
-        "            return wanted if self.storage.change_queue(None, wanted) else None\n",
+        "cassq.catalog.queue_catalog",
+        "            return wanted if self._storage.change_queue(old, wanted) else None\n",
+        "            return wanted if self._storage.change_queue(None, wanted) else None\n",
         test="tests/unit/face/test_late_creation.py::"
         "test_a_creation_that_lands_late_does_not_undo_a_later_deletion",
     ),

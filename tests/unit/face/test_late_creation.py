@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 
 import cassq
+from cassq.catalog.queue_catalog import QueueCatalog
 from cassq.errors import OutcomeUnknownError
 
 
@@ -29,7 +30,7 @@ def test_a_creation_that_lands_late_does_not_undo_a_later_deletion(tmp_path):
         # Given a queue that was deleted, and another process that creates it anew and hears no answer
         other.queue("q")
         other.delete_queue("q")
-        slow.storage = late = Late(slow.storage)
+        slow._catalog = QueueCatalog(late := Late(slow.storage))
         with pytest.raises(OutcomeUnknownError):
             slow.queue("q")
         # When others create it, and delete it once more

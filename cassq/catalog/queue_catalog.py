@@ -1,0 +1,105 @@
+"""The records of a store's queues: which there are, how one is created, and how a deleted one is cleared.
+
+Owns creation and clearing. Refuses to know who has a queue open. What must not break: a creation that lands
+late brings no deleted queue back, and what is cleared belongs to no later queue of the name.
+"""
+
+from collections.abc import Sequence
+
+from cassq.errors import OutcomeUnknownError
+from cassq.limits import SEQ_MAX
+from cassq.model.ids import MessageId, new_token
+from cassq.model.queue_record import QueueRecord, QueueState, Sample
+from cassq.model.settings import QueueOptions, QueueSettings
+from cassq.storage.port import Storage
+
+#: How often the creation of a queue is tried again when others create or delete it at the same time.
+CREATE_ATTEMPTS = 10
+
+
+class QueueCatalog:
+    """The queues of one store, by their records."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def find(self, name: str) -> QueueRecord | None:
+        """Return the record of a queue; None where there is none, or it was deleted."""
+        # A fleet that starts opens its queue at once: only those who find none get into each other's way.
+        record = self._storage.glance_queue(name)
+        return None if record is None or record.state is QueueState.DELETED else record
+
+    def read(self, name: str) -> QueueRecord | None:
+        """Return the record of a queue, deleted or not, as it stands; None where there is none."""
+        return next(iter(self._storage.read_queues(name)), None)
+
+    def living(self) -> Sequence[QueueRecord]:
+        """Return the records of all queues that are not deleted, by name."""
+        return [record for record in self._storage.read_queues() if record.state is not QueueState.DELETED]
+
+    def ensure(self, name: str, settings: QueueOptions) -> QueueRecord:
+        """Return the record of a queue, and create the queue if there is none.
+
+        Raises: OutcomeUnknownError: others kept creating and deleting it.
+        """
+        for _ in range(CREATE_ATTEMPTS):
+            record = self.find(name)
+            if record is None:
+                record = self.read(name)
+            if record is None or record.state is QueueState.DELETED:
+                record = self._create(name, record, settings)
+            if record is not None:
+                return record
+        raise OutcomeUnknownError(f"queue {name!r}: others kept creating and deleting it; try again")
+
+    def _create(self, name: str, old: QueueRecord | None, settings: QueueOptions) -> QueueRecord | None:
+        """Create the queue; None when somebody else did, or may have."""
+        if old is not None:
+            self.clear(old)  # a deletion that was cut short must not leave messages to the new queue
+        # The first sample: rates count from the creation on.
+        born = Sample(self._storage.list_pipes(name).now_ms, pushed=0, popped=0, committed=0)
+        chosen = QueueSettings.from_options(settings)
+        wanted = QueueRecord(name, new_token(), chosen, op=new_token(), samples=(born,))
+        try:
+            # Over a record that is gone by its op: a creation that lands late must not meet a later deletion.
+            return wanted if self._storage.change_queue(old, wanted) else None
+        except OutcomeUnknownError:
+            return None
+
+    def clear(self, deleted: QueueRecord) -> int:
+        """Delete what a deleted queue left; return how many pipes had something left.
+
+        The list first, then the record: while that still tells of this queue, and that it is deleted, what
+        was listed before cannot belong to a later queue of the name; so with the dead letters, page by page.
+        They come last: a read that fails there keeps no message here.
+        """
+        name = deleted.name
+        # What is published meanwhile is inserted into the one list before it leaves the other.
+        staged = self._storage.list_pipes(name, is_staged=True).entries
+        entries = self._storage.list_pipes(name).entries
+        if not self._is_still_deleted(deleted):
+            return 0
+        for entry in entries:
+            self._storage.delete_pipe(name, entry.pipe)
+        for entry in staged:
+            self._storage.delete_pipe(name, entry.pipe, is_staged=True)
+        # With what poppers that have not heard of it yet are burying.
+        self._storage.change_dead(name, pipes=[entry.pipe for entry in entries])
+        cleared = {entry.pipe for entry in (*entries, *staged)}
+        after: MessageId | None = None
+        while letters := self._storage.read_dead(name, after):
+            if not self._is_still_deleted(deleted):
+                break
+            pipes = list(dict.fromkeys(letter.message_id.pipe for letter in letters))
+            self._storage.change_dead(name, pipes=pipes)
+            cleared.update(pipes)
+            after = MessageId(pipes[-1], SEQ_MAX)
+        return len(cleared)
+
+    def _is_still_deleted(self, deleted: QueueRecord) -> bool:
+        stands = self.read(deleted.name)
+        return (
+            stands is not None
+            and stands.incarnation == deleted.incarnation
+            and stands.state is QueueState.DELETED
+        )
