@@ -375,7 +375,7 @@ class _Stage:
             except (UnavailableError, OutcomeUnknownError):
                 self.world.sleep(0.1)
             except QueueNotFoundError:
-                if not self.plan.steers:
+                if not self.plan.lasting_s:
                     raise
                 self.world.sleep(0.1)
 
