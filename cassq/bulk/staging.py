@@ -251,7 +251,7 @@ class Staging:
             standing = record.writers.get(writer)
             if standing and standing.manifest:
                 raise _UnfinishedError  # to decide over it would be to lose it
-            if self._clock.latest() - looked_at > DECIDE_WITHIN_S:
+            if pipes and self._clock.latest() - looked_at > DECIDE_WITHIN_S:
                 raise PipeLostError(
                     f"writer {writer!r}: batch {batch} was held up for too long; write it again"
                 )

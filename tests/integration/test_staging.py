@@ -216,6 +216,18 @@ def test_a_decision_that_was_sent_is_never_told_as_refused_once_it_took_too_long
     assert drain(queue) == [b"x"]
 
 
+def test_a_write_that_failed_is_discarded_however_long_that_takes(store, queue, monkeypatch):
+    # Given a driver that stands still for hours in the middle of a discard: it looked at no pipe
+    writer = f"{ONCE}{new_pipe_id()}"
+    pipes = fill(queue, [b"x"], writer, 0)
+    monkeypatch.setattr("cassq.bulk.staging.DECIDE_WITHIN_S", -1.0)
+
+    queue.staging.discard(writer, 0, pipes)
+
+    assert queue._services.storage.list_pipes(queue.name, is_staged=True).entries == ()
+    assert drain(queue) == []
+
+
 def test_a_batch_is_told_as_refused_only_once_no_earlier_decision_can_land(store, queue, monkeypatch):
     writer = f"{ONCE}{new_pipe_id()}"
     pipes = fill(queue, [b"x"], writer, 0)
