@@ -491,6 +491,7 @@ class _Stage:
         if self._calls != slip.call:
             return ""
         self.say(f"has a call fail: {slip.how}", process.name)
+        self.steering.slipped = self.world.now, self.world.now + self.plan.timeout_s
         return slip.how
 
     def _who_slips(self, slip: Slip) -> Process | None:

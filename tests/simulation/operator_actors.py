@@ -53,6 +53,7 @@ class Steering:
         pauses: when a pause had been told, and when it began to end; of those that were healthy.
         stops: when nobody had to deliver anything: from when to when.
         settled_at: since when all of it is judged.
+        slipped: when the one call that fails was sent, and when it was given up.
     """
 
     incarnations: list[UUID] = field(default_factory=list)
@@ -61,7 +62,17 @@ class Steering:
     pauses: list[tuple[float, float]] = field(default_factory=list)
     stops: list[tuple[float, float]] = field(default_factory=list)
     settled_at: float = 0.0
+    slipped: tuple[float, float] | None = None
     is_over: bool = False
+
+    def known_at(self, told_at: float) -> float:
+        """Return by when everybody knows of a pause or a deletion.
+
+        Where a look at the record fails, what was known before counts for as long as after one that does not.
+        """
+        if self.slipped and told_at <= self.slipped[1] and self.slipped[0] <= told_at + NOTICE_S:
+            return self.slipped[1] + NOTICE_S
+        return told_at + NOTICE_S
 
     def generation(self, queue: Queue) -> int:
         """Return which of the queues of this name it is."""
@@ -238,12 +249,12 @@ def judge_steering(steering: Steering, lines: list[Line], prompt_s: float, heale
             came_at[line.message] = min(line.at, came_at.get(line.message, line.at))
     for message, at in came_at.items():
         for told_at, until in steering.pauses:
-            if begun_at[message] >= told_at + NOTICE_S and at < until:
+            if begun_at[message] >= steering.known_at(told_at) and at < until:
                 yield f"paused at {told_at:.2f} s: {message} was pushed later, and delivered at {at:.2f} s"
     stored = [line for line in lines if line.kind is Kind.ACKNOWLEDGED]
     for line in stored:
         gone_at = steering.gone_at.get(generation_of(line.message), float("inf"))
-        if begun_at[line.message] > max(gone_at, healed_at) + NOTICE_S:
+        if begun_at[line.message] > steering.known_at(max(gone_at, healed_at)):
             yield f"deleted at {gone_at:.2f} s: {line.message} was pushed into it at {line.at:.2f} s"
     kept = [line for line in stored if generation_of(line.message) not in steering.doomed]
     yield from _late(steering, kept, came_at, prompt_s)
