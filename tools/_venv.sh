@@ -37,7 +37,8 @@ ensure_venv() {
 
 # Dependency groups came with pip 25.1; the pip of a new environment may be older.
 ensure_pip_with_groups() {
-    if ! .venv/bin/python -m pip install --help | grep -q -- --group; then
+    # Not by a pipe: pip would fail where grep has seen enough.
+    if ! grep -q -- --group <<< "$(.venv/bin/python -m pip install --help)"; then
         .venv/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip >= 25.1'
     fi
 }

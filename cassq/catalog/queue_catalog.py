@@ -25,7 +25,6 @@ class QueueCatalog:
 
     def find(self, name: str) -> QueueRecord | None:
         """Return the record of a queue; None where there is none, or it was deleted."""
-        # A fleet that starts opens its queue at once: only those who find none get into each other's way.
         record = self._storage.glance_queue(name)
         return None if record is None or record.state is QueueState.DELETED else record
 
@@ -43,6 +42,7 @@ class QueueCatalog:
         Raises: OutcomeUnknownError: others kept creating and deleting it.
         """
         for _ in range(CREATE_ATTEMPTS):
+            # A fleet that starts opens its queue at once: only those who find none get into each other's way.
             record = self.find(name)
             if record is None:
                 record = self.read(name)

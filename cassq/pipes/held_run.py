@@ -4,7 +4,7 @@ Owns the holder's half of the protocol: marks, rollback, extend, give back. Runs
 when the claim on the pipe moves on, so nothing here needs the claim. What must not break:
 
 - the lease ends for its holder first: it is counted from before the take was sent, on this process's clock;
-- a mark is begun only while the lease runs, and believed only if it was acknowledged while it ran;
+- a mark is believed only if it was acknowledged while the lease ran; `popping.commits` begins it only then;
 - a mark never reaches over the edge of a row of the run.
 """
 

@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from cassq.errors import (
-    AccessDeniedError,
     CassqError,
     DeliveryExpiredError,
     OutcomeUnknownError,
@@ -46,6 +45,12 @@ class Commit:
         """How many messages it commits."""
         return sum(part.size for part in self.parts)
 
+    def join(self, parts: Ranges) -> None:
+        """Commit more messages of the run by the same marks."""
+        for part in parts:
+            self.parts.add(*part)
+        self._marks = []
+
     def try_once(self) -> bool:
         """Write the marks once; True when they are durable and counted in time, False: try again.
 
@@ -65,7 +70,7 @@ class Commit:
             self._may_have_happened = True
         except StorageUnavailableError:
             pass
-        except AccessDeniedError:
+        except CassqError:  # refused now: what was sent before may have happened all the same
             if self._may_have_happened:
                 raise self._too_late() from None
             raise

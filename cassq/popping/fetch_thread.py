@@ -143,11 +143,10 @@ class FetchThread:
                 self._fetcher.let_go()
                 self._buffer.pause(POLL_S)
         with contextlib.ExitStack() as closing:
+            closing.callback(self._pass_on_what_came)  # last: whoever is woken must find the pipes free
             closing.callback(self._fetcher.close)
             closing.callback(self._coordinator.withdraw_hunger, self._queue, self._name)
             self._give_back()
-        if self._buffer.is_woken:
-            self._pass_on()
 
     def _watch_flow(self, wanted: int) -> bool:
         """While messages flow fast, look into the pipes again and again; True when one came, or to go on."""
@@ -216,12 +215,16 @@ class FetchThread:
                 pause = min(2 * pause, POLL_MAX_S)
         finally:
             self._coordinator.withdraw_hunger(self._queue, self._name)
-            if self._buffer.is_woken and not self._buffer.is_starving():
-                self._pass_on()
+            if not self._buffer.is_starving():
+                self._pass_on_what_came()
 
-    def _pass_on(self) -> None:
+    def _pass_on_what_came(self) -> None:
         """Wake somebody else, where a wake-up came for consumers that left since."""
-        self._coordinator.wake(self._queue, 1, besides=self._name)
+        if self._buffer.is_woken and self._pass_on():
+            self._buffer.take_woken()
+
+    def _pass_on(self) -> int:
+        return self._coordinator.wake(self._queue, 1, besides=self._name)
 
     def _until_look(self, pause: float) -> float:
         """Return in how many seconds to look though nobody woke this popper.

@@ -10,7 +10,8 @@ import threading
 from collections.abc import Sequence
 
 from cassq.errors import CassqError, DeliveryExpiredError
-from cassq.popping.commits import Commit, seconds_to_retry, try_each
+from cassq.pipes.held_run import HeldRun
+from cassq.popping.commits import Commit
 from cassq.popping.delivery import Delivery, group_by_run
 from cassq.popping.timing import GROUP_S
 from cassq.runtime.clock import Clock
@@ -29,11 +30,12 @@ class GroupedCommitter:
         self._changed = threading.Condition()
         self._writing = threading.RLock()
         self._waiting: list[Delivery] = []
-        self._commits: list[Commit] = []  # those to be tried again
-        # How many are being written, and were: what is taken over is not counted, so that a commit that
-        # interrupts another one of its thread is only one more in the list.
-        self._in_write = 0
-        self._written = 0
+        # Commits are counted by groups: which one is being collected, which one is about to be tried, and of
+        # which one each run has the first commit that is still open.
+        self._group = 1
+        self._begun: int | None = None
+        self._collects_since = 0.0
+        self._open: dict[HeldRun, tuple[int, Commit]] = {}
         self._is_hurried = False
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="cassq-commit", daemon=True)
@@ -51,25 +53,28 @@ class GroupedCommitter:
         live = [each for each in deliveries if each.run not in ended] if ended else deliveries
         with self._changed:
             if not self._waiting:
+                self._collects_since = self._clock.now()
                 self._changed.notify_all()
             self._waiting.extend(live)
             is_closed = self._is_closed
         if is_closed:
-            self._finish()
+            self.flush()
         if expired:
             raise DeliveryExpiredError(f"the lease of {expired!r} has ended: it is delivered again")
 
     def flush(self) -> None:
         """Return once all that was taken over before is written, or failed and was logged."""
         with self._changed:
-            taken = self._written + self._in_write + len(self._waiting)
+            last = self._group if self._waiting else self._group - 1
             self._is_hurried = True
             self._changed.notify_all()
-            while self._written < taken and not self._is_closed:
+            while self._is_open(last) and not self._is_closed:
                 self._clock.wait(self._changed, None)
-            is_closed = self._is_closed
-        if is_closed:
-            self._finish()
+        while self._is_open(last):  # nobody else writes any more
+            self._write()
+            with self._changed:
+                if self._is_open(last):
+                    self._rest()
 
     def close(self) -> None:
         """Write what waits and end."""
@@ -77,48 +82,93 @@ class GroupedCommitter:
             self._is_closed = True
             self._changed.notify_all()
         self._thread.join()
-        self._finish()
+        self.flush()
 
     def _run(self) -> None:
         while True:
             with self._changed:
-                while not (self._waiting or self._commits or self._is_closed):
-                    self._clock.wait(self._changed, None)
+                while not self._is_closed and self._rest():
+                    pass
                 if self._is_closed:
                     return
-                if not self._is_hurried:
-                    self._rest()
             self._write()
 
-    def _finish(self) -> None:
-        while self._write():
-            with self._changed:
-                self._rest()
+    def _rest(self) -> bool:
+        """Wait until there is something to write, or to be told; False when there is."""
+        left = self._seconds_to_write()
+        if left > 0:
+            self._clock.wait(self._changed, left if left < float("inf") else None)
+        return left > 0
 
-    def _rest(self) -> None:
-        self._clock.wait(self._changed, max(GROUP_S, seconds_to_retry(self._commits)))
+    def _seconds_to_write(self) -> float:
+        """Return in how many seconds a group is complete, or a commit is to be tried again."""
+        now = self._clock.now()
+        complete_at = self._collects_since + (0.0 if self._is_hurried else GROUP_S)
+        at = [complete_at] if self._waiting else []
+        at += [commit.retry_at for _, commit in self._open.values()]
+        return max(0.0, min(at, default=float("inf")) - now)
 
-    def _write(self) -> bool:
-        """Try once what waits and what was not acknowledged before; True when there is more to try."""
+    def _is_open(self, last: int) -> bool:
+        """Tell whether something of group `last`, or of an earlier one, is not through."""
+        with self._changed:
+            groups = [group for group, _ in self._open.values()]
+            groups += [self._group] if self._waiting else []
+            groups += [self._begun] if self._begun is not None else []
+            return min(groups, default=last + 1) <= last
+
+    def _write(self) -> None:
+        """Try each run of the group that waits, and then what was not acknowledged before."""
         # One writes at a time, so whoever finds nothing left has waited for what is on its way.
         with alone(self._writing, "a close or a flush"):
             with self._changed:
-                group, self._waiting = self._waiting, []
-                self._in_write += len(group)
+                collected, self._waiting = self._waiting, []
+                group = self._begun = self._group
+                self._group += 1
                 self._is_hurried = False
-            left: list[Commit] = []
             try:
-                commits = [Commit(run, parts) for run, parts in group_by_run(group).items()]
-                left = try_each(self._commits + commits, _log_failure)
-            except Exception:  # the next group must not be lost with this one
-                _log.exception("an error that nobody expected; messages of this group come again")
-            finally:
-                with self._changed:
-                    self._commits, in_write = left, sum(commit.count for commit in left)
-                    self._written, self._in_write = self._written + self._in_write - in_write, in_write
+                fresh = self._add(group, collected)
+            except BaseException:
+                with self._changed:  # those messages come again; who flushes waits for them no more
+                    self._begun = None
                     self._changed.notify_all()
-            return bool(left)
+                raise
+            for commit in fresh:
+                self._try(commit)
+            for _, commit in list(self._open.values()):
+                # A new group comes first; but each pass tries one, or none would ever have its turn.
+                if commit not in fresh and commit.retry_at <= self._clock.now():
+                    self._try(commit)
+                    if self._waiting:
+                        break
 
+    def _add(self, group: int, collected: Sequence[Delivery]) -> list[Commit]:
+        """Add the commits of a group; return those of runs of which none is open."""
+        fresh: list[Commit] = []
+        by_run = group_by_run(collected)
+        with self._changed:
+            for run, parts in by_run.items():
+                if run in self._open:
+                    self._open[run][1].join(parts)
+                else:
+                    commit = Commit(run, parts)
+                    self._open[run] = group, commit
+                    fresh.append(commit)
+            self._begun = None
+        return fresh
 
-def _log_failure(commit: Commit, error: CassqError) -> None:
-    _log.warning("%d commits failed; those messages are delivered again: %s", commit.count, error)
+    def _try(self, commit: Commit) -> None:
+        try:
+            is_through = commit.try_once()
+        except CassqError as error:
+            is_through = True
+            words = "%d commits failed; those messages are delivered again: %s"
+            _log.warning(words, commit.count, error)
+        except Exception:
+            is_through = True
+            _log.exception("an error that nobody expected: %d messages come again", commit.count)
+        # Who is tried again comes after the others.
+        with self._changed:
+            entry = self._open.pop(commit.run)
+            if not is_through:
+                self._open[commit.run] = entry
+            self._changed.notify_all()

@@ -1,7 +1,8 @@
-"""When poppers look, wait and let go: every time that more than one step of popping leans on.
+"""When poppers look, wait and let go: the times of popping.
 
 Owns the numbers and what they mean; `tests/unit/popping/test_timing.py` holds the relations between them.
-None of them is needed for a promise: a wrong one costs requests, or time.
+None of them is needed for a promise but PATIENCE_S, on which the order of a `pop_width` of 1 rests: a wrong
+one costs requests, or time.
 """
 
 # Poppers that nobody wakes

@@ -32,6 +32,9 @@ COUNT_ATTEMPTS = 8
 #: A pipe that was examined is left alone for so long, unless somebody points at it.
 EXAMINE_S = 10.0
 
+#: A short pass begins with no other pipe after so long: other queues of the process wait for their turn.
+PASS_MAX_S = 5.0
+
 
 @dataclass(slots=True)
 class ReapReport:
@@ -117,8 +120,13 @@ class Reaper:
         report = ReapReport()
         self._pipes.refresh(self._record.publications)
         over: list[FencedPipe] = []
+        hinted, others = self._candidates(pipes_max)
+        ends_at = self._clock.now() + PASS_MAX_S if pipes_max is not None else float("inf")
         try:
-            for entry in self._candidates(pipes_max):
+            for place, entry in enumerate((*hinted, *others)):
+                if self._clock.now() >= ends_at:  # the rest comes first next time
+                    self._hinted.update(entry.pipe for entry in hinted[place:])
+                    break
                 try:
                     self._examine(entry, over, report)
                 except CassqError as error:
@@ -133,19 +141,21 @@ class Reaper:
         report.failed.append(words)
         log_trouble(_log, error, "queue %s: %s", self._queue, words)
 
-    def _candidates(self, pipes_max: int | None) -> Sequence[PipeEntry]:
+    def _candidates(self, pipes_max: int | None) -> tuple[Sequence[PipeEntry], Sequence[PipeEntry]]:
+        """Return which pipes to examine: those that were hinted at, and others."""
         entries = self._pipes.entries
         listed = {entry.pipe for entry in entries}
         self._examined_at = {pipe: at for pipe, at in self._examined_at.items() if pipe in listed}
         if pipes_max is None:
-            return entries
+            return (), entries
         hinted = self._hinted.copy()
         self._hinted.difference_update(hinted)
         old = self._clock.now() - EXAMINE_S
         due = [entry for entry in entries if self._examined_at.get(entry.pipe, old) <= old]
-        return [entry for entry in entries if entry.pipe in hinted] + [
-            entry for entry in due[:pipes_max] if entry.pipe not in hinted
-        ]
+        return (
+            [entry for entry in entries if entry.pipe in hinted],
+            [entry for entry in due[:pipes_max] if entry.pipe not in hinted],
+        )
 
     def _examine(self, entry: PipeEntry, over: list[FencedPipe], report: ReapReport) -> None:
         report.examined += 1

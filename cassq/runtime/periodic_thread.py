@@ -18,84 +18,85 @@ _log = logging.getLogger("cassq.background")
 
 
 class PeriodicThread:
-    """Runs tasks one after the other, the one that is due first; there is a thread while there is a task."""
+    """Runs steps one after the other, the one that is due first; there is a thread while there is a step."""
 
     def __init__(self, name: str, clock: Clock) -> None:
         self._name = name
         self._clock = clock
         self._changed = threading.Condition()
-        self._tasks: list[PeriodicTask] = []
+        self._steps: list[PeriodicStep] = []
         self._thread: threading.Thread | None = None
 
-    def repeat(self, what: str, run_once: Callable[[], object], seconds: float) -> "PeriodicTask":
-        """Call `run_once` every `seconds` until the task is closed.
+    def repeat(self, what: str, run_once: Callable[[], object], seconds: float) -> "PeriodicStep":
+        """Call `run_once` every `seconds` until the step is closed.
 
         Args:
-            what: names the task in the log.
+            what: names the step in the log.
         """
-        task = PeriodicTask(self, what, run_once, seconds, self._clock.now() + seconds)
+        step = PeriodicStep(self, what, run_once, seconds, self._clock.now() + seconds)
         with self._changed:
-            self._tasks.append(task)
-            self._changed.notify_all()
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                self._thread.start()
-        return task
+                thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                thread.start()  # where that fails the next one tries again
+                self._thread = thread
+            self._steps.append(step)
+            self._changed.notify_all()
+        return step
 
-    def poke(self, task: "PeriodicTask", seconds: float) -> None:
-        """See `PeriodicTask.poke`."""
+    def poke(self, step: "PeriodicStep", seconds: float) -> None:
+        """See `PeriodicStep.poke`."""
         due_at = self._clock.now() + seconds
         with self._changed:
-            if due_at < task.due_at:
-                task.due_at = due_at
+            if due_at < step.due_at:
+                step.due_at = due_at
                 self._changed.notify_all()
 
-    def end(self, task: "PeriodicTask") -> None:
-        """See `PeriodicTask.close`."""
-        task.deadline.bring_forward(self._clock.now() + CLOSING_S)
+    def end(self, step: "PeriodicStep") -> None:
+        """See `PeriodicStep.close`."""
+        step.deadline.bring_forward(self._clock.now() + CLOSING_S)
         with self._changed:
-            if task in self._tasks:
-                self._tasks.remove(task)
+            if step in self._steps:
+                self._steps.remove(step)
             self._changed.notify_all()
             thread = self._thread
             if thread is None or thread is threading.current_thread():
                 return
-            while task.is_running or not (self._tasks or self._thread is None):
+            while step.is_running or not (self._steps or self._thread is None):
                 self._clock.wait(self._changed, None)
             has_ended = self._thread is not thread
         if has_ended:
             thread.join()
 
     def _run(self) -> None:
-        while task := self._wait_for_one():
+        while step := self._wait_for_one():
             try:
-                with task.deadline:
-                    task.run_once()
-            except CassqError as error:
-                log_trouble(_log, error, "%s: %s", task.what, error)
-            except Exception:
-                _log.exception("%s: an error that nobody expected; it goes on", task.what)
-            with self._changed:
-                task.due_at = min(task.due_at, self._clock.now() + task.seconds)  # a poke meanwhile stands
-                task.is_running = False
-                self._changed.notify_all()
+                _take_turn(step)
+            except BaseException:
+                self._thread = None  # it ends here; whoever comes next starts another one
+                raise
+            finally:
+                with self._changed:
+                    # A poke meanwhile stands.
+                    step.due_at = min(step.due_at, self._clock.now() + step.seconds)
+                    step.is_running = False
+                    self._changed.notify_all()
 
-    def _wait_for_one(self) -> "PeriodicTask | None":
-        """Wait until a task is due and return it; None, and the thread is to end, when there is none."""
+    def _wait_for_one(self) -> "PeriodicStep | None":
+        """Wait until a step is due and return it; None, and the thread is to end, when there is none."""
         with self._changed:
-            while self._tasks:
-                task = min(self._tasks, key=lambda each: each.due_at)
-                left = task.due_at - self._clock.now()
+            while self._steps:
+                step = min(self._steps, key=lambda each: each.due_at)
+                left = step.due_at - self._clock.now()
                 if left <= 0:
-                    task.is_running, task.due_at = True, float("inf")
-                    return task
+                    step.is_running, step.due_at = True, float("inf")
+                    return step
                 self._clock.wait(self._changed, left)
             self._thread = None
             self._changed.notify_all()
             return None
 
 
-class PeriodicTask:
+class PeriodicStep:
     """One thing that is done again and again. Made by `PeriodicThread.repeat`.
 
     Attributes:
@@ -120,3 +121,13 @@ class PeriodicTask:
     def close(self) -> None:
         """End after the turn under way, which waits for little from now on."""
         self._thread.end(self)
+
+
+def _take_turn(step: PeriodicStep) -> None:
+    try:
+        with step.deadline:
+            step.run_once()
+    except CassqError as error:
+        log_trouble(_log, error, "%s: %s", step.what, error)
+    except Exception:
+        _log.exception("%s: an error that nobody expected; it goes on", step.what)

@@ -145,8 +145,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "forget what is of another run when a group of commits is written",
         "cassq.popping.grouped_commits",
-        "in group_by_run(group).items()]\n",
-        "in group_by_run(group).items() if run is group[0].run]\n",
+        "            for run, parts in by_run.items():\n",
+        "            for run, parts in list(by_run.items())[:1]:\n",
         about="groups",
     ),
     _one(

@@ -850,7 +850,7 @@ _BETWEEN = (
     planted(
         "keep a wake-up for consumers that have left",
         "cassq.popping.fetch_thread",
-        "            if self._buffer.is_woken and not self._buffer.is_starving():\n",
+        "            if not self._buffer.is_starving():\n",
         "            if False:\n",
         test=_FETCH + "TestHunger::test_a_wake_up_for_consumers_that_have_left_goes_to_another_popper",
     ),

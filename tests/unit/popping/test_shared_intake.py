@@ -11,7 +11,7 @@ import cassq
 from cassq.errors import DeliveryExpiredError, StorageUnavailableError
 from cassq.model.ids import new_pipe_id
 from cassq.model.message import Batch
-from cassq.popping import grouped_commits
+from cassq.popping import commits, grouped_commits
 from cassq.popping.commits import DirectCommitter
 from cassq.popping.delivery import BatchSlice
 from cassq.runtime.clock import SystemClock
@@ -189,31 +189,71 @@ class _OutOfReach(_Run):
         return super().write(marks)
 
 
+def wait_for(is_so):
+    while not is_so():  # the test's own time limit ends it otherwise
+        time.sleep(0.001)
+
+
+def written(run):
+    return [number for marks in run.committed for first, last in marks for number in range(first, last + 1)]
+
+
 @pytest.mark.parametrize("place", [0, 1])
-def test_a_run_that_cannot_be_written_holds_up_no_other(place):
-    # Given two runs of one group, of which one cannot be written
+def test_a_run_that_cannot_be_written_holds_up_no_other(monkeypatch, place):
+    monkeypatch.setattr(commits, "PAUSE_S", 1000.0)
+    # Given two runs of one group, of which one cannot be written, nor tried again for long
     away, run = _OutOfReach(), _Run()
     run.may_end.set()
     grouped = grouped_commits.GroupedCommitter(SystemClock())
     deliveries = [delivery(run, 1)]
     deliveries.insert(place, delivery(away, 1))
     grouped.commit(deliveries)
-    assert away.began.wait(30)
-    # Then the other one is written, and what comes later
+    wait_for(lambda: written(run) == [1])
+    # Then what comes later is written, also what comes while another group is being written
+    run.began.clear()
+    run.may_end.clear()
     grouped.commit([delivery(run, 2)])
-    while [mark for marks in run.committed for mark in marks] not in ([(1, 1), (2, 2)], [(1, 2)]):
-        time.sleep(0.001)  # the test's own time limit ends it otherwise
-    assert not away.committed
-    # And the first one, once it can be; whoever flushes waits for that
+    assert run.began.wait(30)
+    grouped.commit([delivery(run, 3)])
+    run.may_end.set()
+    wait_for(lambda: written(run) == [1, 2, 3])
+    assert not away.committed  # and nobody closes it: that would wait for the next attempt
+
+
+def test_whoever_flushes_waits_for_what_is_tried_again_though_others_overtake_it():
+    away, run = _OutOfReach(), _Run()
+    run.may_end.set()
+    grouped = grouped_commits.GroupedCommitter(SystemClock())
+    grouped.commit([delivery(away, 1)])
+    assert away.began.wait(30)
     with ThreadPoolExecutor(1) as pool:
         flushed = pool.submit(grouped.flush)
+        grouped.commit([delivery(run, number) for number in (1, 3, 5)])
+        wait_for(lambda: written(run) == [1, 3, 5])
         away.began.clear()
         assert away.began.wait(30)
         assert not flushed.done()
+        # What comes of that run meanwhile goes with it
+        grouped.commit([delivery(away, 2)])
         away.may_end.set()
         flushed.result(30)
-    assert away.committed == [[(1, 1)]]
+    assert 1 in written(away)
     grouped.close()
+    assert written(away) == [1, 2]
+
+
+def test_an_error_that_nobody_expected_ends_neither_the_thread_nor_what_is_tried_again(monkeypatch):
+    away, odd = _OutOfReach(), _Run()
+    monkeypatch.setattr(odd, "write", lambda _: 1 / 0)
+    grouped = grouped_commits.GroupedCommitter(SystemClock())
+    grouped.commit([delivery(away, 1)])
+    assert away.began.wait(30)
+    grouped.commit([delivery(odd, 1)])
+    away.began.clear()
+    assert away.began.wait(30)
+    away.may_end.set()
+    grouped.close()
+    assert written(away) == [1]
 
 
 def test_of_many_commits_all_are_tried_before_one_is_tried_again(monkeypatch):
