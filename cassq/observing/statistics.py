@@ -149,7 +149,7 @@ class Statistics:
         for _ in range(SURVEY_ATTEMPTS):
             record = read_record()
             with alone(self._listing, "stats()"):
-                listing = self._pipes.refresh()
+                listing = self._pipes.refresh(record.publications)
             pipes = [entry for entry in listing.entries if entry.pipe not in record.counted]
             surveys = list(self._read(pipes))
             # A pipe retires only after its counts entered the totals: the same totals, the same pipes.

@@ -43,7 +43,7 @@ class PipeList:
         """The pipes, in the order in which poppers should look at them."""
         return tuple(self._entries.values())
 
-    def refresh(self, publications: int = 0) -> Listing:
+    def refresh(self, publications: int) -> Listing:
         """Read the list, from before the floor or, once per lifetime of a pipe, all of it; return it whole.
 
         Args:

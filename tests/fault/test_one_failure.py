@@ -13,7 +13,7 @@ from datetime import timedelta
 import pytest
 from failing_ports import COORDINATION, STORAGE, UNEXPECTED, Failing, PlantedError
 
-from cassq.bulk.run_reader import read_leased
+from cassq.bulk.leased_run import read_leased
 from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.errors import CassqError, DeliveryExpiredError, OutcomeUnknownError, UnavailableError
 from cassq.observing.inspection import MessageStatus

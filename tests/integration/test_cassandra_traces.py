@@ -158,7 +158,7 @@ def test_a_look_crosses_the_retired_pipes_once_and_not_again_while_no_time_passe
     def tombstones_of_a_look(after_s):
         clock.seconds += after_s
         driver.requests.clear()
-        assert [entry.pipe for entry in seen.refresh().entries] == [pipes[3]]
+        assert [entry.pipe for entry in seen.refresh(0).entries] == [pipes[3]]
         return rows_and_tombstones(driver.events())[1]
 
     assert tombstones_of_a_look(0) >= 3  # all of the list is read at first

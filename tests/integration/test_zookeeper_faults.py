@@ -352,3 +352,15 @@ def test_credentials_keep_strangers_out(running, seat):
 def test_hosts_that_cannot_be_read_are_the_callers_mistake():
     with pytest.raises(InvalidOptionError, match="not ZooKeeper hosts"):
         ZooKeeperCoordinator("z1:port", "orders", clock=SystemClock())
+
+
+def test_a_claim_that_was_given_up_while_the_server_was_silent_is_free_afterwards(running, seat):
+    a, b = seat(), seat()
+    assert a.claim("orders", PIPE, "A")
+    running.run("freeze")
+    a._session._clock.offset += 10.0  # silent for longer than it is trusted; the connection stays
+    assert not a.may_take()
+    a.release("orders", PIPE, "A")
+    running.run("thaw")
+    assert eventually(a.may_take)
+    assert eventually(lambda: b.claim("orders", PIPE, "B"))

@@ -74,7 +74,7 @@ def scene():
 
 
 def seen(pipes):
-    return {entry.pipe for entry in pipes.refresh().entries}
+    return {entry.pipe for entry in pipes.refresh(0).entries}
 
 
 def test_a_pipe_of_a_pusher_whose_clock_is_late_is_seen_at_the_next_look(scene):
@@ -122,7 +122,7 @@ def test_a_pipe_that_is_listed_late_is_seen_within_twice_as_long(scene, late_s, 
         scene.clock.seconds += look_s
         scene.retire(other)
         other = scene.open(scene.make_id())
-        pipes.refresh()
+        pipes.refresh(0)
     # When it is listed at last
     scene.open(late, "a slow pusher")
     listed_at = scene.clock.seconds
@@ -151,7 +151,7 @@ def test_a_pipe_that_retired_is_read_a_few_times_however_often_anybody_looks(sce
     gone, reads = [], Counter()
     living = scene.open(scene.make_id())
     opened_at = scene.clock.seconds
-    pipes.refresh()
+    pipes.refresh(0)
     # When each is gone as soon as the next one is there
     while len(gone) < 100:
         scene.clock.seconds += look_s
@@ -160,7 +160,7 @@ def test_a_pipe_that_retired_is_read_a_few_times_however_often_anybody_looks(sce
             scene.retire(living)
             gone.append(living)
             living = scene.open(scene.make_id())
-        pipes.refresh()
+        pipes.refresh(0)
         since = scene.storage.since[-1]
         reads.update(pipe for pipe in gone if pipe.time >= since.time)
     # Then it was read at most three times for each doubling of the way back
@@ -181,14 +181,14 @@ def test_a_pipe_is_abandoned_after_a_time_of_this_process_though_its_entry_is_yo
     # Given a database whose clock does not go on, as far as this process sees
     scene.open(scene.make_id())
     pipes = scene.pipe_list()
-    (entry,) = pipes.refresh().entries
+    (entry,) = pipes.refresh(0).entries
     gone_after_s = (SETTINGS.push_age_max + SETTINGS.push_grace).total_seconds()
     scene.clock.seconds += gone_after_s
     assert not pipes.is_abandoned(entry)
     scene.clock.seconds += 1.0
     # Then it counts since when it was first seen, however often it is seen again
     assert pipes.is_abandoned(entry)
-    pipes.refresh()
+    pipes.refresh(0)
     assert pipes.is_abandoned(entry)
 
 
@@ -197,10 +197,10 @@ def test_nothing_is_remembered_of_pipes_that_are_gone(scene):
     for _ in range(9):
         pipe = scene.make_id()
         scene.open(pipe)
-        pipes.refresh()
+        pipes.refresh(0)
         scene.storage.delete_pipe("q", pipe)
         scene.clock.seconds += 1.0
-    pipes.refresh()
+    pipes.refresh(0)
     assert pipes.entries == ()
     assert not pipes._first_seen
     assert not pipes._newest
