@@ -151,9 +151,12 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _one(
         "write nothing of a group of commits once one of it has failed",
-        "cassq.popping.commits",
-        "            on_failure(commit, error)\n",
-        "            on_failure(commit, error)\n            return []\n",
+        "cassq.popping.grouped_commits",
+        "            for commit in fresh:\n                self._try(commit)\n",
+        "            for commit in fresh:\n                self._try(commit)\n"
+        "                if not commit.run.is_live:\n"
+        "                    for each in fresh:\n                        self._open.pop(each.run, None)\n"
+        "                    break\n",
         about="groups",
     ),
     _one(
