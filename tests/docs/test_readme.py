@@ -57,8 +57,9 @@ def test_a_worker_that_is_told_to_stop_ends_well_and_counts_no_attempt(example: 
         orders = store.queue("orders")
         orders.push_many(b"%d" % number for number in range(2000))
         command = [sys.executable, "-u", "-W", "error", "-c", example.code]
+        # No buffer: communicate() does not see what readline() read too much.
         with subprocess.Popen(
-            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
         ) as worker:
             first = worker.stdout.readline()
             worker.send_signal(signal.SIGTERM)

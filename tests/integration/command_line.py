@@ -55,9 +55,13 @@ class CommandLine:
         return [json.loads(line) for line in self.ok(*arguments, "--json", **options).splitlines()]
 
     def start(self, *arguments, **options):
-        """Start it, with pipes."""
+        """Start it, with pipes.
+
+        They have no buffer: communicate() does not see what readline() read too much.
+        """
         return subprocess.Popen(
             [CASSQ, *map(str, arguments)],
+            bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
