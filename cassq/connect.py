@@ -55,17 +55,12 @@ def connect(url: str, **options: str) -> Store:
 def _open_cassandra(target: CassandraTarget) -> Store:
     # The two clients take longer to import than all the rest, and an embedded store needs neither.
     from cassq.coordination.zookeeper.coordinator import ZooKeeperCoordinator  # noqa: PLC0415
-    from cassq.storage.cassandra import open_storage  # noqa: PLC0415
+    from cassq.storage.cassandra import Address, open_storage  # noqa: PLC0415
 
-    storage = open_storage(
-        target.hosts,
-        target.keyspace,
-        username=target.username,
-        password=target.password,
-        datacenter=target.datacenter,
-        tls=target.tls,
-        timeout_s=target.timeout_s,
+    address = Address(
+        target.hosts, target.username, target.password, target.datacenter, target.tls, target.timeout_s
     )
+    storage = open_storage(address, target.keyspace)
     clock = SystemClock()
     coordinator: ZooKeeperCoordinator | AbsentCoordinator
     if target.zookeeper is None:

@@ -10,7 +10,7 @@ is no outage is never held back.
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cassq.errors import CassqError, OutcomeUnknownError, UnavailableError
 from cassq.runtime.clock import Clock, SystemClock
@@ -48,6 +48,7 @@ class _Outage:
     told_at: float | None = None
     failures: int = 0
     answered_at: float | None = None
+    failing: set[str] = field(default_factory=set)  # calls that failed and were not answered since
 
 
 class OutageLog:
@@ -63,12 +64,13 @@ class OutageLog:
         self._lock = threading.RLock()  # a signal handler may come in between, and call the store
         self._outages: dict[str, _Outage] = {}
 
-    def note_failure(self, service: str, error: CassqError) -> None:
-        """Note that a call of a service failed."""
+    def note_failure(self, service: str, error: CassqError, call: str = "") -> None:
+        """Note that a call of a service failed; `call` names what was called."""
         now = self._clock.now()
         with self._lock:
             outage = self._outages.setdefault(service, _Outage(now))
             outage.failures += 1
+            outage.failing.add(call)
             outage.answered_at = None
             lasted_s, failures = now - outage.began_at, outage.failures
             told_at = outage.told_at
@@ -88,8 +90,12 @@ class OutageLog:
                 *(self._store, service, lasted_s, failures, error),
             )
 
-    def note_answer(self, service: str) -> None:
-        """Note that a call of a service was answered; costs nothing where there is no outage."""
+    def note_answer(self, service: str, call: str = "") -> None:
+        """Note that a call of a service was answered; costs nothing where there is no outage.
+
+        An outage ends with the answer to a call that failed, rather than with the first answer to any: a
+        locked file answers reads.
+        """
         if service not in self._outages:
             return
         now = self._clock.now()
@@ -100,8 +106,9 @@ class OutageLog:
             if outage.told_at is None:
                 del self._outages[service]
                 return
-            if outage.answered_at is None:
+            if outage.answered_at is None or call in outage.failing:
                 outage.answered_at = now
+                outage.failing.discard(call)
             if now - outage.answered_at < QUIET_S:
                 return
             self._outages.pop(service, None)

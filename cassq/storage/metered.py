@@ -77,11 +77,11 @@ class _MeasuredStorage:
                 answer = method(*values, **named)
                 is_failure = False
             except OUTAGES as error:
-                outages.note_failure(DATABASE, error)
+                outages.note_failure(DATABASE, error, name)
                 raise
             finally:
                 note(name, time.perf_counter() - begun, is_failure=is_failure)
-            outages.note_answer(DATABASE)
+            outages.note_answer(DATABASE, name)
             return answer
 
         # The next call finds it without coming here.

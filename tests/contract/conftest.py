@@ -10,7 +10,7 @@ import pytest
 from stored import created
 
 from cassq.model.ids import time_key
-from cassq.storage.cassandra import CassandraStorage, open_storage
+from cassq.storage.cassandra import Address, CassandraStorage, open_storage
 from cassq.storage.port import Storage
 from cassq.storage.sqlite.storage import SqliteStorage
 
@@ -58,7 +58,7 @@ def adapter(request, tmp_path) -> Adapter:
         def plant_row(storage, what, key):
             session._driver.execute(CASSANDRA_GARBAGE[what].format(ks=session.keyspace), (key,))
 
-        return Adapter(lambda: open_storage(hosts, session.keyspace), plant_row)
+        return Adapter(lambda: open_storage(Address(hosts), session.keyspace), plant_row)
 
     def plant(storage, what, key):
         value = key if isinstance(key, str) else time_key(key)

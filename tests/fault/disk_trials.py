@@ -32,7 +32,7 @@ from cassq.errors import CassqError, OutcomeUnknownError
 from cassq.model.ids import MessageId
 from cassq.observing.dead_letters import DeadLetters
 from cassq.queue import Queue
-from cassq.storage.sqlite import file as sqlite_file
+from cassq.storage.sqlite import write_ahead_log
 from cassq.storage.sqlite.file import SqliteFile
 from cassq.storage.sqlite.storage import SqliteStorage
 from cassq.verification.ledger import Kind, Line, read_ledger
@@ -95,7 +95,7 @@ def _publish_undecided() -> None:
 
 
 def _leave_the_folder() -> None:
-    sqlite_file.sync_names = lambda _path: None
+    write_ahead_log.sync_names = lambda _path: None
 
 
 PLANTS: dict[str, Callable[[], None]] = {

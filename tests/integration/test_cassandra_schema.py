@@ -312,13 +312,13 @@ class TestOpening:
         with pytest.raises(
             SchemaMismatchError, match=r"'no_such_keyspace' does not exist.*cassq schema apply"
         ):
-            open_storage(hosts(), "no_such_keyspace")
+            open_storage(Address(hosts()), "no_such_keyspace")
 
     def test_a_keyspace_without_tables_names_the_way_out(self, session):
         session.define(f"CREATE KEYSPACE {session.keyspace} WITH replication = {ONE_REPLICA}")
 
         with pytest.raises(SchemaMismatchError, match=r"has no tables.*cassq schema apply"):
-            open_storage(hosts(), session.keyspace)
+            open_storage(Address(hosts()), session.keyspace)
 
     def test_a_newer_schema_is_refused_and_never_made_older(self, session):
         schema = CassandraSchema(session)
@@ -329,7 +329,7 @@ class TestOpening:
         )
 
         with pytest.raises(SchemaMismatchError, match="newer"):
-            open_storage(hosts(), session.keyspace)
+            open_storage(Address(hosts()), session.keyspace)
         with pytest.raises(SchemaMismatchError, match="newer"):
             schema.apply()
 
@@ -344,10 +344,10 @@ class TestOpening:
         )
 
         with pytest.raises(SchemaMismatchError, match=r"version 0.*cassq schema apply"):
-            open_storage(hosts(), session.keyspace)
+            open_storage(Address(hosts()), session.keyspace)
 
     def test_an_unchecked_store_tells_at_the_first_call(self, session):
-        storage = open_storage(hosts(), session.keyspace, is_schema_checked=False)
+        storage = open_storage(Address(hosts()), session.keyspace, is_schema_checked=False)
 
         with pytest.raises(SchemaMismatchError, match="cassq schema apply"):
             storage.read_queues("orders")
@@ -356,7 +356,7 @@ class TestOpening:
 
     def test_a_table_that_is_dropped_while_it_is_used_is_told(self, session):
         CassandraSchema(session).apply()
-        storage = open_storage(hosts(), session.keyspace)
+        storage = open_storage(Address(hosts()), session.keyspace)
         assert list(storage.read_dead("orders")) == []
 
         session.define(f"DROP TABLE {session.keyspace}.dead")
@@ -368,19 +368,19 @@ class TestOpening:
     @pytest.mark.parametrize("name", ["", "Orders", "a-b", "1a", "a" * 49, 'x"; DROP', None])
     def test_a_name_that_is_none_is_refused(self, name):
         with pytest.raises(InvalidNameError):
-            open_storage([("127.0.0.1", 1)], name)
+            open_storage(Address([("127.0.0.1", 1)]), name)
 
     def test_a_host_that_refuses_is_named(self):
         with pytest.raises(StorageUnavailableError, match=r"127\.0\.0\.1:1\b"):
-            open_storage([("127.0.0.1", 1)], "cassq")
+            open_storage(Address([("127.0.0.1", 1)]), "cassq")
 
     def test_a_host_name_that_is_none_is_named(self):
         with pytest.raises(StorageUnavailableError, match=r"no-such-host\.invalid"):
-            open_storage([("no-such-host.invalid", 9042)], "cassq")
+            open_storage(Address([("no-such-host.invalid", 9042)]), "cassq")
 
     def test_a_datacenter_that_there_is_not_is_named(self):
         with pytest.raises(InvalidOptionError, match="has no datacenter 'atlantis'; it has"):
-            open_storage(hosts(), "cassq", datacenter="atlantis")
+            open_storage(Address(hosts(), datacenter="atlantis"), "cassq")
 
     @pytest.mark.slow
     @pytest.mark.parametrize("count", [1, 3])
@@ -390,7 +390,7 @@ class TestOpening:
         started = time.monotonic()
 
         with pytest.raises(StorageUnavailableError, match=rf"127\.0\.0\.1:{ports[-1]}"):
-            open_storage([("127.0.0.1", port) for port in ports], "cassq")
+            open_storage(Address([("127.0.0.1", port) for port in ports]), "cassq")
 
         assert time.monotonic() - started < 10
         for listener in silent:

@@ -1,7 +1,7 @@
 """One SQLite file, opened, kept and shared between threads and processes.
 
-Owns connections, transactions, the store's clock, and the translation of SQLite's errors. Refuses to know
-what is in the tables. The rule that must not break: a write transaction that returned is on the disk.
+Owns connections, transactions, and how long they wait for other processes. Refuses to know what is in the
+tables. The rule that must not break: a write transaction that returned is on the disk.
 """
 
 import logging
@@ -9,26 +9,25 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import resources
-from pathlib import Path
 
 from cassq.errors import (
-    AccessDeniedError,
     CassqError,
     ClosedError,
-    CorruptError,
     DecodeError,
     OutcomeUnknownError,
-    SchemaMismatchError,
     StorageUnavailableError,
 )
 from cassq.model.ids import shorten
 from cassq.runtime.clock import Clock
 from cassq.runtime.deadline import seconds_left, seconds_to_begin
-from cassq.runtime.files import FILE_MODE, make_file, sync_names
+from cassq.runtime.files import FILE_MODE, make_file
 from cassq.runtime.reentry import check_outside, noted
+from cassq.storage.sqlite.errors_map import explain, primary_code
+from cassq.storage.sqlite.migrations import is_migrated, migrate
+from cassq.storage.sqlite.store_clock import StoreClock
+from cassq.storage.sqlite.write_ahead_log import keep_log
 
 _log = logging.getLogger("cassq.store")
 
@@ -40,7 +39,6 @@ BUSY_PAUSE_S = 0.0002
 BUSY_PAUSE_MAX_S = 0.005
 
 _PATIENT = f"PRAGMA busy_timeout={round(BUSY_TIMEOUT_S * 1000)}"
-_NOT_OURS = {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}
 
 
 class SqliteFile:
@@ -65,6 +63,7 @@ class SqliteFile:
     ) -> None:
         self.path = path
         self._clock = clock
+        self._store_clock = StoreClock(clock, self.where)
         # With a write-ahead log EXTRA is FULL. SQLite stays with a rollback journal, without a word, when the
         # disk fails as the log is made; FULL then never syncs the folder that the journal is removed from.
         self._synchronous = "EXTRA" if is_synced else "NORMAL"
@@ -82,7 +81,7 @@ class SqliteFile:
                 make_file(path, mode)
             with self._explained():
                 self._migrate()
-                self._offset_ms = self._read_offset()
+                self._start_clock()
         except CassqError:
             self.close()
             raise
@@ -94,7 +93,7 @@ class SqliteFile:
 
     def now_ms(self) -> int:
         """Return the store's clock: the time of day, but nobody can set it while the machine is up."""
-        return self._offset_ms + self._elapsed_ms()
+        return self._store_clock.now_ms()
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -154,7 +153,7 @@ class SqliteFile:
         try:
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
-            if _code(error) != sqlite3.SQLITE_BUSY:
+            if primary_code(error) != sqlite3.SQLITE_BUSY:
                 raise
             return False
         finally:
@@ -166,7 +165,7 @@ class SqliteFile:
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             _roll_back(connection)
-            if _code(error) == sqlite3.SQLITE_IOERR:
+            if primary_code(error) == sqlite3.SQLITE_IOERR:
                 raise OutcomeUnknownError(
                     f"{self.where}: the disk failed during a commit: {error}"
                 ) from error
@@ -232,7 +231,8 @@ class SqliteFile:
             )
             if self.path:
                 try:
-                    self._keep_log(connection, self.path)
+                    if not keep_log(connection, self.path, self.where):
+                        self._warn_of_folder()
                 except BaseException:
                     connection.close()
                     raise
@@ -244,32 +244,14 @@ class SqliteFile:
                 self._memory = connection
             return connection
 
-    def _keep_log(self, connection: sqlite3.Connection, path: str) -> None:
-        """Have a write-ahead log under a name that no power cut takes, for as long as the connection is open.
-
-        SQLite makes the log with the first read where there is none, syncs its folder with the first commit,
-        and goes on where that failed. Each connection may be the one that makes it.
-        """
-        _retry_busy(lambda: connection.execute("PRAGMA journal_mode=WAL"))
-        connection.execute("SELECT 1 FROM sqlite_master").fetchone()  # makes the log
-        try:
-            if not sync_names(path) and not self._has_warned:
-                self._has_warned = True
-                _log.warning(
-                    "%s: its file system cannot sync a folder: a power cut could take what is stored; use a "
-                    "local disk where that matters",
-                    self.where,
-                )
-        except PermissionError as error:
-            raise AccessDeniedError(
-                f"{self.where}: its folder may not be read, and so cannot be synced: a power cut could take "
-                f"what is stored; let this user read the folder: {error}"
-            ) from error
-        except OSError as error:
-            raise StorageUnavailableError(
-                f"{self.where}: its folder cannot be synced, and a power cut could take what is stored; "
-                f"nothing was written: {error}"
-            ) from error
+    def _warn_of_folder(self) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            _log.warning(
+                "%s: its file system cannot sync a folder: a power cut could take what is stored; use a "
+                "local disk where that matters",
+                self.where,
+            )
 
     @contextmanager
     def _in_memory_lock(self) -> Iterator[None]:
@@ -280,72 +262,18 @@ class SqliteFile:
                 yield
 
     def _migrate(self) -> None:
-        folder = resources.files("cassq") / "schema" / "migrations" / "sqlite"
-        steps = sorted(
-            (step for step in folder.iterdir() if step.name.endswith(".sql")), key=lambda s: s.name
-        )
         with self.reading() as db:
-            version = db.execute("PRAGMA user_version").fetchone()[0]
-        if version == len(steps):
-            return
-        with self.writing() as db:
-            version = db.execute("PRAGMA user_version").fetchone()[0]
-            if version > len(steps):
-                raise SchemaMismatchError(
-                    f"{self.where} has schema {version}; this cassq knows up to {len(steps)}: upgrade cassq"
-                )
-            if version == 0 and db.execute("SELECT 1 FROM sqlite_master").fetchone():
-                raise SchemaMismatchError(
-                    f"{self.where} holds another program's tables; name a file of cassq's own"
-                )
-            for step in steps[version:]:
-                for statement in _statements(step.read_text(encoding="utf-8")):
-                    db.execute(statement)
-            db.execute(f"PRAGMA user_version = {len(steps)}")
+            is_current = is_migrated(db)
+        if not is_current:
+            with self.writing() as db:
+                migrate(db, self.where)
 
-    def _read_offset(self) -> int:
-        # The time of day is asked once for each boot of the machine; from then on only elapsed time counts,
-        # so that setting the clock neither ends leases early nor keeps them for ever.
-        boot = _boot_id()
+    def _start_clock(self) -> None:
         with self.reading() as db:
-            offset = self._find_offset(db, boot)
-        if offset is not None:
-            return offset
-        with self.writing() as db:
-            offset = self._find_offset(db, boot)
-            if offset is None:
-                offset = max(round(time.time() * 1000), self._newest_ms(db)) - self._elapsed_ms()
-                db.execute("DELETE FROM clock")
-                db.execute("INSERT INTO clock (boot, offset_ms) VALUES (?, ?)", (boot, offset))
-            return offset
-
-    def _find_offset(self, db: sqlite3.Connection, boot: str) -> int | None:
-        """Return what stands in the file, if it is of this boot.
-
-        Where the system does not tell one boot from the next, a clock that would show less than the file
-        knows is of an earlier one. One that would not is as good: no lease in the file ends early by it.
-        """
-        row = db.execute("SELECT offset_ms FROM clock WHERE boot = ?", (boot,)).fetchone()
-        if row is None:
-            return None
-        offset = self._check_ms(row[0])
-        is_of_this_boot = boot or offset + self._elapsed_ms() >= self._newest_ms(db)
-        return offset if is_of_this_boot else None
-
-    def _newest_ms(self, db: sqlite3.Connection) -> int:
-        newest = db.execute(
-            "SELECT max(coalesce((SELECT max(created_at_ms) FROM pipes), 0),"
-            " coalesce((SELECT max(leased_at_ms) FROM runs), 0))"
-        ).fetchone()
-        return self._check_ms(newest[0])
-
-    def _elapsed_ms(self) -> int:
-        return round(self._clock.now() * 1000)
-
-    def _check_ms(self, stored: object) -> int:
-        if not isinstance(stored, int):
-            raise DecodeError(f"{self.where}: {shorten(stored)} is no time, so the store has no clock")
-        return stored
+            is_found = self._store_clock.resume(db)
+        if not is_found:
+            with self.writing() as db:
+                self._store_clock.begin(db)
 
     def _to_text(self, stored: bytes) -> str:
         try:
@@ -359,57 +287,13 @@ class SqliteFile:
         try:
             yield
         except sqlite3.Error as error:
-            code = _code(error)
             if self._is_closed:
                 raise ClosedError(f"{self.where} is closed") from error
-            if code == sqlite3.SQLITE_BUSY:
+            if primary_code(error) == sqlite3.SQLITE_BUSY:
                 raise StorageUnavailableError(self._tell_busy(self._clock.now() - began_at)) from error
-            if code in _NOT_OURS:
-                raise CorruptError(f"{self.where} is not an SQLite database, or damaged: {error}") from error
-            reason = {
-                sqlite3.SQLITE_FULL: "the disk is full",
-                sqlite3.SQLITE_READONLY: "it is read-only",
-                sqlite3.SQLITE_CANTOPEN: "it cannot be opened; is its folder there, and writable?",
-            }.get(code, str(error))
-            raise StorageUnavailableError(f"{self.where}: {reason}; nothing was written") from error
-
-
-def _code(error: sqlite3.Error) -> int:
-    # The low byte is the primary code, what is above it only refines it.
-    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+            raise explain(error, self.where) from error
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:
     if connection.in_transaction:
         connection.execute("ROLLBACK")
-
-
-def _retry_busy(action: Callable[[], object]) -> None:
-    # Switching to WAL takes an exclusive lock that SQLite's busy timeout does not wait for.
-    for _ in range(200):
-        try:
-            action()
-        except sqlite3.OperationalError as error:
-            if _code(error) != sqlite3.SQLITE_BUSY:
-                raise
-            time.sleep(0.01)
-        else:
-            return
-    action()
-
-
-def _statements(script: str) -> Iterator[str]:
-    pending = ""
-    for line in script.splitlines(keepends=True):
-        pending += line
-        if sqlite3.complete_statement(pending):
-            yield pending
-            pending = ""
-
-
-def _boot_id() -> str:
-    source = Path("/proc/sys/kernel/random/boot_id")
-    try:
-        return source.read_text(encoding="ascii").strip()
-    except OSError:
-        return ""

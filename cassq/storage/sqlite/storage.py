@@ -20,14 +20,11 @@ from cassq.model.transaction import Answer, Seal, Transaction
 from cassq.runtime.clock import Clock, SystemClock
 from cassq.runtime.files import FILE_MODE
 from cassq.storage.port import BatchQuery, DeadLetter, Listing
-from cassq.storage.sqlite import rows
+from cassq.storage.sqlite import letters, rows
 from cassq.storage.sqlite.file import SqliteFile
 from cassq.storage.sqlite.transactions import MARK, RUN_COLUMNS, head_update, mark_row, run_write
 
 _HEAD = "op, cursor, read_from, floor, phase, last, skipped, dead, purged, rolled_back"
-#: The trace of a removed letter is kept for as long as its pipe, and for a day as Cassandra keeps a deletion.
-REMOVED_KEPT_MS = 24 * 3600 * 1000
-
 _RECORD = "name, incarnation, op, state, settings, totals, counted, samples, writers, publications"
 _ENTRY = (
     "INSERT OR IGNORE INTO pipes (queue, shard, pipe, pusher, priority, lane, created_at_ms)"
@@ -38,21 +35,6 @@ _ENTRY = (
 _SHARD = 0
 _STAGED_SHARD = -1
 _DELETE_ENTRY = "DELETE FROM pipes WHERE queue = ? AND shard = ? AND pipe = ?"
-_LETTER = "pipe, seq, body, headers, pushed_at_ms, attempts, reason, died_at_ms"
-_REMOVE = (
-    "UPDATE dead SET removed = 1, body = x'', headers = '{}', died_at_ms = ?"
-    " WHERE queue = ? AND shard = 0 AND pipe = ?"
-)
-#: The trace of a pipe that was deleted with its queue, where no letter stands: a popper that has not heard of
-#: it may still be burying.
-_OF_DELETED = "queue = ? AND shard = 0 AND pipe = ? AND seq = 0"
-_DELETED = (
-    "INSERT OR REPLACE INTO dead"
-    " (queue, pipe, seq, body, headers, pushed_at_ms, attempts, reason, died_at_ms, removed)"
-    " VALUES (?,?,0,x'','{}',0,0,'',?,1)"
-)
-#: Above every key of a pipe: those are time-UUIDs.
-_BEHIND_ALL = b"\xff"
 _ROLLUP = ", ".join(NAMES)
 
 
@@ -151,13 +133,7 @@ class SqliteStorage:
         with self._file.writing() as db:
             for table in ("waiting", "marks", "runs", "heads"):
                 db.execute(f"DELETE FROM {table} WHERE pipe = ?", (key,))  # noqa: S608
-            # What is left of removed letters: once their pipe is gone, too, nobody can be burying them.
-            forgotten = self._file.now_ms() - REMOVED_KEPT_MS
-            db.execute(
-                "DELETE FROM dead WHERE removed AND died_at_ms < ?"
-                " AND NOT EXISTS (SELECT 1 FROM heads WHERE heads.pipe = dead.pipe)",
-                (forgotten,),
-            )
+            letters.forget_removed(db, self._file.now_ms())
             db.execute(_DELETE_ENTRY, (queue, _shard(is_staged=is_staged), key))
 
     def append(self, pipe: UUID, batch: Batch) -> None:
@@ -243,15 +219,8 @@ class SqliteStorage:
         self, queue: str, after: MessageId | None = None, limit: int = 100, *, until: MessageId | None = None
     ) -> Sequence[DeadLetter]:
         """See `Storage.read_dead`."""
-        first = (time_key(after.pipe), after.seq) if after else (b"", 0)
-        last = (time_key(until.pipe), until.seq) if until else (_BEHIND_ALL, 0)
         with self._file.reading() as db:
-            found = db.execute(
-                f"SELECT {_LETTER} FROM dead WHERE queue = ? AND shard = 0"  # noqa: S608
-                " AND NOT removed AND (pipe, seq) > (?, ?) AND (pipe, seq) <= (?, ?)"
-                " ORDER BY pipe, seq LIMIT ?",
-                (queue, *first, *last, limit),
-            ).fetchall()
+            found = letters.read(db, queue, after, until, limit)
         return [rows.to_letter(row) for row in found]
 
     def change_dead(
@@ -265,24 +234,8 @@ class SqliteStorage:
         """See `Storage.change_dead`."""
         with self._file.writing() as db:
             now_ms = self._file.now_ms()
-            db.executemany(
-                f"INSERT INTO dead (queue, {_LETTER}) SELECT ?,?,?,?,?,?,?,?,?"  # noqa: S608
-                f" WHERE NOT EXISTS (SELECT 1 FROM dead WHERE {_OF_DELETED})"
-                " ON CONFLICT DO UPDATE SET body = excluded.body, headers = excluded.headers,"
-                " pushed_at_ms = excluded.pushed_at_ms, attempts = excluded.attempts,"
-                " reason = excluded.reason, died_at_ms = excluded.died_at_ms WHERE NOT removed",
-                [
-                    (queue, *rows.letter_row(letter, now_ms), queue, time_key(letter.message_id.pipe))
-                    for letter in added
-                ],
-            )
-            # The burial may be repeated, by an owner that was cut short or frozen: leave a trace.
-            db.executemany(
-                f"{_REMOVE} AND seq = ?",
-                [(now_ms, queue, time_key(each.pipe), each.seq) for each in removed],
-            )
-            db.executemany(f"{_REMOVE} AND NOT removed", [(now_ms, queue, time_key(each)) for each in pipes])
-            db.executemany(_DELETED, [(queue, time_key(each), now_ms) for each in pipes])
+            letters.add(db, queue, added, now_ms)
+            letters.remove(db, queue, removed, pipes, now_ms)
 
     def write_rollups(self, queue: str, rollups: Sequence[Rollup]) -> None:
         """See `Storage.write_rollups`; nothing else deletes what is older than thirty days."""

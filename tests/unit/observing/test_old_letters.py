@@ -8,7 +8,8 @@ from support.clocks import HandClock
 from cassq.model.ids import MessageId, new_pipe_id, new_token
 from cassq.model.pipe import Head, PipeEntry
 from cassq.storage.port import DeadLetter
-from cassq.storage.sqlite.storage import REMOVED_KEPT_MS, SqliteStorage
+from cassq.storage.sqlite.letters import REMOVED_KEPT_MS
+from cassq.storage.sqlite.storage import SqliteStorage
 
 KEPT_S = REMOVED_KEPT_MS / 1000
 

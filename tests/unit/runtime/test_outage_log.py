@@ -84,6 +84,22 @@ def test_the_end_is_told_with_the_length_once_it_is_sure(outages, clock, told):
     assert told()[1:] == ["memory:: the database is back after 32.0 s; 2 calls failed"]
 
 
+def test_an_outage_lasts_until_a_call_that_failed_is_answered(outages, clock, told):
+    outages.note_failure(DATABASE, GONE, "append")
+    outages.note_failure(DATABASE, GONE, "transact")
+    outages.note_answer(DATABASE, "load_pipe")  # a locked file is read all the time
+    clock.seconds += QUIET_S - 1
+    outages.note_answer(DATABASE, "append")
+    clock.seconds += QUIET_S - 1
+    outages.note_answer(DATABASE, "append")
+    assert len(told()) == 1
+
+    clock.seconds += 1
+    outages.note_answer(DATABASE, "load_pipe")
+
+    assert told()[1:] == [f"memory:: the database is back after {QUIET_S - 1:.1f} s; 2 calls failed"]
+
+
 def test_each_service_has_its_own_outage(outages, clock, told):
     outages.note_failure(DATABASE, GONE)
     outages.note_failure(COORDINATION, CoordinationUnavailableError("suspended"))

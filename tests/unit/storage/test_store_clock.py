@@ -5,7 +5,7 @@ import pytest
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.pipe import Head, PipeEntry
 from cassq.runtime.clock import SystemClock
-from cassq.storage.sqlite import file as sqlite_file
+from cassq.storage.sqlite import store_clock
 from cassq.storage.sqlite.storage import SqliteStorage
 
 
@@ -34,8 +34,8 @@ class Machine(SystemClock):
 @pytest.fixture(params=["a boot id", "none"])
 def machine(request, monkeypatch) -> Machine:
     made = Machine()
-    monkeypatch.setattr(sqlite_file.time, "time", lambda: made.day)
-    monkeypatch.setattr(sqlite_file, "_boot_id", lambda: made.boot if request.param == "a boot id" else "")
+    monkeypatch.setattr(store_clock.time, "time", lambda: made.day)
+    monkeypatch.setattr(store_clock, "_boot_id", lambda: made.boot if request.param == "a boot id" else "")
     return made
 
 
