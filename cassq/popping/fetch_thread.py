@@ -25,9 +25,10 @@ from cassq.catalog.queue_context import QueueContext
 from cassq.errors import AccessDeniedError, CassqError, StorageUnavailableError
 from cassq.model.take_plan import Taken
 from cassq.pipes.held_run import HeldRun, Return
+from cassq.popping.alarm import Heard
 from cassq.popping.arrival_rate import ArrivalRate
 from cassq.popping.delivery import BatchSlice, Committer
-from cassq.popping.delivery_buffer import DeliveryBuffer, Heard
+from cassq.popping.delivery_buffer import DeliveryBuffer
 from cassq.popping.fetcher import Fetcher, Reach
 from cassq.popping.timing import POLL_MAX_S, POLL_MIN_S, POLL_S, POLL_SHARED
 from cassq.runtime.outage_log import log_trouble
@@ -62,6 +63,7 @@ class FetchThread:
     ) -> None:
         self._polls = context.polls
         self._buffer = buffer
+        self._alarm = buffer.alarm
         self._fetcher = fetcher
         fetcher.on_asked(buffer.call)
         self._coordinator = context.coordinator
@@ -88,7 +90,7 @@ class FetchThread:
 
     def run_once(self) -> None:
         """Keep up the leases, then feed the consumers once, or wait for a reason to."""
-        is_woken = self._buffer.take_woken()  # first: who asks for something from here on wakes it once more
+        is_woken = self._alarm.take_woken()  # first: who asks for something from here on wakes it once more
         self._fetcher.tend()
         self._keep_up()
         wanted = self._buffer.wanted()
@@ -126,14 +128,14 @@ class FetchThread:
         return _Step.LOOK
 
     def _run(self) -> None:
-        while not self._buffer.is_closing:
+        while not self._alarm.is_closing:
             try:
                 self.run_once()
                 self._retry_s = POLL_S
             except CassqError as error:
                 if isinstance(error, AccessDeniedError):  # also where it was refused a place in the line
                     self._buffer.end_round(self._buffer.begin_round(), error)
-                self._buffer.pause(self._retry_s)  # `_feed` has told the consumers
+                self._alarm.pause(self._retry_s)  # `_feed` has told the consumers
                 # Many that fail together, and go on together, would fail again.
                 most = self._polls.spread(POLL_S, RETRIES_PER_S, self._queue)
                 self._retry_s = min(2 * self._retry_s, most)
@@ -141,7 +143,7 @@ class FetchThread:
                 # A thread that ended here would keep its claims, and its consumers, for ever.
                 _log.exception("queue %s: an error that nobody expected; the popper goes on", self._queue)
                 self._fetcher.let_go()
-                self._buffer.pause(POLL_S)
+                self._alarm.pause(POLL_S)
         with contextlib.ExitStack() as closing:
             closing.callback(self._pass_on_what_came)  # last: whoever is woken must find the pipes free
             closing.callback(self._fetcher.close)
@@ -151,7 +153,7 @@ class FetchThread:
     def _watch_flow(self, wanted: int) -> bool:
         """While messages flow fast, look into the pipes again and again; True when one came, or to go on."""
         while (pause := self._pace.next_look_s(self._clock.now())) is not None:
-            if self._buffer.listen(pause) is not Heard.NOTHING or self._feed(wanted, Reach.KNOWN):
+            if self._alarm.listen(pause) is not Heard.NOTHING or self._feed(wanted, Reach.KNOWN):
                 return True
         return False
 
@@ -195,7 +197,7 @@ class FetchThread:
         announcement. Where others stood in line before, that would have woken one of them.
         """
         before = self._coordinator.announce_hunger(
-            self._queue, self._name, self._buffer.wake, crowded=self._buffer.crowd
+            self._queue, self._name, self._alarm.wake, crowded=self._alarm.crowd
         )
         others = self._coordinator.hungry(self._queue, besides=self._name)
         is_spared = before > 0
@@ -220,8 +222,8 @@ class FetchThread:
 
     def _pass_on_what_came(self) -> None:
         """Wake somebody else, where a wake-up came for consumers that left since."""
-        if self._buffer.is_woken and self._pass_on():
-            self._buffer.take_woken()
+        if self._alarm.is_woken and self._pass_on():
+            self._alarm.take_woken()
 
     def _pass_on(self) -> int:
         return self._coordinator.wake(self._queue, 1, besides=self._name)
@@ -237,7 +239,7 @@ class FetchThread:
 
     def _listen(self, seconds: float) -> Heard:
         """Listen; while others listen too, hold no claims: whoever is woken must find the pipes free."""
-        while (heard := self._buffer.listen(seconds)) is Heard.CROWDED:
+        while (heard := self._alarm.listen(seconds)) is Heard.CROWDED:
             self._fetcher.let_go()
         return heard
 

@@ -15,8 +15,9 @@ from cassq.catalog.queue_context import QueueContext
 from cassq.coordination.watched import silent_service
 from cassq.errors import InvalidOptionError
 from cassq.popping.commits import DirectCommitter
+from cassq.popping.consumer_line import Asker
 from cassq.popping.delivery import Committer
-from cassq.popping.delivery_buffer import Asker, DeliveryBuffer
+from cassq.popping.delivery_buffer import DeliveryBuffer
 from cassq.popping.fetch_thread import FetchThread
 from cassq.popping.fetcher import Fetcher
 from cassq.popping.grouped_commits import GroupedCommitter

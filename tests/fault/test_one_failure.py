@@ -233,7 +233,7 @@ class Scene:
 @pytest.fixture(autouse=True)
 def _patient_looks(monkeypatch):
     """Let a pop wait for the end of its look, however slow the machine is."""
-    monkeypatch.setattr("cassq.popping.delivery_buffer.LOOK_TIMEOUT_S", PATIENCE_S)
+    monkeypatch.setattr("cassq.popping.consumer_line.LOOK_TIMEOUT_S", PATIENCE_S)
 
 
 def pushes(scene):

@@ -73,7 +73,9 @@ def test_a_message_that_comes_alone_costs_one_look_besides_the_one_that_finds_it
                 if number == count:
                     before = calls(store, "list_pipes")
                 popped = thread.submit(popper.pop, 10)
-                while not (popper._intake.buffer._is_listening and queue._services.coordinator.hungry(name)):
+                while not (
+                    popper._intake.buffer.alarm.is_listening and queue._services.coordinator.hungry(name)
+                ):
                     threading.Event().wait(0.01)
                 clock.seconds += 0.02
                 queue.push(b"x")

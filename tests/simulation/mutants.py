@@ -574,7 +574,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "end the thread that feeds poppers with its first trouble",
         "cassq.popping.fetch_thread",
-        "                self._buffer.pause(self._retry_s)  # `_feed` has told the consumers\n",
+        "                self._alarm.pause(self._retry_s)  # `_feed` has told the consumers\n",
         "                break\n",
         about="slips",
     ),

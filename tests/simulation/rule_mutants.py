@@ -836,15 +836,15 @@ _BETWEEN = (
     planted(
         "wake no fetch thread for a consumer that waits for it",
         "cassq.popping.delivery_buffer",
-        "        self.wake()\n",
+        "        self.alarm.wake()\n",
         "",
         test=_HAND + "test_whoever_needs_the_fetch_thread_wakes_it[call]",
     ),
     planted(
         "go on taking for consumers that have left",
-        "cassq.popping.delivery_buffer",
-        "                self._line.remove(consumer)\n                self._demand -= count\n",
-        "                self._line.remove(consumer)\n",
+        "cassq.popping.consumer_line",
+        "            self._waiting.remove(consumer)\n            self.demand -= consumer.count\n",
+        "            self._waiting.remove(consumer)\n",
         test=_HAND + "test_nothing_is_taken_for_a_consumer_that_has_left",
     ),
     planted(

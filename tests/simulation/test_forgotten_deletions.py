@@ -89,7 +89,7 @@ def fill(queue, writer="loader", batch=1, task="0"):
 @pytest.fixture(autouse=True)
 def _patient_looks(monkeypatch):
     """Let a pop wait for the end of its look, however slow the machine is."""
-    monkeypatch.setattr("cassq.popping.delivery_buffer.LOOK_TIMEOUT_S", 120.0)
+    monkeypatch.setattr("cassq.popping.consumer_line.LOOK_TIMEOUT_S", 120.0)
 
 
 def drain(queue):

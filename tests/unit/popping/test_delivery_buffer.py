@@ -3,14 +3,17 @@
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import zip_longest
 
 import pytest
 
 from cassq.errors import AccessDeniedError, ClosedError, StorageUnavailableError
 from cassq.model.message import Batch
+from cassq.popping.alarm import Heard
+from cassq.popping.consumer_line import Consumer
 from cassq.popping.delivery import BatchSlice, group_by_run
-from cassq.popping.delivery_buffer import DeliveryBuffer, Heard, _Consumer
+from cassq.popping.delivery_buffer import DeliveryBuffer
 from cassq.popping.timing import IDLE_S, LINGER_S, LOOK_TIMEOUT_S
 from cassq.runtime.clock import SystemClock
 
@@ -51,7 +54,7 @@ def buffer(clock):
 
 def listen(buffer):
     """Be as a popper that has announced its hunger and waits to be woken."""
-    buffer._is_listening = True
+    buffer.alarm.is_listening = True
 
 
 def test_a_popper_that_came_to_listen_without_a_look_is_asked_for_one_in_the_end(clock, buffer):
@@ -59,14 +62,14 @@ def test_a_popper_that_came_to_listen_without_a_look_is_asked_for_one_in_the_end
 
     def happen():
         listen(buffer)
-        asked.append(buffer._is_look_asked)
+        asked.append(buffer.alarm.is_look_asked)
         if asked[-1]:
             buffer.end_round(buffer.begin_round())
 
     clock.then = happen
     assert buffer.get(1, clock.at + 3.0) == []
     assert asked == [False, True]
-    assert buffer._rounds_done == 1
+    assert buffer._looks.done == 1
 
 
 def test_who_has_no_time_gets_a_look_that_began_after_it_asked(clock, buffer):
@@ -77,7 +80,7 @@ def test_who_has_no_time_gets_a_look_that_began_after_it_asked(clock, buffer):
 
     clock.then = look
     assert buffer.get(1, clock.at) == []
-    assert buffer._rounds_done == 1
+    assert buffer._looks.done == 1
 
 
 @pytest.mark.parametrize(("timeout", "waited"), [(3.0, 3.0), (0.5, LOOK_TIMEOUT_S), (0.0, LOOK_TIMEOUT_S)])
@@ -134,21 +137,21 @@ def waits_of(clock, *happenings):
 
 
 def test_a_consumer_that_is_back_soon_finds_the_popper_still_listening(clock, buffer):
-    consumer = _Consumer(threading.Condition(), None, 1, asked_at=clock.at, deadline=clock.at, look=0)
-    buffer._line.append(consumer)
-    waits = waits_of(clock, buffer._line.clear, lambda: buffer._line.append(consumer), buffer.wake)
+    consumer = Consumer(threading.Condition(), None, 1, asked_at=clock.at, deadline=clock.at, look=0)
+    buffer._line.join(consumer)
+    leave, join = partial(buffer._line.leave, consumer), partial(buffer._line.join, consumer)
+    waits = waits_of(clock, leave, join, buffer.alarm.wake)
     clock.wait = lambda _condition, seconds: Clock.wait(clock, _condition, min(seconds, 1.0))
-    assert buffer.listen(60.0) is Heard.WOKEN
+    assert buffer.alarm.listen(60.0) is Heard.WOKEN
     assert waits == pytest.approx([1.0, LINGER_S, 1.0])
 
 
 def test_a_popper_whose_consumers_stay_away_listens_no_longer(clock, buffer):
-    buffer._line.append(
-        _Consumer(threading.Condition(), None, 1, asked_at=clock.at, deadline=clock.at, look=0)
-    )
-    waits = waits_of(clock, buffer._line.clear)
+    consumer = Consumer(threading.Condition(), None, 1, asked_at=clock.at, deadline=clock.at, look=0)
+    buffer._line.join(consumer)
+    waits = waits_of(clock, partial(buffer._line.leave, consumer))
     clock.wait = lambda _condition, seconds: Clock.wait(clock, _condition, min(seconds, 1.0))
-    assert buffer.listen(60.0) is Heard.ALONE
+    assert buffer.alarm.listen(60.0) is Heard.ALONE
     assert waits == pytest.approx([1.0, LINGER_S])
 
 
@@ -302,7 +305,7 @@ def test_only_those_are_woken_that_are_handed_something(steps, line):
     woken = []
 
     def put():
-        for consumer in line._line:
+        for consumer in line._line._waiting:
             consumer.changed.notify = lambda consumer=consumer: woken.append(consumer.count)
         line.put([batch_slice(0, 3)])
 
@@ -323,18 +326,18 @@ def test_what_ended_before_its_consumer_looked_is_not_delivered_and_it_stands_fi
             assert not buffer._line
             messages.run.is_live = False
             second = pool.submit(buffer.get, 1, far)
-            buffer._line.append(
-                later := _Consumer(
+            buffer._line.join(
+                later := Consumer(
                     threading.Condition(buffer._lock), None, 1, asked_at=0.0, deadline=far, look=0
                 )
             )
         until(lambda: len(buffer._line) == 3)
-        order = list(buffer._line)
+        order = list(buffer._line._waiting)
         buffer.put([batch_slice(7, 1)])
         assert numbers(first.result(30)) == [7]
         assert order.index(later) == 1
         with buffer._lock:
-            buffer._line.remove(later)
+            buffer._line.leave(later)
         buffer.put([batch_slice(8, 1)])
         assert numbers(second.result(30)) == [8]
 
@@ -411,18 +414,18 @@ def test_what_was_handed_to_a_consumer_that_is_interrupted_is_handed_to_who_wait
         assert numbers(behind[0].result(30)) == [0, 1]
 
 
-@pytest.mark.parametrize("ask", [DeliveryBuffer.call, DeliveryBuffer.wake], ids=lambda ask: ask.__name__)
+@pytest.mark.parametrize(
+    "ask", [DeliveryBuffer.call, lambda buffer: buffer.alarm.wake()], ids=["call", "wake"]
+)
 def test_whoever_needs_the_fetch_thread_wakes_it(clock, buffer, ask):
-    buffer._line.append(
-        _Consumer(threading.Condition(), None, 1, asked_at=clock.at, deadline=clock.at, look=0)
-    )
+    buffer._line.join(Consumer(threading.Condition(), None, 1, asked_at=clock.at, deadline=clock.at, look=0))
     waits = waits_of(clock, lambda: ask(buffer))
-    assert buffer.listen(60.0) is Heard.WOKEN
+    assert buffer.alarm.listen(60.0) is Heard.WOKEN
     assert len(waits) == 1
     # Also where it does not listen yet
-    assert buffer.take_woken()
+    assert buffer.alarm.take_woken()
     ask(buffer)
-    assert buffer.listen(60.0) is Heard.WOKEN
+    assert buffer.alarm.listen(60.0) is Heard.WOKEN
     assert len(waits) == 1
 
 
@@ -465,35 +468,35 @@ def test_what_is_put_back_comes_in_its_order(steps, line):
 
 class TestAFetchThreadThatRests:
     def test_after_a_failure_rests_though_it_is_woken(self, clock, buffer):
-        waits = waits_of(clock, buffer.wake, buffer.wake)
+        waits = waits_of(clock, buffer.alarm.wake, buffer.alarm.wake)
         clock.wait = lambda condition, seconds: Clock.wait(clock, condition, min(seconds, 1.0))
-        buffer.pause(3.0)
+        buffer.alarm.pause(3.0)
         assert waits == pytest.approx([1.0, 1.0, 1.0])
 
     @pytest.mark.parametrize("ends", ["closed", "asked"])
     def test_after_a_failure_goes_on_when_it_must(self, clock, buffer, ends):
         def asked():
-            buffer._is_look_asked = True
+            buffer.alarm.is_look_asked = True
 
         waits = waits_of(clock, buffer.close if ends == "closed" else asked)
         clock.wait = lambda condition, seconds: Clock.wait(clock, condition, min(seconds, 1.0))
-        buffer.pause(3.0)
+        buffer.alarm.pause(3.0)
         assert waits == pytest.approx([1.0])
 
     def test_is_asked_once_for_one_look(self, clock, buffer):
-        buffer._is_look_asked = True
+        buffer.alarm.is_look_asked = True
         buffer.begin_round()
         waits = waits_of(clock)
-        buffer.pause(3.0)
+        buffer.alarm.pause(3.0)
         assert waits == pytest.approx([3.0])
 
     def test_hears_once_that_others_are_hungry(self, clock, buffer):
-        buffer._line.append(
-            _Consumer(threading.Condition(), None, 1, asked_at=clock.at, deadline=clock.at, look=0)
+        buffer._line.join(
+            Consumer(threading.Condition(), None, 1, asked_at=clock.at, deadline=clock.at, look=0)
         )
-        buffer.crowd()
-        assert buffer.listen(1.0) is Heard.CROWDED
-        assert buffer.listen(1.0) is Heard.NOTHING
+        buffer.alarm.crowd()
+        assert buffer.alarm.listen(1.0) is Heard.CROWDED
+        assert buffer.alarm.listen(1.0) is Heard.NOTHING
 
     def test_gives_back_once_what_was_meant_for_those_who_left(self, buffer, messages):
         buffer.put([messages])
@@ -510,8 +513,8 @@ class TestAFetchThreadThatRests:
 
     def test_listens_no_more_once_it_has_heard(self, clock, buffer):
         buffer.close()
-        buffer.listen(1.0)
-        assert not buffer._is_listening
+        buffer.alarm.listen(1.0)
+        assert not buffer.alarm.is_listening
 
 
 def test_whoever_heard_of_an_outage_pops_again_soon(clock, buffer):
@@ -525,7 +528,7 @@ def test_a_refusal_is_told_to_all_that_wait_however_long_they_may(steps, line):
     woken = []
 
     def refuse():
-        for consumer in line._line:
+        for consumer in line._line._waiting:
             consumer.changed.notify = lambda consumer=consumer: woken.append(consumer.count)
         line.end_round(line.begin_round(), AccessDeniedError("no permission"))
 
@@ -539,8 +542,8 @@ def test_a_buffer_that_is_closed_lets_consumers_and_the_fetch_thread_end_at_once
     with ThreadPoolExecutor(2) as pool:
         consumer = pool.submit(buffer.get, 1, SystemClock().now() + 60)
         until(lambda: buffer._line)
-        fetching = pool.submit(buffer.listen, 60.0)
-        until(lambda: buffer._is_listening)
+        fetching = pool.submit(buffer.alarm.listen, 60.0)
+        until(lambda: buffer.alarm.is_listening)
         buffer.close()
         assert fetching.result(30) is Heard.CLOSING
         with pytest.raises(ClosedError):

@@ -16,7 +16,8 @@ from cassq.model.pipe import Head, PipeEntry, RunState
 from cassq.model.queue_record import QueueRecord
 from cassq.model.settings import QueueSettings
 from cassq.popping.commits import DirectCommitter
-from cassq.popping.delivery_buffer import DeliveryBuffer, _Consumer
+from cassq.popping.consumer_line import Consumer
+from cassq.popping.delivery_buffer import DeliveryBuffer
 from cassq.popping.fetch_thread import FetchThread
 from cassq.popping.fetcher import Fetcher, Reach
 from cassq.popping.timing import IDLE_S
@@ -72,19 +73,17 @@ class Scene:
     def stand_in_line(self, count=1):
         """Be a consumer that waits; return it."""
         now = self.clock.now()
-        consumer = _Consumer(
+        consumer = Consumer(
             *(threading.Condition(self.buffer._lock), None, count),
             asked_at=now,
             deadline=now + 1000.0,
             look=0,
         )
-        self.buffer._line.append(consumer)
-        self.buffer._demand += count
+        self.buffer._line.join(consumer)
         return consumer
 
     def leave(self, consumer):
-        self.buffer._line.remove(consumer)
-        self.buffer._demand -= consumer.count
+        self.buffer._line.leave(consumer)
 
     def other(self):
         """Have another popper be hungry; return what it hears."""
@@ -122,7 +121,7 @@ class TestHunger:
 
         def leave_and_wake():
             scene.leave(consumer)
-            scene.buffer.wake()
+            scene.buffer.alarm.wake()
 
         scene.clock.then = [leave_and_wake]
         scene.thread.run_once()
@@ -132,7 +131,7 @@ class TestHunger:
     def test_a_wake_up_that_is_for_this_popper_is_not_passed_on(self, scene):
         woken = scene.other()
         scene.stand_in_line()
-        scene.clock.then = [scene.buffer.wake]
+        scene.clock.then = [scene.buffer.alarm.wake]
         scene.thread.run_once()
         assert woken == []
         # It leads to a look, also at what another one held a moment ago
@@ -143,7 +142,7 @@ class TestHunger:
     def test_ends_with_the_wait_for_it(self, scene):
         scene.stand_in_line()
         noted = []
-        scene.clock.then = [lambda: noted.append(scene.hungry), scene.buffer.wake]
+        scene.clock.then = [lambda: noted.append(scene.hungry), scene.buffer.alarm.wake]
         scene.thread.run_once()
         assert noted == [1]
         assert scene.hungry == 0
@@ -167,7 +166,7 @@ class TestHunger:
         assert scene.coordinator.holders("q")
         scene.other()
         scene.stand_in_line()
-        scene.clock.then = [scene.buffer.wake]
+        scene.clock.then = [scene.buffer.alarm.wake]
         scene.thread._has_found = False
         scene.thread.run_once()
         assert not scene.coordinator.holders("q")
@@ -177,7 +176,7 @@ class TestWhatIsInTheBuffer:
     def fill(self, scene, count=5):
         scene.push(count)
         scene.thread._feed(count, Reach.LISTED)
-        assert scene.buffer._in_hand == count
+        assert scene.buffer._hand.count == count
 
     def test_keeps_its_lease_while_somebody_pops(self, scene):
         self.fill(scene)
@@ -252,8 +251,10 @@ class TestTrouble:
 
         scene.thread._check_takes = check_takes
         pauses = []
-        pause = scene.buffer.pause
-        monkeypatch.setattr(scene.buffer, "pause", lambda seconds: pauses.append(seconds) or pause(seconds))
+        pause = scene.buffer.alarm.pause
+        monkeypatch.setattr(
+            scene.buffer.alarm, "pause", lambda seconds: pauses.append(seconds) or pause(seconds)
+        )
         scene.thread._run()
         return pauses
 
@@ -267,13 +268,13 @@ class TestTrouble:
         scene.thread.run_once()
         assert scene.coordinator.holders("q")
         held = []
-        pause = scene.buffer.pause
+        pause = scene.buffer.alarm.pause
 
         def note(seconds):
             held.append(dict(scene.coordinator.holders("q")))
             pause(seconds)
 
-        monkeypatch.setattr(scene.buffer, "pause", note)
+        monkeypatch.setattr(scene.buffer.alarm, "pause", note)
         scene.stand_in_line()
         errors = [RuntimeError("a bug")]
 

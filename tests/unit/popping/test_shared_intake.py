@@ -131,7 +131,7 @@ def test_what_was_taken_ahead_goes_back_when_one_of_those_that_share_it_leaves(q
     first, sharing = queue.popper(), queue.popper()
     queue.push_many([b"%d" % number for number in range(5000)])
     popped = 0
-    while popped < 500 or not sharing._intake.buffer._in_hand:
+    while popped < 500 or not sharing._intake.buffer._hand.count:
         deliveries = sharing.pop_many(5, timeout=10)
         sharing.commit_many(deliveries)
         popped += len(deliveries)

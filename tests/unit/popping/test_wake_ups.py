@@ -43,7 +43,7 @@ def scene():
 
 def test_it_is_passed_on_where_nobody_pops_any_more(scene):
     scene.clock.seconds += IDLE_S + 1
-    scene.buffer.wake()
+    scene.buffer.alarm.wake()
     scene.thread.run_once()
     assert scene.woken == [True]
 
@@ -55,7 +55,7 @@ def test_without_one_nobody_is_woken(scene):
 
 
 def test_it_is_passed_on_by_a_popper_that_closes(scene):
-    scene.buffer.wake()
+    scene.buffer.alarm.wake()
     scene.buffer.close()
     scene.thread.start()
     scene.thread.join()

@@ -1,0 +1,81 @@
+"""Messages in hand: taken for consumers, and not handed out yet.
+
+Owns their order and their number. Refuses to know who waits; the buffer's lock guards it. What must not
+break: a message whose lease has ended is never cut off for a consumer.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+
+from cassq.model.ranges import Ranges
+from cassq.pipes.held_run import HeldRun
+from cassq.popping.delivery import BatchSlice
+
+#: Some messages of a batch slice, from the first to the last.
+Portion = tuple[BatchSlice, int, int]
+
+
+class Hand:
+    """Slices of batches, those that were taken first first.
+
+    Attributes:
+        count: how many messages there are.
+    """
+
+    __slots__ = ("_slices", "count")
+
+    def __init__(self) -> None:
+        self._slices: deque[BatchSlice] = deque()
+        self.count = 0
+
+    def add(self, slices: Iterable[BatchSlice]) -> None:
+        """Add messages behind the others."""
+        for batch_slice in slices:
+            self._slices.append(batch_slice)
+            self.count += batch_slice.last - batch_slice.next + 1
+
+    def put_back(self, given: list[Portion]) -> None:
+        """Add messages before the others: they were cut off, and nobody got them."""
+        for batch_slice, first, last in reversed(given):
+            part = BatchSlice(batch_slice.run, batch_slice.batch.part(first, last), batch_slice.committer)
+            self._slices.appendleft(part)
+            self.count += last - first + 1
+
+    def cut(self, count: int) -> list[Portion]:
+        """Cut off up to `count` messages; drop what has no lease any more: it comes again."""
+        given: list[Portion] = []
+        slices = self._slices
+        while slices and count:
+            batch_slice = slices[0]
+            first, last = batch_slice.next, batch_slice.last
+            if batch_slice.run.is_live:
+                if last >= first + count:
+                    last = first + count - 1
+                    batch_slice.next = last + 1
+                count -= last - first + 1
+                given.append((batch_slice, first, last))
+            self.count -= last - first + 1
+            if last == batch_slice.last:
+                slices.popleft()
+        return given
+
+    def take_back(self) -> dict[HeldRun, Ranges]:
+        """Empty the hand; return what was in it, by run."""
+        back: dict[HeldRun, Ranges] = {}
+        for batch_slice in self._slices:
+            back.setdefault(batch_slice.run, Ranges()).add(batch_slice.next, batch_slice.last)
+        self._slices.clear()
+        self.count = 0
+        return back
+
+    def runs(self) -> list[HeldRun]:
+        """Return the runs of its messages, those that were taken first first."""
+        return list(dict.fromkeys(batch_slice.run for batch_slice in self._slices))
+
+
+def count_of(given: list[Portion]) -> int:
+    """Return how many messages were cut off."""
+    count = 0
+    for _, first, last in given:
+        count += last - first + 1
+    return count
