@@ -188,7 +188,7 @@ class Queue:
 
     def _make_intake(self, commit: CommitMode) -> SharedIntake:
         """Make an intake; called with `_making` held."""
-        fetcher = Fetcher(self._context, self._make_name(), over=self._note_over(), gone=self._gone)
+        fetcher = Fetcher(self._context, self._make_name(), on_pipe_over=self._note_over(), gone=self._gone)
         return SharedIntake(self._context, fetcher, commit, self._may_take)
 
     def _make_name(self) -> str:
@@ -219,7 +219,7 @@ class Queue:
         taker = Taker(tag(name), is_outline=True)
         with alone(self._making, "run_reader()"):
             fetcher = Fetcher(
-                context, self._make_name(), over=self._note_over(), taker=taker, gone=self._gone
+                context, self._make_name(), on_pipe_over=self._note_over(), taker=taker, gone=self._gone
             )
             self._readers = [each for each in self._readers if not each.has_closed]
         try:

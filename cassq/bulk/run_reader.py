@@ -34,7 +34,8 @@ from cassq.errors import (
 )
 from cassq.limits import TAKE_MESSAGES_MAX
 from cassq.pipes.outside_view import find_pushed
-from cassq.popping.fetcher import Fetcher, Reach
+from cassq.popping.fetcher import Fetcher
+from cassq.popping.reach import Reach
 from cassq.runtime.fork_guard import may_run_here, process_name
 from cassq.runtime.outage_log import log_trouble
 from cassq.runtime.periodic_thread import PeriodicThread

@@ -19,6 +19,7 @@ from cassq.pipes import upkeep, window_steps
 from cassq.pipes.batch_reader import BatchReader, check_disjoint
 from cassq.pipes.fenced_pipe import FencedPipe, Taker
 from cassq.pipes.outside_view import find_pushed, load_seen, progress_seen
+from cassq.pipes.pipe_order import in_order
 from cassq.storage.port import BatchQuery
 
 #: How often a purge of one pipe is tried again while a popper takes from it.
@@ -67,9 +68,9 @@ class Inspection:
         self._pause = threading.Condition()
 
     def peek(self, count: int) -> list[Message]:
-        """Return the next `count` messages that may be delivered now, oldest pipes first."""
+        """Return the next `count` messages that may be delivered now, in the order of the pipes."""
         found: list[Message] = []
-        for entry in self._storage.list_pipes(self._queue).entries:
+        for entry in in_order(self._storage.list_pipes(self._queue).entries):
             for message in self._waiting_in(entry):
                 found.append(message)
                 if len(found) == count:

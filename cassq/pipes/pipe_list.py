@@ -18,6 +18,7 @@ from uuid import UUID
 from cassq.catalog.queue_context import QueueContext
 from cassq.model.ids import just_before, time_key
 from cassq.model.pipe import PipeEntry
+from cassq.pipes.pipe_order import in_order
 from cassq.storage.port import Listing
 
 
@@ -61,7 +62,7 @@ class PipeList:
             self._full_read_at = now
             self._publications = publications
         # None that lives lies before where this look began: the floor was the oldest of them.
-        found = sorted(listing.entries, key=lambda entry: (-entry.priority, time_key(entry.pipe)))
+        found = in_order(listing.entries)
         if listing.entries:
             self._floor = min((entry.pipe for entry in listing.entries), key=time_key)
         self._entries = {entry.pipe: entry for entry in found}

@@ -29,7 +29,8 @@ from cassq.popping.alarm import Heard
 from cassq.popping.arrival_rate import ArrivalRate
 from cassq.popping.delivery import BatchSlice, Committer
 from cassq.popping.delivery_buffer import DeliveryBuffer
-from cassq.popping.fetcher import Fetcher, Reach
+from cassq.popping.fetcher import Fetcher
+from cassq.popping.reach import Reach
 from cassq.popping.timing import POLL_MAX_S, POLL_MIN_S, POLL_S, POLL_SHARED
 from cassq.runtime.outage_log import log_trouble
 from cassq.runtime.poll_spread import LOOKS_PER_S, RETRIES_PER_S

@@ -99,8 +99,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "forget a claim that may have been lost",
         "cassq.popping.fetcher",
-        "keep the pipe.\n                self._let_go(pipe, 0.0)\n",
-        "keep the pipe.\n                self._claimed.pop(pipe)\n",
+        "keep the pipe.\n                self._claims.let_go(pipe)\n",
+        "keep the pipe.\n                self._claims._claimed.pop(pipe)\n",
     ),
     # The holder
     _one(
@@ -426,7 +426,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "lease_ms=owned.holder.lease_ms,",
             ),
             Edit(
-                "cassq.popping.fetcher",
+                "cassq.popping.claims",
                 "ends_at = result.sent_at + taken.run.lease_ms / 1000",
                 "ends_at = result.sent_at + (taken.run.lease_ms + taken.run.window_ms) / 1000",
             ),
@@ -566,9 +566,9 @@ MUTANTS: tuple[Mutant, ...] = (
         "keep a pipe claimed that one failure put away",
         "cassq.popping.fetcher",
         "            # What may have been leased by a lost transaction comes back when its lease ends.\n"
-        "            self._let_go(pipe, 0.0)\n",
+        "            self._claims.let_go(pipe)\n",
         "            # What may have been leased by a lost transaction comes back when its lease ends.\n"
-        "            self._claimed.pop(pipe, None)\n",
+        "            self._claims._claimed.pop(pipe, None)\n",
         about="slips",
     ),
     _one(

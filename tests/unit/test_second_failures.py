@@ -25,7 +25,8 @@ from cassq.model.settings import QueueSettings
 from cassq.model.transaction import Seal, Transaction
 from cassq.observing.statistics import Statistics
 from cassq.pipes.held_run import Return
-from cassq.popping.fetcher import Fetcher, Reach
+from cassq.popping.fetcher import Fetcher
+from cassq.popping.reach import Reach
 from cassq.pushing.push_buffer import PushBuffer
 from cassq.pushing.push_result import PushFuture
 from cassq.runtime.clock import SystemClock
@@ -57,7 +58,7 @@ class Scene:
         return context_of(storage or self.storage, chosen, self.clock, coordinator=self.coordinator)
 
     def fetcher(self, context, holder):
-        made = Fetcher(context, holder, over=lambda _: None)
+        made = Fetcher(context, holder, on_pipe_over=lambda _: None)
         self.fetchers.append(made)
         return made
 

@@ -30,7 +30,7 @@ WINDOW_RULES = (
     (
         "lease_whole",
         "for others the lease of what a window handed out ends after lease and window together",
-        f"{_W}._open cassq.popping.fetcher.Fetcher._hold_taken",
+        f"{_W}._open cassq.popping.claims.Claims.hold",
     ),
     (
         "lease_kept",

@@ -19,7 +19,8 @@ from cassq.popping.commits import DirectCommitter
 from cassq.popping.consumer_line import Consumer
 from cassq.popping.delivery_buffer import DeliveryBuffer
 from cassq.popping.fetch_thread import FetchThread
-from cassq.popping.fetcher import Fetcher, Reach
+from cassq.popping.fetcher import Fetcher
+from cassq.popping.reach import Reach
 from cassq.popping.timing import IDLE_S
 from cassq.storage.sqlite.storage import SqliteStorage
 
@@ -57,7 +58,7 @@ class Scene:
         context = context_of(self.storage, SETTINGS, self.clock, coordinator=self.coordinator)
         self.polls = context.polls
         self.buffer = DeliveryBuffer(self.clock)
-        self.fetcher = Fetcher(context, NAME, over=lambda _: None)
+        self.fetcher = Fetcher(context, NAME, on_pipe_over=lambda _: None)
         self.is_active = True
         self.thread = FetchThread(
             *(context, self.fetcher, self.buffer, DirectCommitter(), lambda: self.is_active)

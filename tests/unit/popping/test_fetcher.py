@@ -17,7 +17,8 @@ from cassq.model.settings import QueueSettings
 from cassq.model.transaction import Seal, Transaction
 from cassq.pipes.held_run import Return
 from cassq.popping.commits import commit_run
-from cassq.popping.fetcher import Fetcher, Reach
+from cassq.popping.fetcher import Fetcher
+from cassq.popping.reach import Reach
 from cassq.popping.timing import BUSY_S, LOOK_S, PATIENCE_S
 from cassq.storage.sqlite.storage import SqliteStorage
 
@@ -36,7 +37,7 @@ class Scene:
     def fetcher(self, holder="a popper", **settings):
         settings = QueueSettings(lease=timedelta(seconds=8), **settings)
         context = context_of(self.storage, settings, self.clock, coordinator=self.coordinator)
-        made = Fetcher(context, holder, over=self.over.append)
+        made = Fetcher(context, holder, on_pipe_over=self.over.append)
         self.made.append(made)
         return made
 

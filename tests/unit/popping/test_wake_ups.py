@@ -26,7 +26,7 @@ class Scene:
         assert self.storage.change_queue(None, QueueRecord("q", new_token(), QueueSettings(), new_token()))
         context = context_of(self.storage, QueueSettings(), self.clock, coordinator=self.coordinator)
         self.buffer = DeliveryBuffer(self.clock)
-        self.fetcher = Fetcher(context, "a popper", over=lambda _: None)
+        self.fetcher = Fetcher(context, "a popper", on_pipe_over=lambda _: None)
         self.thread = FetchThread(context, self.fetcher, self.buffer, DirectCommitter(), lambda: True)
         self.woken = []
         self.coordinator.announce_hunger("q", "another", lambda: self.woken.append(True))

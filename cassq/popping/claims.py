@@ -1,0 +1,228 @@
+"""The pipes that one popper claims, and what it holds of each: the window, the run of that, the last look.
+
+Owns when a pipe is let go, and that nothing of it is left behind then. Refuses to decide which pipe is
+claimed, and to take. What must not break: before a pipe is let go its window is ended, or given up as lost.
+"""
+
+import logging
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass
+from uuid import UUID
+
+from cassq.catalog.queue_context import QueueContext
+from cassq.errors import CassqError
+from cassq.model.pipe import Mark, Phase, Run, RunState
+from cassq.model.take_plan import Taken
+from cassq.pipes import upkeep, window_steps
+from cassq.pipes.held_run import HeldRun
+from cassq.pipes.held_window import HeldWindow
+from cassq.pipes.owned_pipe import OwnedPipe, TakeResult
+from cassq.pipes.pipe_list import PipeList
+from cassq.popping.pipe_backoff import PipeBackoff
+from cassq.popping.timing import BUSY_S, LOOK_S, LOOK_SOON_S, REST_S, WINDOW_LOOK_S
+from cassq.runtime.reentry import noted
+
+_log = logging.getLogger("cassq.popper")
+
+
+@dataclass(slots=True)
+class Claimed:
+    """A pipe this popper claims, when its head was last read, and the run of the window it has there."""
+
+    owned: OwnedPipe
+    looked_at: float
+    window: HeldWindow | None = None
+    window_run: HeldRun | None = None
+
+
+class Claims:
+    """The pipes of one queue that one popper claims, in the order in which it claimed them.
+
+    Args:
+        holder: the name of the claims.
+        pipes: the queue's pipes.
+        memory: hears why a pipe is let go.
+        on_pipe_over: called with pipes that may retire.
+    """
+
+    def __init__(
+        self,
+        context: QueueContext,
+        holder: str,
+        pipes: PipeList,
+        memory: PipeBackoff,
+        on_pipe_over: Callable[[UUID], None],
+    ) -> None:
+        self._context = context
+        self._coordinator = context.coordinator
+        self._queue = context.queue
+        self._record = context.record
+        self._clock = context.clock
+        self._holder = holder
+        self._pipes = pipes
+        self._memory = memory
+        self._on_pipe_over = on_pipe_over
+        self._claimed: dict[UUID, Claimed] = {}
+
+    def __contains__(self, pipe: UUID) -> bool:
+        return pipe in self._claimed
+
+    def __len__(self) -> int:
+        return len(self._claimed)
+
+    def __iter__(self) -> Iterator[Claimed]:
+        return iter(list(self._claimed.values()))
+
+    def get(self, pipe: UUID) -> Claimed | None:
+        """Return a pipe that is claimed."""
+        return self._claimed.get(pipe)
+
+    def add(self, owned: OwnedPipe) -> Claimed | None:
+        """Add a pipe whose claim was granted; None when all of it was handed out, and it was let go again."""
+        claimed = self._claimed[owned.pipe] = Claimed(owned, owned.sent_at)
+        self.settle_exhausted(claimed)
+        return self._claimed.get(owned.pipe)
+
+    def is_held(self, pipe: UUID) -> bool:
+        """Tell whether a claim still stands, as far as its session tells."""
+        return self._coordinator.is_held(self._queue, pipe, self._holder)
+
+    def let_go(self, pipe: UUID, rest_s: float = 0.0) -> None:
+        """End the window of a pipe, if any, and release it; leave it alone for so long."""
+        claimed = self._claimed.pop(pipe, None)
+        if claimed:
+            self._end_window(claimed)
+        self._memory.note_rest(pipe, rest_s)
+        self._coordinator.release(self._queue, pipe, self._holder)
+
+    def let_all_go(self) -> None:
+        """Let every pipe go."""
+        for pipe in list(self._claimed):
+            self.let_go(pipe)
+
+    def keep_only(self, listed: Container[UUID]) -> None:
+        """Let go of what is not listed any more."""
+        for pipe in [pipe for pipe in self._claimed if pipe not in listed]:
+            self.let_go(pipe)
+
+    def spare(self) -> list[tuple[OwnedPipe, bool]]:
+        """Return the pipes that may feed other poppers, and whether each is known to have messages.
+
+        Of several full pipes half are enough for the others; what is empty is of no use here.
+        """
+        full = [claimed.owned for claimed in self if claimed.owned.may_have_more]
+        empty = [claimed.owned for claimed in self if claimed.owned not in full]
+        return [(owned, False) for owned in empty] + [(owned, True) for owned in full[len(full) // 2 :]]
+
+    def make_room(self) -> bool:
+        """Let one pipe go that has nothing to take, so that another can be claimed."""
+        for pipe, claimed in self._claimed.items():
+            if not claimed.owned.may_have_more:
+                self.let_go(pipe, BUSY_S)
+                return True
+        return False
+
+    def next_due(self) -> list[float]:
+        """Return in how many seconds something of each pipe comes due, where something is out."""
+        due = [claimed.owned.next_due() for claimed in self._claimed.values()]
+        return [seconds for seconds in due if seconds is not None]
+
+    def hold(self, claimed: Claimed, result: TakeResult, taken: Taken) -> HeldRun:
+        """Return the run that a take brought; what comes of the same window again is the same run."""
+        if result.window and result.window is claimed.window and claimed.window_run:
+            claimed.window_run.grow(taken)
+            return claimed.window_run
+        pipe = claimed.owned.pipe
+        ends_at = result.sent_at + taken.run.lease_ms / 1000
+        held = HeldRun(self._context, pipe, taken, ends_at, told=self._tell(pipe), window=result.window)
+        if result.window:
+            claimed.window, claimed.window_run = result.window, held
+        return held
+
+    def _tell(self, pipe: UUID) -> Callable[[Mark | Run], None]:
+        def told(note: Mark | Run) -> None:
+            claimed = self._claimed.get(pipe)
+            if claimed:
+                claimed.owned.note(note)
+            is_returned = isinstance(note, Run) and note.state is RunState.RETURNED
+            if is_returned:
+                self._memory.note_returned(pipe)
+            is_due = isinstance(note, Run) and is_returned and not note.not_before_ms
+            if not is_due:
+                return
+            with noted():  # a push asks who is hungry, too
+                if self._coordinator.hungry(self._queue):
+                    self._coordinator.wake(self._queue, 1)
+
+        return told
+
+    def tend(self) -> None:
+        """End the windows whose consumers ask for it, and those whose time is over."""
+        now = self._clock.latest()
+        for claimed in self:
+            window = claimed.owned.window
+            if window and (window.is_asked or now >= window.ends_at) and not self._end_window(claimed):
+                self.let_go(claimed.owned.pipe)
+
+    def end_windows(self) -> None:
+        """End every window, so that what was handed out of it can be extended and given back."""
+        for claimed in self:
+            if not self._end_window(claimed):
+                self.let_go(claimed.owned.pipe)
+
+    def _end_window(self, claimed: Claimed) -> bool:
+        """End the window that is held, if any; False when that failed: the pipe is to be let go."""
+        owned = claimed.owned
+        try:
+            return owned.window is None or window_steps.cut(owned)
+        except CassqError as error:
+            _log.info("queue %s: a window of pipe %s was not ended: %s", self._queue, owned.pipe, error)
+        except Exception:  # whoever lets go of its pipes lets go of all of them, whatever happens
+            _log.exception("queue %s: a window of pipe %s was not ended", self._queue, owned.pipe)
+        return False
+
+    def is_worth_a_look(self, claimed: Claimed, *, is_flowing: bool) -> bool:
+        """Tell whether to read a pipe anew that gave nothing."""
+        if claimed.owned.head.phase is Phase.OPEN and self._pipes.is_abandoned(claimed.owned.entry):
+            return True  # it is to be sealed, and a reaper cannot while it is claimed
+        since = self._clock.now() - claimed.looked_at
+        due = claimed.owned.next_due()
+        if claimed.owned.window and is_flowing:
+            # A seal is noticed by the next renewal; what is news is a lease that ran out.
+            return since >= (LOOK_S if due is not None and due <= 0 else WINDOW_LOOK_S)
+        # Of a pipe whose every message was handed out only what comes back is news.
+        may_be_sealed = not claimed.owned.is_exhausted and self._pipes.has_successor(claimed.owned.entry)
+        is_soon = may_be_sealed or (due is not None and due <= 0)
+        return since >= (LOOK_SOON_S if is_soon else LOOK_S)
+
+    def look(self, claimed: Claimed) -> bool:
+        """Read a pipe anew: was it sealed, did something come back, is its pusher gone?
+
+        Returns: False where it was let go.
+        """
+        owned = claimed.owned
+        claimed.looked_at = self._clock.now()
+        is_there = owned.look()
+        if is_there and self._pipes.is_abandoned(owned.entry):
+            self._record.read()
+            is_there = upkeep.seal(owned) and upkeep.drain(owned)
+        if not is_there:
+            self.let_go(owned.pipe)
+        return is_there
+
+    def settle_exhausted(self, claimed: Claimed) -> None:
+        """Let a pipe go whose every message was handed out; the reaper retires it."""
+        owned = claimed.owned
+        if not owned.is_exhausted or owned.pipe not in self._claimed:
+            return
+        self._memory.note_exhausted(owned.pipe)
+        if owned.is_over:
+            self._on_pipe_over(owned.pipe)
+            self.let_go(owned.pipe)
+            self._memory.note_drained(owned.pipe, owned.sent_at, REST_S)
+            return
+        due = owned.next_due()
+        if due is None or due > LOOK_SOON_S:
+            # Somebody is working on the rest. It comes due when a lease ends, or sooner by a rollback.
+            self.let_go(owned.pipe)
+            self._memory.note_drained(owned.pipe, owned.sent_at, min(LOOK_S if due is None else due, LOOK_S))

@@ -1,0 +1,114 @@
+"""What is let go of the pipes that a popper claims, and that nothing of it is left behind."""
+
+import pytest
+
+from cassq.errors import StorageUnavailableError
+from cassq.model.ids import new_pipe_id
+from cassq.pipes import window_steps
+from cassq.popping.claims import Claims
+from cassq.popping.timing import BUSY_S
+
+
+class Owned:
+    """A pipe that is claimed."""
+
+    is_exhausted = False
+
+    def __init__(self, *, may_have_more=True, due=None, window=None):
+        self.pipe = new_pipe_id()
+        self.sent_at = 0.0
+        self.may_have_more = may_have_more
+        self.due = due
+        self.window = window
+
+    def next_due(self):
+        return self.due
+
+
+class Context:
+    """A queue's, of which the claims need little; keeps what is released."""
+
+    queue = "q"
+    record = clock = None
+
+    def __init__(self):
+        self.coordinator = self
+        self.released = []
+
+    def release(self, queue, pipe, holder):
+        self.released.append((queue, pipe, holder))
+
+
+class Memory:
+    def __init__(self):
+        self.rests = {}
+
+    def note_rest(self, pipe, seconds):
+        self.rests[pipe] = seconds
+
+
+@pytest.fixture
+def context():
+    return Context()
+
+
+@pytest.fixture
+def memory():
+    return Memory()
+
+
+@pytest.fixture
+def claims(context, memory):
+    return Claims(context, "a popper", None, memory, None)
+
+
+def add(claims, *pipes):
+    for owned in pipes:
+        assert claims.add(owned).owned is owned
+    return [owned.pipe for owned in pipes]
+
+
+def test_only_a_pipe_with_nothing_to_take_makes_room(context, memory, claims):
+    full, empty = add(claims, Owned(), Owned(may_have_more=False))
+    assert claims.make_room()
+    assert (empty in claims, memory.rests) == (False, {empty: BUSY_S})
+    assert context.released == [("q", empty, "a popper")]
+    assert not claims.make_room()
+    assert full in claims
+
+
+def test_others_get_what_is_empty_here_and_half_of_what_is_full(claims):
+    full = [Owned() for _ in range(3)]
+    empty = Owned(may_have_more=False)
+    add(claims, *full, empty)
+    assert claims.spare() == [(empty, False), (full[1], True), (full[2], True)]
+
+
+def test_a_claim_is_given_up_though_its_window_cannot_be_ended(monkeypatch, context, claims):
+    def cut(owned):
+        raise StorageUnavailableError(f"{owned.pipe} is out of reach")
+
+    monkeypatch.setattr(window_steps, "cut", cut)
+    (pipe,) = add(claims, Owned(window=object()))
+    claims.let_go(pipe)
+    assert context.released == [("q", pipe, "a popper")]
+
+
+def test_where_one_window_cannot_be_ended_the_other_pipes_stay(monkeypatch, claims):
+    lost = Owned(window=object())
+    lost_pipe, kept, plain = add(claims, lost, Owned(window=object()), Owned())
+    monkeypatch.setattr(window_steps, "cut", lambda owned: owned is not lost)
+    claims.end_windows()
+    assert [lost_pipe in claims, kept in claims, plain in claims] == [False, True, True]
+
+
+def test_what_is_not_listed_any_more_is_let_go(claims):
+    listed, gone = add(claims, Owned(), Owned())
+    claims.keep_only({listed})
+    assert [each.owned.pipe for each in claims] == [listed]
+    assert gone not in claims
+
+
+def test_a_pipe_of_which_nothing_is_out_has_nothing_to_come_due(claims):
+    add(claims, Owned(due=2.0), Owned(), Owned(due=0.0))
+    assert claims.next_due() == [2.0, 0.0]
