@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from cassq.bulk.staging import ONCE
+from cassq.bulk.writers import ONCE
 from cassq.errors import InvalidNameError, InvalidOptionError
 from cassq.model.arguments import check_between, tell_duration
 from cassq.model.ids import check_name, shorten

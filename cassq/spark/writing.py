@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 )
 
 import cassq
-from cassq.bulk.staging import ONCE
+from cassq.bulk.writers import ONCE
 from cassq.errors import CassqError, InvalidOptionError
 from cassq.model.ids import new_pipe_id
 from cassq.spark.options import Target, WriteOptions

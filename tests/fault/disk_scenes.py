@@ -22,7 +22,7 @@ from reckoning import BATCH, GONE, LEAVING
 from workers import commit, note_delivered
 
 import cassq
-from cassq.bulk.staging import ONCE
+from cassq.bulk.writers import ONCE
 from cassq.errors import CassqError, OutcomeUnknownError, UnavailableError
 from cassq.model.ids import MessageId
 from cassq.observing.dead_letters import DeadMessage

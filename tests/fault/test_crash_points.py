@@ -26,7 +26,7 @@ from scheduler import Process, World
 from session import SimulatedSession
 
 from cassq.bulk.leased_run import read_leased
-from cassq.bulk.staging import ONCE
+from cassq.bulk.writers import ONCE
 from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.errors import CassqError, OutcomeUnknownError, QueueNotFoundError, StorageUnavailableError
 from cassq.model.ids import new_pipe_id

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from cassq.bulk.staging import ONCE
+from cassq.bulk.writers import ONCE
 from cassq.errors import InvalidNameError, OutcomeUnknownError, PipeLostError, StorageUnavailableError
 from cassq.model.ids import new_pipe_id
 
@@ -243,7 +243,7 @@ def test_a_batch_is_told_as_refused_only_once_no_earlier_decision_can_land(store
     with pytest.raises(OutcomeUnknownError):
         queue.staging.publish(writer, 0, pipes)
     monkeypatch.setattr(storage, "change_queue", change_queue)
-    monkeypatch.setattr("cassq.bulk.staging.PUBLISH_WITHIN_S", -1.0)
+    monkeypatch.setattr("cassq.bulk.staged_list.PUBLISH_WITHIN_S", -1.0)
     with pytest.raises(PipeLostError):
         queue.staging.publish(writer, 0, pipes)
 
@@ -260,7 +260,7 @@ def test_a_batch_that_an_earlier_call_may_have_decided_is_not_told_as_refused_in
     def change_queue(*_):
         raise StorageUnavailableError("not now")
 
-    monkeypatch.setattr("cassq.bulk.staging.PUBLISH_WITHIN_S", -1.0)
+    monkeypatch.setattr("cassq.bulk.staged_list.PUBLISH_WITHIN_S", -1.0)
     monkeypatch.setattr(queue._services.storage, "change_queue", change_queue)
 
     with pytest.raises(OutcomeUnknownError, match="batch 1 may be decided, by an earlier attempt: not now"):
@@ -343,7 +343,7 @@ def test_a_reaper_leaves_a_write_alone_that_is_under_way(store, queue):
 
 def test_what_was_staged_too_long_ago_is_not_published(queue, monkeypatch):
     pipes = fill(queue, numbered(3))
-    monkeypatch.setattr("cassq.bulk.staging.PUBLISH_WITHIN_S", -1.0)
+    monkeypatch.setattr("cassq.bulk.staged_list.PUBLISH_WITHIN_S", -1.0)
     with pytest.raises(PipeLostError, match="older than"):
         queue.staging.publish("loader", 1, pipes)
 

@@ -17,7 +17,8 @@ from cluster import Cluster
 from replicas import Mutation
 from scheduler import Process
 
-from cassq.bulk import staging
+from cassq.bulk import staged_list, staging
+from cassq.bulk.writers import ONCE
 from cassq.errors import CassqError, ClosedError, OutcomeUnknownError, PipeLostError, UnavailableError
 from cassq.model import ids
 from cassq.queue import Queue
@@ -26,12 +27,12 @@ from cassq.verification.ledger import Kind, Line
 
 #: The ages of staged pipes, in the seconds of a history; each leaves the others' order as it is.
 AGES = {
-    "PUBLISH_WITHIN_S": 2.0,
-    "KEPT_S": 4.0,
-    "FORGET_S": 0.5,
-    "DECIDE_WITHIN_S": 1.0,
-    "TRUSTED_S": -1.0,
-    "LOSERS_WITHIN_S": 1.0,
+    (staged_list, "PUBLISH_WITHIN_S"): 2.0,
+    (staging, "KEPT_S"): 4.0,
+    (staging, "FORGET_S"): 0.5,
+    (staging, "DECIDE_WITHIN_S"): 1.0,
+    (staged_list, "TRUSTED_S"): -1.0,
+    (staging, "LOSERS_WITHIN_S"): 1.0,
 }
 
 
@@ -47,16 +48,16 @@ class BulkStage(Stage, Protocol):
 @contextmanager
 def hurried() -> Iterator[None]:
     """Let what is staged get old within a history."""
-    before = {name: getattr(staging, name) for name in AGES}
+    before = {(module, name): getattr(module, name) for module, name in AGES}
     tidy_s, housekeeping.TIDY_S = housekeeping.TIDY_S, 1.0
-    for name, seconds in AGES.items():
-        setattr(staging, name, seconds)
+    for (module, name), seconds in AGES.items():
+        setattr(module, name, seconds)
     try:
         yield
     finally:
         housekeeping.TIDY_S = tidy_s
-        for name, seconds in before.items():
-            setattr(staging, name, seconds)
+        for (module, name), seconds in before.items():
+            setattr(module, name, seconds)
 
 
 def write_all(stage: BulkStage, process: Process, batches: int) -> None:
@@ -65,7 +66,7 @@ def write_all(stage: BulkStage, process: Process, batches: int) -> None:
     dice = stage.world.dice
     for number in range(dice.choice((1, 1, 2)), batches + 1):  # one that is ahead meets what is unfinished
         if dice.random() < 0.4 * (1 - stage.haste):
-            _write(stage, process, queue, f"{staging.ONCE}{ids.new_pipe_id()}", 0)
+            _write(stage, process, queue, f"{ONCE}{ids.new_pipe_id()}", 0)
         _write(stage, process, queue, "loader", number)
         stage.world.sleep(dice.choice((0.0, 0.1, 0.5)) * (1 - stage.haste))
     store.close()

@@ -493,16 +493,16 @@ MUTANTS: tuple[Mutant, ...] = (
     # Bulk writes
     _one(
         "delete a staged pipe that the live list has",
-        "cassq.bulk.staging",
-        "        listed = self._listed([entry.pipe for entry in found])\n",
+        "cassq.bulk.staged_list",
+        "        listed = self.published(entry.pipe for entry in found)\n",
         "        listed: set[UUID] = set()\n",
         about="bulk writes",
     ),
     _one(
         "tell by the staged list whether pipes are published",
         "cassq.bulk.staging",
-        "        if self._listed(pipes):\n            return True\n",
-        "        return not self._listed(pipes, is_staged=True)\n",
+        "        if self._list.published(pipes):\n            return True\n",
+        "        return not {entry.pipe for entry in self._list.read(since(pipes)).entries} & set(pipes)\n",
         about="bulk writes",
     ),
     _one(
@@ -515,7 +515,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "decide a batch twice",
         "cassq.bulk.staging",
-        "            if _is_decided(record, writer, batch):\n"
+        "            if writers.is_decided(record, writer, batch):\n"
         "                raise _AlreadyDecidedError(record)\n",
         "",
         about="bulk writes",
@@ -525,14 +525,14 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "cassq.bulk.staging",
-                "        record = self._record.change(lambda seen: _finished(seen, writer, written))\n",
+                "        record = self._record.change(lambda seen: writers.finish(seen, writer, written))\n",
                 "",
             ),
             Edit(
                 "cassq.bulk.staging",
-                "        named = self._read_manifest(written.manifest)\n",
-                "        named = self._read_manifest(written.manifest)\n"
-                "        record = self._record.change(lambda seen: _finished(seen, writer, written))\n",
+                "        named = read_manifest(self._storage, written.manifest)\n",
+                "        named = read_manifest(self._storage, written.manifest)\n"
+                "        record = self._record.change(lambda seen: writers.finish(seen, writer, written))\n",
             ),
         ),
         "bulk writes",

@@ -472,7 +472,7 @@ _STAGING = (
     ),
     planted(
         "decide a batch once more",
-        "cassq.bulk.staging",
+        "cassq.bulk.writers",
         "    return written is not None and written.batch >= batch\n",
         "    return written is not None and written.batch > batch\n",
         test=_STAGED + "test_a_batch_that_is_repeated_is_published_once[memory]",
@@ -486,7 +486,7 @@ _STAGING = (
     ),
     planted(
         "publish what was staged too long ago",
-        "cassq.bulk.staging",
+        "cassq.bulk.staged_list",
         "            if age_s > PUBLISH_WITHIN_S:\n",
         "            if False:\n",
         test=_STAGED + "test_what_was_staged_too_long_ago_is_not_published[memory]",
@@ -496,14 +496,14 @@ _STAGING = (
         (
             Edit(
                 "cassq.bulk.staging",
-                "        named = self._read_manifest(written.manifest)\n        if named:\n",
-                "        record = self._record.change(lambda seen: _finished(seen, writer, written))\n"
-                "        named = self._read_manifest(written.manifest)\n        if named:\n",
+                "        named = read_manifest(self._storage, written.manifest)\n        if named:\n",
+                "        record = self._record.change(lambda seen: writers.finish(seen, writer, written))\n"
+                "        named = read_manifest(self._storage, written.manifest)\n        if named:\n",
             ),
             Edit(
                 "cassq.bulk.staging",
-                "            )\n        record = self._record.change(lambda seen: _finished(seen, writer, written))\n",
-                "            )\n",
+                "(named)\n        record = self._record.change(lambda seen: writers.finish(seen, writer, written))\n",
+                "(named)\n",
             ),
         ),
         test=_STAGED
@@ -513,9 +513,9 @@ _STAGING = (
         "delete attempts before it is published which one counts",
         "cassq.bulk.staging",
         "        record = self._finish(self._record.read(), writer)\n        decided_by",
-        "        self._remove(\n"
+        "        self._list.remove(\n"
         "            entry\n"
-        "            for entry in self._staged(self._record.read())\n"
+        "            for entry in self._list.undecided(self._record.read())\n"
         '            if entry.pusher.startswith(f"{writer}/{batch}/") and entry.pipe not in pipes\n'
         "        )\n"
         "        record = self._finish(self._record.read(), writer)\n        decided_by",
@@ -525,8 +525,8 @@ _STAGING = (
         "discard without moving the record's op",
         "cassq.bulk.staging",
         "        record = self._finish(self._record.change(lambda seen: seen), writer)\n"
-        "        if _is_decided(",
-        "        record = self._finish(self._record.read(), writer)\n        if _is_decided(",
+        "        if writers.is_decided(",
+        "        record = self._finish(self._record.read(), writer)\n        if writers.is_decided(",
         about="bulk writes",
     ),
     planted(
@@ -538,14 +538,14 @@ _STAGING = (
     ),
     planted(
         "forget an old writer whose batch is not published yet",
-        "cassq.bulk.staging",
-        "            if not written.manifest and _born_ms(writer)",
-        "            if _born_ms(writer)",
+        "cassq.bulk.writers",
+        "        if not written.manifest and _born_ms(writer)",
+        "        if _born_ms(writer)",
         test=_STAGED + "test_what_was_decided_stays_for_as_long_as_it_cannot_be_published[memory-of one]",
     ),
     planted(
         "read the staged list from the smallest number on, which is not the oldest id",
-        "cassq.bulk.staging",
+        "cassq.bulk.staged_list",
         "    return just_before(min(pipes, key=time_key))\n",
         "    return just_before(min(pipes))\n",
         test=_STAGED + "test_pipes_are_found_though_the_low_bits_of_the_time_began_anew_between_them[memory]",
@@ -555,12 +555,12 @@ _STAGING = (
         (
             Edit(
                 "cassq.bulk.staging",
-                "removed += self._remove(entry for entry in self._staged(record) if entry.pipe in old)",
-                "removed += self._remove(entry for entry in listing.entries if entry.pipe in old)",
+                "entry for entry in self._list.undecided(record) if entry.pipe in old",
+                "entry for entry in listing.entries if entry.pipe in old",
             ),
             Edit(
-                "cassq.bulk.staging",
-                "        listed = self._listed([entry.pipe for entry in found])\n",
+                "cassq.bulk.staged_list",
+                "        listed = self.published(entry.pipe for entry in found)\n",
                 "        listed: set[UUID] = set()\n",
             ),
         ),

@@ -12,7 +12,7 @@ from cluster import Cluster, Odds
 from scheduler import World
 from session import DirectSession
 
-from cassq.bulk.staging import ONCE
+from cassq.bulk.writers import ONCE
 from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.errors import OutcomeUnknownError, PipeLostError
 from cassq.model.ids import new_pipe_id, new_token
@@ -151,7 +151,7 @@ class TestAStagedEntryThatComesBack:
         pipes = published(queue, forget, writer)
         assert drain(queue) == BODIES
         store.reap()
-        monkeypatch.setattr("cassq.bulk.staging.TRUSTED_S", -1.0)
+        monkeypatch.setattr("cassq.bulk.staged_list.TRUSTED_S", -1.0)
         with pytest.raises(OutcomeUnknownError, match="published and consumed"):
             queue.staging.publish(writer, 1, pipes)
         assert drain(queue) == []
@@ -165,7 +165,7 @@ class TestAStagedEntryThatComesBack:
         begin()
         queue.staging.discard("loader", 1, pipes)
         assert set(pipes) <= end()
-        monkeypatch.setattr("cassq.bulk.staging.TRUSTED_S", -1.0)
+        monkeypatch.setattr("cassq.bulk.staged_list.TRUSTED_S", -1.0)
         with pytest.raises(PipeLostError, match="published nothing"):
             queue.staging.publish("loader", 1, pipes)
         monkeypatch.setattr("cassq.bulk.staging.KEPT_S", -1.0)

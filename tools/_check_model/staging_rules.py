@@ -5,6 +5,7 @@ Owns their names and words, and the code that carries each; where a rule stands 
 """
 
 _S = "cassq.bulk.staging.Staging"
+_L = "cassq.bulk.staged_list.StagedList"
 
 #: Name, words and functions of each.
 STAGING_RULES = (
@@ -21,7 +22,7 @@ STAGING_RULES = (
     (
         "old_check",
         "nothing is decided long after the pipes were looked at",
-        f"{_S}._try_to_decide {_S}._check_are_there",
+        f"{_S}._try_to_decide {_L}.check_are_there",
     ),
     (
         "refused_late",
@@ -48,7 +49,7 @@ STAGING_RULES = (
     (
         "listed_stays",
         "nothing is deleted of a staged pipe that the queue's list has",
-        f"{_S}._remove",
+        f"{_L}.remove",
     ),
     (
         "told_by_list",

@@ -1,0 +1,44 @@
+"""A manifest: the pipes of one batch, named in a staged pipe of its own.
+
+Owns how it is written and read. Refuses to decide by it: that is `cassq.bulk.staging`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from cassq.bulk.staged_pipes import StagedPipes
+from cassq.catalog.queue_context import QueueContext
+from cassq.limits import MIB
+from cassq.model.message import NO_HEADERS
+from cassq.model.settings import QueueSettings
+from cassq.storage.port import BatchQuery, Storage
+
+_BATCHES_READ = 64
+_PIPES_PER_BODY = 1000
+
+#: A manifest is one pipe, however small the queue's pipes are.
+_SETTINGS = QueueSettings(pipe_messages_max=1_000_000, pipe_bytes_max=512 * MIB)
+
+
+def write_manifest(context: QueueContext, label: str, pipes: Sequence[UUID]) -> UUID:
+    """Write a manifest that names these pipes; return the pipe that it is.
+
+    Raises: StorageUnavailableError, OutcomeUnknownError, PipeLostError: as `StagedPipes`.
+    """
+    staged = StagedPipes(replace(context, settings=_SETTINGS), label)
+    for begin in range(0, len(pipes), _PIPES_PER_BODY):
+        named = pipes[begin : begin + _PIPES_PER_BODY]
+        staged.add_checked(b"".join(pipe.bytes for pipe in named), NO_HEADERS)
+    return staged.close()[0]
+
+
+def read_manifest(storage: Storage, manifest: UUID) -> set[UUID]:
+    """Return the pipes that a manifest names; none when somebody published them all and deleted it."""
+    pipes: set[UUID] = set()
+    first = 1
+    while batches := storage.read_batches(manifest, BatchQuery(first, limit=_BATCHES_READ)):
+        for body in (body for batch in batches for body in batch.bodies):
+            pipes.update(UUID(bytes=body[place : place + 16]) for place in range(0, len(body), 16))
+        first = batches[-1].last + 1
+    return pipes
