@@ -25,7 +25,7 @@ from cassq.errors import (
 from cassq.model.ids import check_name
 from cassq.model.queue_record import QueueRecord, QueueState
 from cassq.model.settings import QueueOptions, QueueSettings
-from cassq.queue import Queue, Services
+from cassq.queue import Queue
 from cassq.reaping.reaper import ReapReport
 from cassq.runtime.clock import Clock
 from cassq.runtime.fork_guard import ForkGuard
@@ -36,6 +36,7 @@ from cassq.runtime.reentry import Closing, alone
 from cassq.storage.metered import Telemetry, measured
 from cassq.storage.port import Storage
 from cassq.storage.witnessed import witnessed
+from cassq.workers import Services
 
 
 class Store:

@@ -80,7 +80,7 @@ def test_a_close_waits_for_the_file_neither_in_a_take_nor_in_a_sample(queue, bus
     busy()
     # Given two threads that wait for the file
     popper = queue.popper()
-    queue._housekeeping._loop.poke()
+    queue._workers._housekeeping._loop.poke()
     with pytest.raises(cassq.StorageUnavailableError):
         popper.pop(timeout=3)
     # When they are to end

@@ -191,7 +191,7 @@ def test_what_is_sealed_behind_the_present_is_no_damage(store, name):
     reader = queue.run_reader("tests", lease=LEASE)
     reader.stop_at_present()
     queue.push_many(numbered(6, 10))
-    queue._pusher.close()  # seals the pipe
+    queue._workers._pusher.close()  # seals the pipe
     assert bodies_of(queue, take_all(reader)) == numbered(0, 6)
     assert reader.is_at_stop()
 

@@ -35,7 +35,7 @@ from plan import LEASE_S, Plan, Slip
 from scheduler import Process, SimulationError, World
 from session import SimulatedSession
 
-from cassq import queue as queue_module
+from cassq import workers
 from cassq.bulk import run_reader
 from cassq.catalog import cached_record
 from cassq.errors import CassqError, OutcomeUnknownError, QueueNotFoundError, UnavailableError
@@ -107,7 +107,7 @@ def run(plan: Plan, *, is_traced: bool = False) -> Outcome:
     world = World(plan.seed, preempt=plan.preempt)
     scheduler.enter(world)
     # Names that count up through a process would make the second history differ from the first.
-    numbers, queue_module._numbers = queue_module._numbers, itertools.count(1)
+    numbers, workers._numbers = workers._numbers, itertools.count(1)
     is_fast = ArrivalRate.is_fast
     window_messages, window_steps.WINDOW_MESSAGES = window_steps.WINDOW_MESSAGES, plan.window_messages
     refresh_s = cached_record.REFRESH_S
@@ -123,7 +123,7 @@ def run(plan: Plan, *, is_traced: bool = False) -> Outcome:
             stage.play()
         return stage.outcome()
     finally:
-        queue_module._numbers = numbers
+        workers._numbers = numbers
         window_steps.WINDOW_MESSAGES = window_messages
         cached_record.REFRESH_S = refresh_s
         run_reader.NAME_PATIENCE_S = patience_s

@@ -84,7 +84,7 @@ def test_a_queue_waits_for_a_run_reader_that_is_still_closing_as_the_next_is_mad
 
 def test_a_store_waits_for_a_queue_that_is_still_closing_as_it_is_opened_again(store, hold):
     queue = store.queue("q")
-    closing = hold(queue, queue, "_close")
+    closing = hold(queue._workers, queue._workers, "_close")
     assert store.queue("q") is not queue
 
     store.close()

@@ -1,0 +1,218 @@
+"""What works for one queue in this process: pusher, intakes, poppers, run readers, reaper, housekeeping.
+
+Owns when each of them is made, and the order in which they are closed. Refuses to know messages. What must
+not break: nothing is made once closing has begun, and what was made before is closed.
+"""
+
+import itertools
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from uuid import UUID
+
+from cassq.bulk.leased_run import tag
+from cassq.bulk.run_reader import RunReader
+from cassq.bulk.staging import Staging
+from cassq.catalog.queue_context import QueueContext
+from cassq.coordination.port import Coordinator
+from cassq.errors import ClosedError
+from cassq.model.ids import check_name
+from cassq.observing.statistics import Statistics
+from cassq.pipes.fenced_pipe import Taker
+from cassq.popping.fetcher import Fetcher
+from cassq.popping.pipe_backoff import GonePipes
+from cassq.popping.popper import Popper
+from cassq.popping.shared_intake import CommitMode, SharedIntake, check_commit
+from cassq.pushing.pusher import Pusher
+from cassq.reaping.housekeeping import Housekeeping
+from cassq.reaping.reaper import Reaper
+from cassq.runtime.clock import Clock
+from cassq.runtime.fork_guard import ForkGuard, process_name
+from cassq.runtime.periodic_thread import PeriodicThread
+from cassq.runtime.poll_spread import PollSpread
+from cassq.runtime.reentry import Closing, alone
+from cassq.storage.port import Storage
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What a store lends to its queues.
+
+    Attributes:
+        housekeeper: reaps for all of them.
+        owner: the store itself: what works for a queue keeps it, so that it is closed when the program ends.
+    """
+
+    storage: Storage
+    coordinator: Coordinator
+    clock: Clock
+    polls: PollSpread
+    housekeeper: PeriodicThread
+    owner: object
+
+
+class Workers:
+    """The workers of one queue.
+
+    Attributes:
+        left_behind: how many messages its closing could not store in time.
+    """
+
+    def __init__(
+        self, services: Services, context: QueueContext, statistics: Statistics, staging: Staging
+    ) -> None:
+        self._services = services
+        self._context = context
+        self._queue = context.queue
+        self._record = context.record
+        self._statistics = statistics
+        self._staging = staging
+        self._gone = GonePipes()
+        self._birthplace = ForkGuard()
+        self._making = threading.RLock()
+        self._pusher: Pusher | None = None
+        self._poppers: list[Popper] = []
+        self._intakes: dict[CommitMode, SharedIntake] = {}
+        self._readers: list[RunReader] = []
+        self._reaper: Reaper | None = None
+        self._housekeeping: Housekeeping | None = None
+        self._closing = Closing(services.clock)
+        self._is_closed = False
+        self.left_behind = 0
+
+    def pusher(self) -> Pusher:
+        """Return the pusher; the first call makes it."""
+        self.check_usable()
+        pusher = self._pusher
+        if pusher is None:
+            self._record.check_open()
+            with alone(self._making, "the first push of a queue"):
+                self.check_usable()
+                if self._pusher is None:
+                    self._pusher = Pusher(self._context, self._check_record)
+                pusher = self._pusher
+        return pusher
+
+    def make_popper(self, commit: CommitMode) -> Popper:
+        """Return a new popper; see `Queue.popper`."""
+        self.check_usable()
+        check_commit(commit)
+        self._record.check_open()
+        self._services.coordinator.may_take()  # a store that can never pop says so here
+        with alone(self._making, "popper()"):
+            self.check_usable()
+            intake = self._intakes.get(commit)
+            if not (intake and intake.join()):
+                intake = self._intakes[commit] = self._make_intake(commit)
+            popper = Popper(intake, queue=self._queue, clock=self._services.clock)
+            self._poppers = [each for each in self._poppers if not each.has_closed] + [popper]
+        return popper
+
+    def _make_intake(self, commit: CommitMode) -> SharedIntake:
+        """Make an intake; called with `_making` held."""
+        fetcher = Fetcher(
+            self._context, self._make_name(), on_pipe_over=self._on_pipe_over(), gone=self._gone
+        )
+        return SharedIntake(self._context, fetcher, commit, self._may_take)
+
+    def _make_name(self) -> str:
+        return f"{process_name()}-{next(_numbers)}-{self._queue}"
+
+    def _on_pipe_over(self) -> Callable[[UUID], None]:
+        """Start housekeeping and return what tells it of pipes that may retire; with `_making` held."""
+        return self._start_housekeeping().hint
+
+    def make_reader(self, name: str, lease: timedelta) -> RunReader:
+        """Return a new run reader; see `Queue.run_reader`."""
+        self.check_usable()
+        self._record.check_open()
+        check_name(name, "name of a reader")
+        context = replace(self._context, settings=replace(self._context.settings, lease=lease))
+        taker = Taker(tag(name), is_outline=True)
+        with alone(self._making, "run_reader()"):
+            fetcher = Fetcher(
+                context, self._make_name(), on_pipe_over=self._on_pipe_over(), taker=taker, gone=self._gone
+            )
+            self._readers = [each for each in self._readers if not each.has_closed]
+        try:
+            reader = RunReader(context, fetcher, name)
+        except BaseException:
+            fetcher.close()
+            raise
+        with self._making:
+            self._readers.append(reader)
+            is_closed = self._is_closed
+        if is_closed:
+            reader.close()
+            self.check_usable()
+        return reader
+
+    def reaper(self) -> Reaper:
+        """Return the reaper; the first call makes it."""
+        self.check_usable()
+        with alone(self._making, "reap()"):
+            return self._ensure_reaper()
+
+    def close(self) -> None:
+        """Close poppers and readers, end housekeeping, push what is on its way; see `Queue.close`."""
+        if not self._birthplace.is_here:
+            return
+        self._closing.run(self._close)
+
+    def _close(self) -> None:
+        with self._making:
+            self._is_closed = True
+            poppers, self._poppers, self._intakes = self._poppers, [], {}
+            readers, self._readers = self._readers, []
+            pusher, self._pusher = self._pusher, None
+            housekeeping, self._housekeeping = self._housekeeping, None
+        for popper in poppers:
+            popper.close()
+        for reader in readers:
+            reader.close()
+        if housekeeping:
+            housekeeping.close()
+        if pusher:
+            self.left_behind += pusher.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether closing has begun."""
+        return self._is_closed
+
+    @property
+    def has_closed(self) -> bool:
+        """Whether closing has ended."""
+        return self._closing.has_ended
+
+    def check_usable(self) -> None:
+        """Raise `ClosedError` once the queue is closed, and in a forked child."""
+        if not self._birthplace.is_here:
+            self._birthplace.check(f"queue {self._queue!r}")
+        if self._is_closed:
+            raise ClosedError(f"queue {self._queue!r} is closed: open it again with store.queue()")
+
+    def _may_take(self) -> bool:
+        # A method of this object: the thread that asks keeps it, and so the store, until it is closed.
+        return self._record.may_take()
+
+    def _check_record(self) -> None:
+        self._record.check_open()  # as above
+
+    def _ensure_reaper(self) -> Reaper:
+        if self._reaper is None:
+            holder = f"{process_name()}-{next(_numbers)}-reaper"
+            self._reaper = Reaper(self._context, holder, self._gone.note)
+        return self._reaper
+
+    def _start_housekeeping(self) -> Housekeeping:
+        self.check_usable()
+        reaper = self._ensure_reaper()
+        if self._housekeeping is None:
+            self._housekeeping = Housekeeping(
+                self._context, reaper, self._statistics, self._staging, self._services.housekeeper
+            )
+        return self._housekeeping
