@@ -12,98 +12,18 @@ no loss; one that was begun, and of which nothing more is known, does.
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
 
+from cassq.verification.deliveries import NotedDelivery, by_place, objection
 from cassq.verification.ledger import Kind, Line
 from cassq.verification.order_rules import OrderRules
 from cassq.verification.purge_rules import PurgeRules
 from cassq.verification.put_back_rules import Place, PutBacks
+from cassq.verification.verdict import Verdict
 
 #: Why a message was delivered again.
 ROLLBACK = "rollback"
 EXPIRED_LEASE = "expired lease"
 DEAD_HOLDER = "dead holder"
-
-#: How many of a kind `Verdict.broken` names.
-_NAMED = 10
-
-_FOREVER = float("inf")
-
-
-@dataclass(slots=True)
-class Verdict:
-    """What a history shows, message by message.
-
-    Attributes:
-        attempted: messages of which any line of a push tells.
-        acknowledged, refused, unknown: what the pushes ended with.
-        delivered, committed: each message counted once.
-        maybe_committed: a commit was begun, and nobody noted how it ended, or that nobody knows.
-        dead: found among the dead letters.
-        purged: missing, and so many are that purges may have ended.
-        lost: acknowledged, and neither committed nor perhaps committed nor dead nor discarded nor purged; or
-            put back, and fewer of its name have ended so than there must be.
-        unexpected: delivered though never attempted, or though the push said that it did not happen.
-        damaged: delivered with another digest than it was pushed with, or with two.
-        explained: deliveries after the first, by the reason for them.
-        unexplained: the others, commits that return twice, dead letters that were committed or came back, and
-            more messages of one name than were pushed, in words.
-        reordered: first deliveries that overtook another of their pipe, in words.
-    """
-
-    attempted: set[str] = field(default_factory=set)
-    acknowledged: set[str] = field(default_factory=set)
-    refused: set[str] = field(default_factory=set)
-    unknown: set[str] = field(default_factory=set)
-    delivered: set[str] = field(default_factory=set)
-    committed: set[str] = field(default_factory=set)
-    maybe_committed: set[str] = field(default_factory=set)
-    dead: set[str] = field(default_factory=set)
-    purged: set[str] = field(default_factory=set)
-    lost: set[str] = field(default_factory=set)
-    unexpected: set[str] = field(default_factory=set)
-    damaged: set[str] = field(default_factory=set)
-    explained: Counter[str] = field(default_factory=Counter)
-    unexplained: list[str] = field(default_factory=list)
-    reordered: list[str] = field(default_factory=list)
-
-    def broken(self) -> list[str]:
-        """Return the promises that were broken, in words, naming the first few messages; none is good."""
-        found = {
-            "lost": sorted(self.lost),
-            "unexpected": sorted(self.unexpected),
-            "damaged": sorted(self.damaged),
-            "delivered or committed again without a reason": self.unexplained,
-            "out of order in its pipe": self.reordered,
-        }
-        return [
-            f"{what} {len(each)}: {'; '.join(each[:_NAMED])}{' …' if len(each) > _NAMED else ''}"
-            for what, each in found.items()
-            if each
-        ]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values: how many were fine, and which were not."""
-        counted = ("attempted", "acknowledged", "refused", "unknown", "delivered", "committed")
-        named = ("lost", "unexpected", "damaged", "unexplained", "reordered")
-        return {
-            **{name: len(getattr(self, name)) for name in (*counted, "maybe_committed", "dead", "purged")},
-            "explained": dict(self.explained),
-            **{name: sorted(getattr(self, name)) for name in named},
-        }
-
-    def __str__(self) -> str:
-        reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(self.explained.items()))
-        return (
-            f"attempted {len(self.attempted)}, acknowledged {len(self.acknowledged)}, "
-            f"refused {len(self.refused)}, unknown {len(self.unknown)}, delivered {len(self.delivered)}, "
-            f"committed {len(self.committed)} (+ {len(self.maybe_committed)} perhaps), "
-            f"dead {len(self.dead)}, purged {len(self.purged)}, lost {len(self.lost)}, "
-            f"unexpected {len(self.unexpected)}, damaged {len(self.damaged)}, "
-            f"delivered again with a reason {self.explained.total()}{f' ({reasons})' if reasons else ''}, "
-            f"without {len(self.unexplained)}, out of order {len(self.reordered)}"
-        )
 
 
 def judge(lines: Iterable[Line]) -> Verdict:
@@ -142,35 +62,6 @@ def judge(lines: Iterable[Line]) -> Verdict:
     return history.verdict()
 
 
-@dataclass(slots=True)
-class _Delivery:
-    """One delivery, pieced together from its holder's lines.
-
-    `until` is when the lease ended for its holder, as known at the delivery or after the last extension that
-    was noted: it never ended earlier, except by a rollback.
-    """
-
-    line: Line
-    until: float
-    freed_at: float = _FOREVER
-    is_committing: bool = False
-    commits: int = 0
-
-    @property
-    def place(self) -> Place:
-        """Which message it is of, among those of one name."""
-        return self.line.pipe, self.line.seq
-
-    @property
-    def free_at(self) -> float:
-        """Since when it is in its holder's hands no longer."""
-        return min(self.freed_at, self.until)
-
-    def __str__(self) -> str:
-        line = self.line
-        return f"{line.who} (attempt {line.attempt}) at {line.at:.3f} until {self.until:.3f}"
-
-
 class _History:
     """What is known of each message so far."""
 
@@ -178,7 +69,7 @@ class _History:
         self._verdict = Verdict()
         self._begun_at: dict[str, float] = {}
         self._digests: dict[str, str] = {}
-        self._deliveries: defaultdict[str, list[_Delivery]] = defaultdict(list)
+        self._deliveries: defaultdict[str, list[NotedDelivery]] = defaultdict(list)
         self._deaths: defaultdict[str, list[float]] = defaultdict(list)
         self._order = OrderRules()
         self._purges = PurgeRules()
@@ -225,11 +116,11 @@ class _History:
             self._digests[line.message] = line.digest
 
     def _note_delivered(self, line: Line) -> None:
-        self._deliveries[line.message].append(_Delivery(line, line.until))
+        self._deliveries[line.message].append(NotedDelivery(line, line.until))
         if line.pipe:
             self._order.note_delivered(line)
 
-    def _of(self, line: Line) -> list[_Delivery]:
+    def _of(self, line: Line) -> list[NotedDelivery]:
         found = self._deliveries.get(line.message, ())
         return [
             one
@@ -279,7 +170,7 @@ class _History:
         verdict.attempted = set(self._begun_at)
         verdict.delivered = set(self._deliveries)
         for message, each in self._deliveries.items():
-            for place, of_one in _by_place(each).items():
+            for place, of_one in by_place(each).items():
                 self._judge_message(message, place, of_one)
         self._judge_ends()
         verdict.unexplained += self._contradictions()
@@ -323,12 +214,12 @@ class _History:
         ended = self._ended[message] | self._put_backs.places(message)
         free = sorted(
             max(begun_at, *(one.free_at for one in each))
-            for place, each in _by_place(self._deliveries.get(message, ())).items()
+            for place, each in by_place(self._deliveries.get(message, ())).items()
             if place not in ended
         )
         return [*free, *[begun_at] * count][:count]
 
-    def _judge_message(self, message: str, place: Place, each: list[_Delivery]) -> None:
+    def _judge_message(self, message: str, place: Place, each: list[NotedDelivery]) -> None:
         verdict = self._verdict
         if len(each) > 1:
             each.sort(key=lambda one: (one.line.attempt, one.line.at))
@@ -344,37 +235,19 @@ class _History:
             if one.line.digest and pushed and one.line.digest != pushed:
                 verdict.damaged.add(message)
 
-    def _judge_again(self, message: str, each: Sequence[_Delivery]) -> None:
+    def _judge_again(self, message: str, each: Sequence[NotedDelivery]) -> None:
         for place, after in enumerate(each[1:], start=1):
             # The one just before comes first: where it objects too, it is the one to name.
             for before in each[place - 1 :: -1]:
-                why = _objection(before, after)
+                why = objection(before, after)
                 if why:
                     self._verdict.unexplained.append(f"{message}: {why}; {before}, {after}")
                     break
             else:
                 self._verdict.explained[self._reason(each[place - 1], after)] += 1
 
-    def _reason(self, before: _Delivery, after: _Delivery) -> str:
+    def _reason(self, before: NotedDelivery, after: NotedDelivery) -> str:
         if before.freed_at <= after.line.at:
             return ROLLBACK
         is_dead = any(before.line.at <= at <= after.line.at for at in self._deaths.get(before.line.who, ()))
         return DEAD_HOLDER if is_dead else EXPIRED_LEASE
-
-
-def _by_place(each: Iterable[_Delivery]) -> dict[Place, list[_Delivery]]:
-    """Return the deliveries of one name by message; all together where somebody noted no place."""
-    found: defaultdict[Place, list[_Delivery]] = defaultdict(list)
-    for one in each:
-        found[one.place].append(one)
-    return {("", 0): [one for some in found.values() for one in some]} if ("", 0) in found else found
-
-
-def _objection(before: _Delivery, after: _Delivery) -> str:
-    if before.line.attempt == after.line.attempt:
-        return "the same attempt twice"
-    if before.commits:
-        return "it was committed"
-    if before.freed_at <= after.line.at:
-        return ""
-    return "the lease was alive" if after.line.at < before.until else ""

@@ -26,8 +26,9 @@ from cassq.errors import OutcomeUnknownError, UnavailableError
 from cassq.popping.popper import Popper
 from cassq.queue import Queue
 from cassq.runtime.clock import SystemClock
-from cassq.verification.checker import Verdict, judge
+from cassq.verification.checker import judge
 from cassq.verification.ledger import Kind, LedgerReader, LedgerWriter, Line, read_ledger
+from cassq.verification.verdict import Verdict
 
 WORKERS = Path(__file__).with_name("workers.py")
 SEED = int(os.environ.get("CASSQ_FAULT_SEED", "0")) or random.randrange(1, 1_000_000)

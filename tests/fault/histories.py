@@ -26,8 +26,9 @@ from cassq.queue import Queue
 from cassq.runtime.clock import SystemClock
 from cassq.storage.sqlite.storage import SqliteStorage
 from cassq.store import Store
-from cassq.verification.checker import Verdict, judge
+from cassq.verification.checker import judge
 from cassq.verification.ledger import Kind, Line
+from cassq.verification.verdict import Verdict
 
 SPEED = 10.0
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cassq.observing.statistics import QueueStats
-from cassq.verification.checker import Verdict
 from cassq.verification.ledger import Kind, Line
+from cassq.verification.verdict import Verdict
 
 #: What is noted of a dead letter: it is about to be put back or discarded; it was.
 LEAVING, GONE = "leaving", "gone"

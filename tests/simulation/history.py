@@ -50,8 +50,9 @@ from cassq.runtime.clock import SystemClock
 from cassq.storage.cassandra.statements import Call
 from cassq.storage.cassandra.storage import CassandraStorage
 from cassq.store import Store
-from cassq.verification.checker import Verdict, judge
+from cassq.verification.checker import judge
 from cassq.verification.ledger import Kind, Line
+from cassq.verification.verdict import Verdict
 
 #: Pushers are done after so long at most, and all that is left is healed after so long.
 FAULTS_S = 6.0
