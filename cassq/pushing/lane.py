@@ -37,7 +37,7 @@ from cassq.model.transaction import Seal, Transaction
 from cassq.pipes import upkeep, window_steps
 from cassq.pipes.fenced_pipe import FencedPipe, Taker
 from cassq.pushing.pipe_rotation import OpenPipe, PipeRotation
-from cassq.pushing.push_buffer import PushRequest
+from cassq.pushing.push_request import PushRequest
 from cassq.runtime.deadline import Deadline
 
 _log = logging.getLogger("cassq.pusher")

@@ -22,7 +22,8 @@ from cassq.model.ids import MessageId, new_pipe_id, shorten
 from cassq.model.message import NO_HEADERS, Headers, MessageIds, check_body, check_headers, size_of
 from cassq.pushing.lane import Lane
 from cassq.pushing.linger import Linger
-from cassq.pushing.push_buffer import PushBuffer, PushRequest
+from cassq.pushing.push_buffer import PushBuffer
+from cassq.pushing.push_request import PushRequest
 from cassq.pushing.push_result import PushFuture, PushLatch
 from cassq.runtime.background_thread import BackgroundThread
 from cassq.runtime.deadline import Deadline

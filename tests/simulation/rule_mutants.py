@@ -775,7 +775,7 @@ _BETWEEN = (
     ),
     planted(
         "store the rest of a request under the headers of its beginning",
-        "cassq.pushing.push_buffer",
+        "cassq.pushing.push_request",
         "            self.headers = self.headers[count:]\n",
         "",
         test=_BUFFER + "test_what_is_stored_later_keeps_its_own_headers",

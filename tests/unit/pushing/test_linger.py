@@ -4,7 +4,8 @@ import pytest
 
 from cassq.model.message import NO_HEADERS
 from cassq.pushing.linger import CALLERS_MIN, GATHER_MAX_S, SKIPPED_MAX, Linger
-from cassq.pushing.push_buffer import PushBuffer, PushRequest
+from cassq.pushing.push_buffer import PushBuffer
+from cassq.pushing.push_request import PushRequest
 from cassq.pushing.push_result import PushFuture, PushLatch
 
 #: How long the write before took.

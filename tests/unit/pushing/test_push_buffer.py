@@ -6,7 +6,8 @@ from cassq.errors import ClosedError, StorageUnavailableError, UsageError
 from cassq.model.ids import new_pipe_id
 from cassq.model.message import NO_HEADERS
 from cassq.pushing import push_buffer
-from cassq.pushing.push_buffer import SAME_PATIENCE_S, PushBuffer, PushRequest
+from cassq.pushing.push_buffer import SAME_PATIENCE_S, PushBuffer
+from cassq.pushing.push_request import PushRequest
 from cassq.pushing.push_result import PushFuture, PushLatch
 from cassq.runtime.clock import SystemClock
 
