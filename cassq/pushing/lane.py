@@ -19,7 +19,6 @@ import logging
 import threading
 from concurrent.futures import Executor
 from enum import Enum
-from itertools import chain
 from typing import Protocol
 
 from cassq.catalog.queue_context import QueueContext
@@ -31,11 +30,10 @@ from cassq.errors import (
     StorageUnavailableError,
 )
 from cassq.limits import SEQ_MAX
-from cassq.model.message import Batch, pack_headers
-from cassq.model.pipe import Phase, PipeEntry
+from cassq.model.message import Batch
+from cassq.model.pipe import Phase
 from cassq.model.transaction import Seal, Transaction
-from cassq.pipes import upkeep, window_steps
-from cassq.pipes.fenced_pipe import FencedPipe, Taker
+from cassq.pushing.callers import CALL_S, Callers
 from cassq.pushing.pipe_rotation import OpenPipe, PipeRotation
 from cassq.pushing.push_request import PushRequest
 from cassq.runtime.deadline import Deadline
@@ -48,9 +46,6 @@ PAUSE_MAX_S = 1.0
 
 #: A batch with an unknown outcome is sent again for so long; after that the pipe is given up by a seal.
 RESEND_S = 5.0
-
-#: A call to the database gets so long, however little time the callers have left.
-CALL_S = 0.5
 
 _CLEARED_AWAY = "the pipe was cleared away while this push was in flight"
 
@@ -93,9 +88,7 @@ class Lane:
     def __init__(
         self, context: QueueContext, *, host: LaneHost, pusher: str, number: int, executor: Executor
     ) -> None:
-        self._context = context
         self._storage = context.storage
-        self._pusher = pusher
         self._host = host
         self._clock = context.clock
         self._pipes = PipeRotation(context, pusher=pusher, number=number, executor=executor)
@@ -106,26 +99,26 @@ class Lane:
     def write(self, requests: list[PushRequest]) -> None:
         """Store the requests in order; returns when each of them has ended."""
         pause = PAUSE_S
-        while left := [request for request in requests if not request.is_finished]:
+        while (callers := Callers(requests, self._clock)).are_waiting:
             if self._reason:
-                _fail(left, self._not_pushed(), None if self._is_closing else self._clock.now())
-                left = [request for request in left if not request.is_finished]
-                if not left:
+                callers.fail(self._not_pushed(), only_late=not self._is_closing)
+                callers = Callers(requests, self._clock)
+                if not callers.are_waiting:
                     return
             try:
-                with self._in_time(left):
+                with callers.in_time():
                     self._host.check_open()
-                    opened = self._pipes.writable(sum(p.count for p in left), sum(p.size for p in left))
+                    opened = self._pipes.writable(callers.count, callers.size)
             except (StorageUnavailableError, OutcomeUnknownError) as error:
                 self._reason = error
-                pause = self._rest(pause, left)
+                pause = self._rest(pause, callers)
             except CassqError as error:
-                _fail(left, error)
+                callers.fail(error)
             except Exception as error:
                 _log.exception("a pipe could not be opened, for a reason that nobody expected")
-                _fail(left, StorageUnavailableError(f"not pushed: {error!r}"))
+                callers.fail(StorageUnavailableError(f"not pushed: {error!r}"))
             else:
-                self._send_or_fail(opened, left)
+                self._send_or_fail(opened, callers)
 
     def tend(self) -> float:
         """Seal what is too old; return seconds until it should be called again."""
@@ -141,56 +134,54 @@ class Lane:
         """Seal what is open."""
         self._pipes.close()
 
-    def _send_or_fail(self, opened: OpenPipe, requests: list[PushRequest]) -> None:
+    def _send_or_fail(self, opened: OpenPipe, callers: Callers) -> None:
         try:
-            self._send(opened, requests)
+            self._send(opened, callers)
         except Exception as error:
             # Not a matter of waiting: the store is damaged, closed, or the code is. Nobody may be left
             # waiting for it, and the lane goes on.
             if not isinstance(error, CassqError):
                 _log.exception("a push ended in an error that nobody expected")
             self._pipes.give_up()
-            _fail(requests, OutcomeUnknownError(f"the messages may or may not be stored: {error!r}"))
+            callers.fail(OutcomeUnknownError(f"the messages may or may not be stored: {error!r}"))
 
-    def _send(self, opened: OpenPipe, requests: list[PushRequest]) -> None:
+    def _send(self, opened: OpenPipe, callers: Callers) -> None:
         """Write one batch until it is acknowledged, settled, or nobody waits for it any more."""
-        bodies = tuple(chain.from_iterable(request.bodies for request in requests))
-        headers = pack_headers(chain.from_iterable(request.headers for request in requests))
-        batch = Batch(opened.acked + 1, bodies, headers, len(bodies))
-        outcome = self._append(opened, batch, requests)
+        batch = callers.batch(opened.acked + 1)
+        outcome = self._append(opened, batch, callers)
         if outcome is Outcome.ACKNOWLEDGED and not self._pipes.is_late(opened):
             opened.acked = batch.last
             opened.size += batch.size
             self._reason = None
-            self._store(opened, batch, requests, batch.last)
+            self._store(opened, batch, callers, batch.last)
             return
         # From here on the pipe takes no further message, whatever the outcome.
         self._pipes.give_up()
         if outcome is Outcome.REFUSED:
             if isinstance(self._reason, AccessDeniedError):
-                _fail(requests, self._reason)  # waiting will not help
+                callers.fail(self._reason)  # waiting will not help
             else:
-                _fail(requests, self._not_pushed(), self._clock.now())  # who has no time waits for no seal
+                callers.fail(self._not_pushed(), only_late=True)  # who has no time waits for no seal
             with Deadline(self._clock.now() + CALL_S):
                 self._pipes.finish(opened)  # what fails now is tried again, when nobody waits
             return
         if outcome is Outcome.ACKNOWLEDGED:
-            reached = self._look(opened, batch, requests)
+            reached = self._look(opened, batch, callers)
         else:
-            reached = self._settle(opened, opened.acked, requests)
+            reached = self._settle(opened, opened.acked, callers)
         if reached is not None:
-            self._store(opened, batch, requests, reached)
+            self._store(opened, batch, callers, reached)
 
-    def _append(self, opened: OpenPipe, batch: Batch, requests: list[PushRequest]) -> Outcome:
+    def _append(self, opened: OpenPipe, batch: Batch, callers: Callers) -> Outcome:
         """Send the batch, again and again as it is, until it is acknowledged or time is up."""
         outcome = Outcome.REFUSED
         pause = PAUSE_S
         started = self._clock.now()
-        deadline = _first_deadline(requests)
+        deadline = callers.deadline
         give_up_at = min(started + RESEND_S, (started + deadline) / 2)
         while True:
             try:
-                with self._in_time(requests):
+                with callers.in_time():
                     self._storage.append(opened.pipe, batch)
             except StorageUnavailableError as error:
                 self._reason = error
@@ -204,34 +195,34 @@ class Lane:
                 return Outcome.ACKNOWLEDGED
             if self._clock.now() >= give_up_at or self._is_closing:
                 return outcome
-            pause = self._rest(pause, requests)
+            pause = self._rest(pause, callers)
 
-    def _look(self, opened: OpenPipe, batch: Batch, requests: list[PushRequest]) -> int | None:
+    def _look(self, opened: OpenPipe, batch: Batch, callers: Callers) -> int | None:
         """Judge an acknowledgement that came late by the head; return how far the pipe reaches."""
         pause = PAUSE_S
         while True:
             try:
-                with self._in_time(requests):
+                with callers.in_time():
                     state = self._storage.load_pipe(opened.pipe)
             except CassqError as error:
-                if self._has_given_up(requests, error):
+                if self._has_given_up(callers, error):
                     return None
-                pause = self._rest(pause, requests)
+                pause = self._rest(pause, callers)
                 continue
             if state is None:
-                _fail(requests, OutcomeUnknownError(_CLEARED_AWAY))
+                callers.fail(OutcomeUnknownError(_CLEARED_AWAY))
                 return None
             if state.head.is_decided:
                 self._pipes.check_end(opened, state.head.last)
                 return state.head.last
             if state.head.phase is not Phase.OPEN:
-                return self._settle(opened, batch.last, requests)
+                return self._settle(opened, batch.last, callers)
             # Open: whoever seals it by force later reads what is waiting after that, and finds the batch.
             opened.acked = batch.last
             self._pipes.finish(opened)
             return batch.last
 
-    def _settle(self, opened: OpenPipe, acked: int, requests: list[PushRequest]) -> int | None:
+    def _settle(self, opened: OpenPipe, acked: int, callers: Callers) -> int | None:
         """Decide by a seal behind `acked` how far the pipe reaches; return that, or None if it is unknown.
 
         A seal that is refused because more was handed out meanwhile (so it did happen) is tried again
@@ -242,17 +233,17 @@ class Lane:
         pause = PAUSE_S
         while True:
             try:
-                with self._in_time(requests):
+                with callers.in_time():
                     answer = self._storage.transact(opened.pipe, Transaction(Seal(acked)))
             except CassqError as error:
-                if self._has_given_up(requests, error):
+                if self._has_given_up(callers, error):
                     return None
-                pause = self._rest(pause, requests)
+                pause = self._rest(pause, callers)
                 continue
             if answer.is_applied:
                 return acked
             if answer.last is None or answer.cursor is None:
-                _fail(requests, OutcomeUnknownError(_CLEARED_AWAY))
+                callers.fail(OutcomeUnknownError(_CLEARED_AWAY))
                 return None
             if answer.last != SEQ_MAX:
                 self._pipes.check_end(opened, answer.last)
@@ -260,76 +251,36 @@ class Lane:
             if answer.cursor != SEQ_MAX:
                 acked = answer.cursor
                 continue
-            with self._in_time(requests):
-                reason = self._end_window(opened)
-            if self._has_given_up(requests, reason):
+            with callers.in_time():
+                reason = self._pipes.end_window(opened)
+            if self._has_given_up(callers, reason):
                 return None
-            pause = self._rest(pause, requests)
+            pause = self._rest(pause, callers)
 
-    def _end_window(self, opened: OpenPipe) -> CassqError:
-        """Do a step towards the end of a popper's window; return what to tell those who cannot wait longer.
-
-        A window tells nothing of what was handed out. By a forced seal no other one begins; then this one is
-        cut by its holder, or here once it is over.
-        """
-        try:
-            state = self._storage.load_pipe(opened.pipe)
-            if state and state.window:
-                entry = PipeEntry(opened.pipe, self._pusher)
-                owned = FencedPipe(self._context, entry, state, Taker(self._pusher))
-                if upkeep.seal(owned):
-                    window_steps.take_over(owned)
-        except CassqError as error:
-            return error
-        return OutcomeUnknownError(f"a popper holds a window of pipe {opened.pipe}")
-
-    def _store(self, opened: OpenPipe, batch: Batch, requests: list[PushRequest], reached: int) -> None:
-        """Tell the requests which of their messages are stored: those up to number `reached`."""
-        seq = batch.first
-        for request in requests:
-            count = request.count
-            request.store(opened.pipe, seq, max(0, min(count, reached - seq + 1)))
-            seq += count
-        stored = min(reached, batch.last) - batch.first + 1
-        if stored > 0:
+    def _store(self, opened: OpenPipe, batch: Batch, callers: Callers, reached: int) -> None:
+        """Tell the callers which of their messages are stored: those up to number `reached`."""
+        stored = callers.store(opened.pipe, batch, reached)
+        if stored:
             self._host.note_pushed(stored)
 
     def _not_pushed(self) -> StorageUnavailableError:
         when = "before the queue was closed" if self._is_closing else "in the time that was given"
         return StorageUnavailableError(f"not pushed {when}; the last try: {self._reason}")
 
-    def _has_given_up(self, requests: list[PushRequest], error: CassqError) -> bool:
+    def _has_given_up(self, callers: Callers, error: CassqError) -> bool:
         """Tell those whose time is up that the outcome is unknown; True when nothing more will be known.
 
         Of a pipe that cannot be decoded nothing will: it is left as it is, and nobody takes from it either.
         """
         is_over = self._is_closing or isinstance(error, CorruptError)
         unknown = OutcomeUnknownError(f"the messages may or may not be stored: {error}")
-        _fail(requests, unknown, None if is_over else self._clock.now())
+        callers.fail(unknown, only_late=not is_over)
         return is_over
 
-    def _in_time(self, requests: list[PushRequest]) -> Deadline:
-        """Bound a call by the first caller who has no time left; once all of them are told, by nothing.
-
-        A call has a moment all the same: one caller in a hurry must not spoil the batch for the others.
-        """
-        until = _first_deadline(requests)
-        return Deadline(until if until == float("inf") else max(until, self._clock.now() + CALL_S))
-
-    def _rest(self, pause: float, requests: list[PushRequest]) -> float:
+    def _rest(self, pause: float, callers: Callers) -> float:
         with self._pause:
             if not self._is_closing:
-                left = _first_deadline(requests) - self._clock.now()
+                left = callers.deadline - self._clock.now()
                 self._clock.wait(self._pause, min(pause, max(left, PAUSE_S)))
         self._host.expire()
         return min(2 * pause, PAUSE_MAX_S)
-
-
-def _first_deadline(requests: list[PushRequest]) -> float:
-    return min((request.deadline for request in requests if not request.is_finished), default=float("inf"))
-
-
-def _fail(requests: list[PushRequest], error: CassqError, now: float | None = None) -> None:
-    for request in requests:
-        if now is None or request.deadline <= now:
-            request.fail(error)

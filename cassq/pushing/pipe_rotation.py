@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
-from cassq.errors import OutcomeUnknownError
+from cassq.errors import CassqError, OutcomeUnknownError
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.pipe import Head, PipeEntry
 from cassq.model.transaction import Seal, Transaction
+from cassq.pipes import upkeep, window_steps
+from cassq.pipes.fenced_pipe import FencedPipe, Taker
 from cassq.runtime.deadline import Deadline, seconds_left
 
 _log = logging.getLogger("cassq.pusher")
@@ -48,6 +50,7 @@ class PipeRotation:
     """Opens, rolls and seals the pipes of one lane."""
 
     def __init__(self, context: QueueContext, *, pusher: str, number: int, executor: Executor) -> None:
+        self._context = context
         self._storage = context.storage
         self._queue = context.queue
         self._settings = context.settings
@@ -143,6 +146,23 @@ class PipeRotation:
                 "clock of it showed; push them again, and give the queue a longer push_grace",
                 *(self._queue, last + 1, opened.acked, opened.pipe, last),
             )
+
+    def end_window(self, opened: OpenPipe) -> CassqError:
+        """Do a step towards the end of a popper's window; return what to tell those who cannot wait longer.
+
+        A window tells nothing of what was handed out. By a forced seal no other one begins; then this one is
+        cut by its holder, or here once it is over.
+        """
+        try:
+            state = self._storage.load_pipe(opened.pipe)
+            if state and state.window:
+                entry = PipeEntry(opened.pipe, self._pusher)
+                owned = FencedPipe(self._context, entry, state, Taker(self._pusher))
+                if upkeep.seal(owned):
+                    window_steps.take_over(owned)
+        except CassqError as error:
+            return error
+        return OutcomeUnknownError(f"a popper holds a window of pipe {opened.pipe}")
 
     def _reaped_after(self) -> float:
         return (self._settings.push_age_max + self._settings.push_grace).total_seconds()

@@ -8,7 +8,7 @@ something.
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from datetime import timedelta
@@ -16,10 +16,10 @@ from functools import partial
 
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import CassqError, InvalidOptionError, OutcomeUnknownError, UsageError
-from cassq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from cassq.model.arguments import to_seconds
-from cassq.model.ids import MessageId, new_pipe_id, shorten
-from cassq.model.message import NO_HEADERS, Headers, MessageIds, check_body, check_headers, size_of
+from cassq.model.ids import MessageId, new_pipe_id
+from cassq.model.message import Headers, MessageIds, check_body, check_headers
+from cassq.pushing.batch_cutter import BatchCutter
 from cassq.pushing.lane import Lane
 from cassq.pushing.linger import Linger
 from cassq.pushing.push_buffer import PushBuffer
@@ -62,9 +62,8 @@ class Pusher:
         self._settings = settings
         self._clock = context.clock
         self.check_open = check_open
-        self._messages_max = min(BATCH_MESSAGES_MAX, settings.pipe_messages_max)
-        self._bytes_max = min(BATCH_BYTES_MAX, settings.pipe_bytes_max)
-        self._buffer = PushBuffer(self._clock, self._messages_max, self._bytes_max)
+        self._cutter = BatchCutter(settings)
+        self._buffer = PushBuffer(self._clock, self._cutter.messages_max, self._cutter.bytes_max)
         name = str(new_pipe_id())
         # What need not hold up a batch: opening the next pipe, waking poppers.
         self._beside = BackgroundThread(f"cassq-beside-{self._queue}")
@@ -125,7 +124,7 @@ class Pusher:
                 progress(len(ids))
 
         try:
-            for chunk, headers in self._chunks(bodies):
+            for chunk, headers in self._cutter.cut(bodies):
                 future: Future[MessageIds] = Future()
                 deadline = self._clock.now() + to_seconds(timeout)
                 self._buffer.put(PushRequest(chunk, headers, deadline, partial(_resolve, future)))
@@ -252,48 +251,6 @@ class Pusher:
                 "push() and push_many() inside a callback of push_soon() would wait for themselves: "
                 "call push_soon() there"
             )
-
-    def _chunks(
-        self, messages: Iterable[bytes | tuple[bytes, Headers]]
-    ) -> Iterator[tuple[tuple[bytes, ...], tuple[Headers, ...]]]:
-        """Cut the messages into requests, each small enough for one write and for one pipe."""
-        body_max = self._settings.body_bytes_max
-        bodies: list[bytes] = []
-        headers: list[Headers] = []
-        size = 0
-        for message in _each_of(messages):
-            body, header = _parts_of(message)
-            body = check_body(body, body_max)
-            weight = size_of(body, header)
-            if bodies and (len(bodies) >= self._messages_max or size + weight > self._bytes_max):
-                yield tuple(bodies), tuple(headers)
-                bodies, headers, size = [], [], 0
-            bodies.append(body)
-            headers.append(header)
-            size += weight
-        if bodies:
-            yield tuple(bodies), tuple(headers)
-
-
-def _each_of(messages: object) -> Iterator[object]:
-    try:
-        return iter(messages)  # type: ignore[call-overload, no-any-return]  # which refuses what is no row
-    except TypeError as error:
-        raise InvalidOptionError(
-            f"push_many takes bodies, or pairs of a body and its headers, one after the other, "
-            f"not {shorten(messages)}; push() takes a single body"
-        ) from error
-
-
-def _parts_of(message: object) -> tuple[object, Headers]:
-    if not isinstance(message, tuple):
-        return message, NO_HEADERS
-    if len(message) != 2:
-        raise InvalidOptionError(
-            f"{shorten(message)} has {len(message)} parts: a message is a body, or a body and its headers"
-        )
-    body, headers = message
-    return body, check_headers(headers)
 
 
 def _resolve(future: "Future[MessageIds]", ids: MessageIds, error: CassqError | None) -> None:

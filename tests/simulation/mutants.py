@@ -284,9 +284,9 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "believe a seal that nobody confirmed",
         "cassq.pushing.lane",
-        "                if self._has_given_up(requests, error):\n"
+        "                if self._has_given_up(callers, error):\n"
         "                    return None\n"
-        "                pause = self._rest(pause, requests)\n"
+        "                pause = self._rest(pause, callers)\n"
         "                continue\n"
         "            if answer.is_applied:\n",
         "                return acked\n            if answer.is_applied:\n",

@@ -358,14 +358,14 @@ _WINDOW = (
     ),
     planted(
         "wait for a window without sealing by force",
-        "cassq.pushing.lane",
+        "cassq.pushing.pipe_rotation",
         "                if upkeep.seal(owned):\n                    window_steps.take_over(owned)\n",
         "                window_steps.take_over(owned)\n",
         test=_WINDOWS + "TestAPusherThatMustSettle::test_seals_by_force_so_that_the_holder_cuts_its_window",
     ),
     planted(
         "leave the window of a popper that died to others",
-        "cassq.pushing.lane",
+        "cassq.pushing.pipe_rotation",
         "                if upkeep.seal(owned):\n                    window_steps.take_over(owned)\n",
         "                upkeep.seal(owned)\n",
         test=_WINDOWS
@@ -778,7 +778,7 @@ _BETWEEN = (
         "cassq.pushing.push_request",
         "            self.headers = self.headers[count:]\n",
         "",
-        test=_BUFFER + "test_what_is_stored_later_keeps_its_own_headers",
+        test="tests/unit/pushing/test_push_request.py::test_what_is_stored_later_keeps_its_own_headers",
     ),
     planted(
         "leave a push that interrupted another one behind when the queue is closed",

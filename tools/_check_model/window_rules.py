@@ -72,11 +72,11 @@ WINDOW_RULES = (
     (
         "force_first",
         "a pusher that a window refuses seals by force before it waits",
-        "cassq.pushing.lane.Lane._end_window",
+        "cassq.pushing.pipe_rotation.PipeRotation.end_window",
     ),
     (
         "pusher_cuts",
         "when the window is over, the pusher cuts it itself",
-        "cassq.pushing.lane.Lane._end_window",
+        "cassq.pushing.pipe_rotation.PipeRotation.end_window",
     ),
 )

@@ -24,6 +24,7 @@ from cassq.pipes.held_run import HeldRun, Return
 from cassq.pipes.outside_view import find_pushed
 from cassq.pipes.owned_pipe import OwnedPipe
 from cassq.popping.commits import commit_run
+from cassq.pushing.callers import Callers
 from cassq.pushing.lane import Lane
 from cassq.pushing.pipe_rotation import OpenPipe
 from cassq.storage.port import BatchQuery
@@ -505,7 +506,9 @@ class TestAPusherThatMustSettle:
             with ThreadPoolExecutor(1) as executor:
                 context = context_of(scene.storage, SETTINGS, scene.clock)
                 lane = Lane(context, host=Host(), pusher="a pusher", number=0, executor=executor)
-                return lane._settle(OpenPipe(scene.pipe, scene.clock.now(), acked=1), 1, [])
+                return lane._settle(
+                    OpenPipe(scene.pipe, scene.clock.now(), acked=1), 1, Callers([], scene.clock)
+                )
 
         return settled
 

@@ -159,18 +159,6 @@ def test_who_finds_no_room_is_told_that_nothing_was_pushed(monkeypatch, full_of)
     assert buffer.messages == 3
 
 
-def test_a_request_ends_once_with_what_was_stored_of_it():
-    ends = []
-    request = many(3, ends=ends)
-    request.store(new_pipe_id(), 1, 2)
-    assert (request.count, request.is_finished) == (1, False)
-    request.fail(StorageUnavailableError("gone"))
-    request.store(new_pipe_id(), 1, 1)
-    ((stored, error),) = ends
-    assert stored >= 2
-    assert isinstance(error, StorageUnavailableError)
-
-
 def test_a_closed_buffer_takes_nothing_and_gives_what_is_in_it():
     buffer = a_buffer()
     put_all(buffer, 1)
@@ -233,13 +221,6 @@ class TestAPushThatInterruptedAnother:
         buffer.close()
         with buffer._lock, pytest.raises(ClosedError):
             buffer.put_one(b"", NO_HEADERS, 1e12, PushFuture())
-
-
-def test_what_is_stored_later_keeps_its_own_headers():
-    headers = [{"of": str(number)} for number in range(3)]
-    request = PushRequest([b"0", b"1", b"2"], headers, 1e12, lambda _ids, _error: None)
-    request.store(new_pipe_id(), 1, 2)
-    assert (list(request.bodies), list(request.headers)) == ([b"2"], [{"of": "2"}])
 
 
 def test_nothing_joins_a_request_that_has_expired():

@@ -1,0 +1,72 @@
+"""Cuts many messages into parts, each small enough for one write and for one pipe.
+
+Owns the checks of what `push_many` is given, message by message. Pure: what comes from an iterable is read as
+it is needed.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from cassq.errors import InvalidOptionError
+from cassq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
+from cassq.model.ids import shorten
+from cassq.model.message import NO_HEADERS, Headers, check_body, check_headers, size_of
+from cassq.model.settings import QueueSettings
+
+#: Bodies, and one mapping of headers for each.
+Part = tuple[tuple[bytes, ...], tuple[Headers, ...]]
+
+
+class BatchCutter:
+    """Cuts by the settings of one queue.
+
+    Attributes:
+        messages_max, bytes_max: what one batch carries at most.
+    """
+
+    def __init__(self, settings: QueueSettings) -> None:
+        self._body_max = settings.body_bytes_max
+        self.messages_max = min(BATCH_MESSAGES_MAX, settings.pipe_messages_max)
+        self.bytes_max = min(BATCH_BYTES_MAX, settings.pipe_bytes_max)
+
+    def cut(self, messages: Iterable[bytes | tuple[bytes, Headers]]) -> Iterator[Part]:
+        """Yield the messages in parts, in order.
+
+        Raises: InvalidOptionError, BodyTooLargeError: a message breaks a rule; of those before it the parts
+            that were full have come.
+        """
+        bodies: list[bytes] = []
+        headers: list[Headers] = []
+        size = 0
+        for message in _each_of(messages):
+            body, header = _parts_of(message)
+            body = check_body(body, self._body_max)
+            weight = size_of(body, header)
+            if bodies and (len(bodies) >= self.messages_max or size + weight > self.bytes_max):
+                yield tuple(bodies), tuple(headers)
+                bodies, headers, size = [], [], 0
+            bodies.append(body)
+            headers.append(header)
+            size += weight
+        if bodies:
+            yield tuple(bodies), tuple(headers)
+
+
+def _each_of(messages: object) -> Iterator[object]:
+    try:
+        return iter(messages)  # type: ignore[call-overload, no-any-return]  # which refuses what is no row
+    except TypeError as error:
+        raise InvalidOptionError(
+            f"push_many takes bodies, or pairs of a body and its headers, one after the other, "
+            f"not {shorten(messages)}; push() takes a single body"
+        ) from error
+
+
+def _parts_of(message: object) -> tuple[object, Headers]:
+    if not isinstance(message, tuple):
+        return message, NO_HEADERS
+    if len(message) != 2:
+        raise InvalidOptionError(
+            f"{shorten(message)} has {len(message)} parts: a message is a body, or a body and its headers"
+        )
+    body, headers = message
+    return body, check_headers(headers)
