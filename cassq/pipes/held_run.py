@@ -4,15 +4,12 @@ Owns the holder's half of the protocol: marks, rollback, extend, give back. Runs
 when the claim on the pipe moves on, so nothing here needs the claim. What must not break:
 
 - the lease ends for its holder first: it is counted from before the take was sent, on this process's clock;
-- a mark is believed only if it was acknowledged while the lease ran; `popping.commits` begins it only then;
-- a mark never reaches over the edge of a row of the run.
+- a mark is believed only if it was acknowledged while the lease ran; `popping.commits` begins it only then.
 """
 
 import threading
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
@@ -23,30 +20,17 @@ from cassq.errors import (
     OutcomeUnknownError,
     StorageUnavailableError,
 )
-from cassq.model.ids import new_token
-from cassq.model.pipe import End, Mark, Run, RunState
-from cassq.model.ranges import Range, Ranges
+from cassq.model.pipe import Mark, Run
+from cassq.model.ranges import Ranges
 from cassq.model.take_plan import Taken
 from cassq.model.transaction import RunChange, Transaction
 from cassq.pipes.held_window import HeldWindow
+from cassq.pipes.run_rows import Return, RunRows
 from cassq.runtime.deadline import Deadline
 from cassq.runtime.reentry import alone, check_may_wait, check_outside, unawaited
 
 #: A lease that has ended for good, whatever the clock says.
 _ENDED = float("-inf")
-
-
-@dataclass(frozen=True, slots=True)
-class Return:
-    """How messages go back.
-
-    Attributes:
-        delay_ms: how long they rest before they are delivered again.
-        is_counted: whether it counts as an attempt and as a rollback; not so for what was never handed out.
-    """
-
-    delay_ms: int = 0
-    is_counted: bool = True
 
 
 class HeldRun:
@@ -55,20 +39,17 @@ class HeldRun:
     Args:
         taken: what the take brought.
         ends_at: the clock's latest reading when the lease ends for this process.
-        told: hears of acknowledged marks and returned rows, for the owner of the pipe.
-        window: what the run is of, while more may be handed out of it: then `grow` adds that. Its row stands
-            only once the window has ended, so whatever changes the row waits for that.
+        on_row_changed: called with acknowledged marks and returned rows, for the owner of the pipe.
     """
 
-    def __init__(  # noqa: PLR0913 - what a run is, and who hears of it
+    def __init__(
         self,
         context: QueueContext,
         pipe: UUID,
         taken: Taken,
         ends_at: float,
         *,
-        told: Callable[[Mark | Run], None],
-        window: HeldWindow | None = None,
+        on_row_changed: Callable[[Mark | Run], None],
     ) -> None:
         self._guard = context.guard
         self._storage = context.storage
@@ -76,19 +57,24 @@ class HeldRun:
         self.ends_at = ends_at
         self.clock = context.clock
         self._ahead_s = self.clock.latest() - self.clock.now()
-        self._told = told
+        self._on_row_changed = on_row_changed
         self._window_lease_s = taken.run.lease_ms / 1000  # of a window: longer than the queue's by its time
         self.lease_s = (taken.run.lease_ms - taken.run.window_ms) / 1000
-        self._lease_id = taken.run.lease_id
         self.attempt = taken.run.attempt
-        self._batch_firsts = list(taken.batch_firsts)
-        self._rows = [taken.run]
-        self._window = window
+        self._rows = RunRows(taken)
+        self._window: HeldWindow | None = None
         self._changing = threading.RLock()
+
+    def be_of(self, window: HeldWindow) -> None:
+        """Note the window that the run is of, while more may be handed out of it: then `grow` adds that.
+
+        Its row stands only once the window has ended, so whatever changes the row waits for that.
+        """
+        self._window = window
 
     def grow(self, taken: Taken) -> None:
         """Add what was handed out of the same window since."""
-        self._batch_firsts.extend(first for first in taken.batch_firsts if first > self._batch_firsts[-1])
+        self._rows.grow(taken)
 
     @property
     def is_window_out(self) -> bool:
@@ -113,9 +99,8 @@ class HeldRun:
             ahead_s, asked_at = self.clock.latest() - self.clock.now(), self.clock.latest()
             with suppress(CassqError):
                 state = self._storage.load_pipe(self.pipe)
-                stand = {run.first: run for run in state.runs} if state else {}
-                rows = [stand[row.first] for row in self._rows if row.first in stand]
-                if state and rows and all(row.lease_id == self._lease_id for row in rows):
+                rows = self._rows.standing(state) if state else []
+                if state and self._rows.is_leased(rows):
                     left_ms = min(row.leased_at_ms + row.lease_ms for row in rows) - state.now_ms
                     with unawaited(self._changing, "a look at a lease"):
                         if self.ends_at == ended_at:  # nobody extended it meanwhile, or gave it up for good
@@ -131,7 +116,7 @@ class HeldRun:
         """Return the marks that commit these messages; each lies within one row."""
         self._guard.check("the delivery")
         with alone(self._changing, "a commit"):
-            return list(self._cut(parts))
+            return list(self._rows.cut(parts))
 
     def write(self, marks: Sequence[Mark]) -> bool:
         """Write marks once; False when they were not acknowledged while the lease ran.
@@ -143,7 +128,7 @@ class HeldRun:
         if not self.still_runs():
             return False
         for mark in marks:
-            self._told(mark)
+            self._on_row_changed(mark)
         return True
 
     def give_back(self, returned: Ranges, how: Return) -> bool:
@@ -164,7 +149,7 @@ class HeldRun:
             return False
         try:
             not_before_ms = self._database_ms() + how.delay_ms if how.delay_ms else 0
-            rows, changes = self._split(returned, not_before_ms, how)
+            rows, changes = self._rows.split(returned, not_before_ms, how)
             if not changes:
                 return True
             if not self._storage.transact(self.pipe, Transaction(runs=tuple(changes))).is_applied:
@@ -176,11 +161,11 @@ class HeldRun:
             # Which rows there are now is not known: nothing more is done under this lease.
             self.ends_at = _ENDED
             return False
-        self._rows = [row for row in rows if row.state is RunState.LEASED]
+        self._rows.keep(rows)
         # All rows, also those that stay: over one that its owner does not know of the floor would pass.
         # Before anybody changes them again: what is told last counts.
         for row in rows:
-            self._told(row)
+            self._on_row_changed(row)
         return True
 
     def extend(self) -> None:
@@ -203,21 +188,13 @@ class HeldRun:
                     "where its window ended is not known: not extended, the old lease stands"
                 )
             state = self._storage.load_pipe(self.pipe)
-            stand = {row.first: row for row in state.runs} if state else {}
-            changes: list[RunChange] = []
-            for row in self._rows:
-                standing = stand.get(row.first)
-                if standing is None:
-                    continue  # below the floor: everything in it has ended
-                if standing.lease_id != self._lease_id:
-                    changes = []
-                    break
-                changes.append(RunChange(standing, self._lease_id, standing.leased_at_ms, is_leased_now=True))
+            rows = self._rows.standing(state) if state else []
+            if not self._rows.is_leased(rows):
+                rows = []
+            lease_id = self._rows.lease_id
+            changes = tuple(RunChange(row, lease_id, row.leased_at_ms, is_leased_now=True) for row in rows)
             ahead_s, sent_at = self.clock.latest() - self.clock.now(), self.clock.latest()
-            if (
-                not changes
-                or not self._storage.transact(self.pipe, Transaction(runs=tuple(changes))).is_applied
-            ):
+            if not (changes and self._storage.transact(self.pipe, Transaction(runs=changes)).is_applied):
                 self.ends_at = _ENDED
                 raise DeliveryExpiredError("the lease was taken over: the message is delivered again")
             self.ends_at, self._ahead_s = sent_at + self._window_lease_s, ahead_s
@@ -236,7 +213,7 @@ class HeldRun:
         with unawaited(self._changing, "a rollback or extend()"):
             if self._window:
                 self._window = None
-                self._rows = [replace(self._rows[0], last=last, window_ms=0)]
+                self._rows.end_window(last)
                 if window.reached < last:
                     # Others ended it behind all that was pushed. Who extends this lease has not got the rest.
                     unseen = Ranges(((window.reached + 1, last),))
@@ -248,59 +225,9 @@ class HeldRun:
         with suppress(CassqError):
             state = self._storage.load_pipe(self.pipe)
             for run in state.runs if state else ():
-                if run.lease_id == self._lease_id and not run.window_ms:
+                if run.lease_id == self._rows.lease_id and not run.window_ms:
                     return run.last
         return None
-
-    def _cut(self, parts: Ranges) -> Iterator[Mark]:
-        """Cut stretches at the edges of the run's rows."""
-        for part in parts:
-            for row in self._rows:
-                first, last = max(part.first, row.first), min(part.last, row.last)
-                if first <= last:
-                    yield Mark(first, last, End.COMMITTED)
-
-    def _split(self, returned: Ranges, not_before_ms: int, how: Return) -> tuple[list[Run], list[RunChange]]:
-        """Return the rows as they shall be, and the changes that make them so."""
-        rows: list[Run] = []
-        changes: list[RunChange] = []
-        for row in self._rows:
-            back = list(returned.within(row.first, row.last))
-            if not back:
-                rows.append(row)
-                continue
-            kept = list(returned.missing(row.first, row.last))
-            for part in sorted(back + kept):
-                is_back = part in back
-                new = self._row(row, part, is_back=is_back, not_before_ms=not_before_ms, how=how)
-                # What stays leased is leased from now on: the holder does not know since when it was, and
-                # counts by the earlier beginning itself.
-                if_lease_id = self._lease_id if part.first == row.first else None
-                changes.append(RunChange(new, if_lease_id, is_leased_now=not is_back))
-                rows.append(new)
-        return rows, changes
-
-    def _row(self, row: Run, part: Range, *, is_back: bool, not_before_ms: int, how: Return) -> Run:
-        place = max(0, bisect_right(self._batch_firsts, part.first) - 1)
-        rolled_back = row.rolled_back if part.first == row.first else 0
-        new = replace(
-            row,
-            first=part.first,
-            last=part.last,
-            read_from=min(part.first, max(row.read_from, self._batch_firsts[place])),
-            rolled_back=rolled_back,
-        )
-        if not is_back:
-            return new
-        return replace(
-            new,
-            state=RunState.RETURNED,
-            lease_id=new_token(),
-            leased_at_ms=0,
-            not_before_ms=not_before_ms,
-            attempt=row.attempt if how.is_counted else row.attempt - 1,
-            rolled_back=rolled_back + (part.size if how.is_counted else 0),
-        )
 
     def _database_ms(self) -> int:
         state = self._storage.load_pipe(self.pipe)

@@ -7,6 +7,7 @@ claimed, and to take. What must not break: before a pipe is let go its window is
 import logging
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
@@ -134,27 +135,31 @@ class Claims:
             return claimed.window_run
         pipe = claimed.owned.pipe
         ends_at = result.sent_at + taken.run.lease_ms / 1000
-        held = HeldRun(self._context, pipe, taken, ends_at, told=self._tell(pipe), window=result.window)
+        held = HeldRun(
+            self._context, pipe, taken, ends_at, on_row_changed=partial(self._on_row_changed, pipe)
+        )
         if result.window:
+            held.be_of(result.window)
             claimed.window, claimed.window_run = result.window, held
         return held
 
-    def _tell(self, pipe: UUID) -> Callable[[Mark | Run], None]:
-        def told(note: Mark | Run) -> None:
-            claimed = self._claimed.get(pipe)
-            if claimed:
-                claimed.owned.note(note)
-            is_returned = isinstance(note, Run) and note.state is RunState.RETURNED
-            if is_returned:
-                self._memory.note_returned(pipe)
-            is_due = isinstance(note, Run) and is_returned and not note.not_before_ms
-            if not is_due:
-                return
-            with noted():  # a push asks who is hungry, too
-                if self._coordinator.hungry(self._queue):
-                    self._coordinator.wake(self._queue, 1)
+    def _on_row_changed(self, pipe: UUID, note: Mark | Run) -> None:
+        """Tell the pipe of an acknowledged mark or a returned row, and who waits of what is due again.
 
-        return told
+        Called from consumers' threads.
+        """
+        claimed = self._claimed.get(pipe)
+        if claimed:
+            claimed.owned.note(note)
+        is_returned = isinstance(note, Run) and note.state is RunState.RETURNED
+        if is_returned:
+            self._memory.note_returned(pipe)
+        is_due = isinstance(note, Run) and is_returned and not note.not_before_ms
+        if not is_due:
+            return
+        with noted():  # a push asks who is hungry, too
+            if self._coordinator.hungry(self._queue):
+                self._coordinator.wake(self._queue, 1)
 
     def tend(self) -> None:
         """End the windows whose consumers ask for it, and those whose time is over."""

@@ -23,7 +23,8 @@ from cassq.errors import (
 from cassq.model.ids import MessageId
 from cassq.model.message import Batch, Headers, to_datetime
 from cassq.model.ranges import Ranges
-from cassq.pipes.held_run import HeldRun, Return
+from cassq.pipes.held_run import HeldRun
+from cassq.pipes.run_rows import Return
 
 _log = logging.getLogger("cassq.popper")
 

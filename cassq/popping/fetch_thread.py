@@ -24,7 +24,8 @@ from enum import Enum
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import AccessDeniedError, CassqError, StorageUnavailableError
 from cassq.model.take_plan import Taken
-from cassq.pipes.held_run import HeldRun, Return
+from cassq.pipes.held_run import HeldRun
+from cassq.pipes.run_rows import Return
 from cassq.popping.alarm import Heard
 from cassq.popping.arrival_rate import ArrivalRate
 from cassq.popping.delivery import BatchSlice, Committer

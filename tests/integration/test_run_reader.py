@@ -13,7 +13,7 @@ import cassq.bulk.run_reader
 from cassq.bulk.leased_run import LeasedRun, read_leased, tag
 from cassq.errors import DecodeError, InvalidNameError, InvalidOptionError
 from cassq.model.ranges import Ranges
-from cassq.pipes.held_run import Return
+from cassq.pipes.run_rows import Return
 from cassq.runtime.fork_guard import may_run_here, process_name
 
 LEASE = timedelta(minutes=10)

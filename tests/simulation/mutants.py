@@ -130,7 +130,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _one(
         "let a mark reach over the edges of a run",
-        "cassq.pipes.held_run",
+        "cassq.pipes.run_rows",
         "                    yield Mark(first, last,",
         "                    yield Mark(row.first, last,",
     ),
@@ -162,9 +162,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "believe an extension that was not asked for",
         "cassq.pipes.held_run",
-        "                or not self._storage.transact("
-        "self.pipe, Transaction(runs=tuple(changes))).is_applied\n",
-        "",
+        "(changes and self._storage.transact(self.pipe, Transaction(runs=changes)).is_applied):\n",
+        "changes:\n",
         about="extensions",
     ),
     # The operator

@@ -157,9 +157,9 @@ _LEASE = (
         "return a run under the lease id of its former holder",
         (
             Edit(
-                "cassq.pipes.held_run",
+                "cassq.pipes.run_rows",
                 "            state=RunState.RETURNED,\n            lease_id=new_token(),\n",
-                "            state=RunState.RETURNED,\n            lease_id=self._lease_id,\n",
+                "            state=RunState.RETURNED,\n            lease_id=self.lease_id,\n",
             ),
             Edit(
                 "cassq.model.take_plan",
@@ -172,8 +172,8 @@ _LEASE = (
     planted(
         "tell the owner only what came back of a run that was split",
         "cassq.pipes.held_run",
-        "        for row in rows:\n            self._told(row)\n",
-        "        for row in rows:\n            if row.state is RunState.RETURNED:\n                self._told(row)\n",
+        "        for row in rows:\n            self._on_row_changed(row)\n",
+        "        for row in rows:\n            if row.state is RunState.RETURNED:\n                self._on_row_changed(row)\n",
         test=_FAULT + "test_what_stays_leased_beside_a_rolled_back_message_is_not_lost_with_its_holder",
     ),
     planted(
@@ -186,9 +186,8 @@ _LEASE = (
     planted(
         "extend what is left of a run of which others took a part",
         "cassq.pipes.held_run",
-        "                if standing.lease_id != self._lease_id:\n"
-        "                    changes = []\n                    break\n",
-        "                if standing.lease_id != self._lease_id:\n                    continue\n",
+        "            if not self._rows.is_leased(rows):\n                rows = []\n",
+        "            rows = [row for row in rows if row.lease_id == self._rows.lease_id]\n",
         test=_HELD
         + "TestALeaseThatAWitnessDoubts::test_is_not_extended_for_the_rest_where_others_took_a_part",
     ),

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
 from cassq.model.ranges import Ranges
-from cassq.pipes.held_run import Return
+from cassq.pipes.run_rows import Return
 
 
 def numbered(first, last):

@@ -24,7 +24,7 @@ from cassq.model.ranges import Range, Ranges
 from cassq.model.settings import QueueSettings
 from cassq.model.transaction import Seal, Transaction
 from cassq.observing.statistics import Statistics
-from cassq.pipes.held_run import Return
+from cassq.pipes.run_rows import Return
 from cassq.popping.fetcher import Fetcher
 from cassq.popping.reach import Reach
 from cassq.pushing.push_buffer import PushBuffer

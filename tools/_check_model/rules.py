@@ -174,7 +174,7 @@ RULES = (
         (
             "fresh_return",
             "a returned run has a lease id of its own and leased_at 0",
-            "cassq.model.take_plan.returned cassq.pipes.held_run.HeldRun._row",
+            "cassq.model.take_plan.returned cassq.pipes.run_rows.RunRows._row",
         ),
         (
             "believe_live",
@@ -184,7 +184,7 @@ RULES = (
         (
             "mark_in_row",
             "a mark lies within one row of a run",
-            "cassq.pipes.held_run.HeldRun._cut cassq.popping.delivery.group_by_run",
+            "cassq.pipes.run_rows.RunRows.cut cassq.popping.delivery.group_by_run",
         ),
         (
             "mark_longer",

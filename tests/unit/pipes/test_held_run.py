@@ -14,8 +14,9 @@ from cassq.model.pipe import Head, PipeEntry
 from cassq.model.ranges import Ranges
 from cassq.model.settings import QueueSettings
 from cassq.pipes.fenced_pipe import Taker
-from cassq.pipes.held_run import HeldRun, Return
+from cassq.pipes.held_run import HeldRun
 from cassq.pipes.owned_pipe import OwnedPipe
+from cassq.pipes.run_rows import Return
 from cassq.popping.commits import commit_run
 from cassq.storage.sqlite.storage import SqliteStorage
 
@@ -117,7 +118,7 @@ class TestALeaseThatAWitnessDoubts:
             owned.pipe,
             taken,
             result.sent_at + self.LEASE_S,
-            told=owned.note,
+            on_row_changed=owned.note,
         )
         for seq in (5, 7):
             clock.seconds += 2.0

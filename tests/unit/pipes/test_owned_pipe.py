@@ -15,8 +15,9 @@ from cassq.model.ranges import Ranges
 from cassq.model.settings import QueueSettings
 from cassq.model.transaction import Seal, Transaction
 from cassq.pipes.fenced_pipe import Taker
-from cassq.pipes.held_run import HeldRun, Return
+from cassq.pipes.held_run import HeldRun
 from cassq.pipes.owned_pipe import OwnedPipe
+from cassq.pipes.run_rows import Return
 from cassq.pipes.window_steps import WINDOW_MS
 from cassq.popping.commits import commit_run
 from cassq.storage.sqlite.storage import SqliteStorage
@@ -62,7 +63,7 @@ class Scene:
             self.pipe,
             taken,
             ends_at,
-            told=self.owned.note,
+            on_row_changed=self.owned.note,
         )
 
     def take(self, wanted):

@@ -20,9 +20,10 @@ from cassq.observing.inspection import Inspection
 from cassq.pipes import upkeep, window_steps
 from cassq.pipes.batch_reader import FIRST_LIMIT
 from cassq.pipes.fenced_pipe import Taker
-from cassq.pipes.held_run import HeldRun, Return
+from cassq.pipes.held_run import HeldRun
 from cassq.pipes.outside_view import find_pushed
 from cassq.pipes.owned_pipe import OwnedPipe
+from cassq.pipes.run_rows import Return
 from cassq.popping.commits import commit_run
 from cassq.pushing.callers import Callers
 from cassq.pushing.lane import Lane
@@ -399,14 +400,15 @@ class TestAConsumerOfAWindow:
     def held(self, scene, holder):
         told = []
         taken = replace(plan_of(scene), run=holder.window.run)
-        return HeldRun(
+        held = HeldRun(
             context_of(scene.storage, SETTINGS, scene.clock),
             scene.pipe,
             taken,
             scene.clock.now() + 9,
-            told=told.append,
-            window=holder.window,
+            on_row_changed=told.append,
         )
+        held.be_of(holder.window)
+        return held
 
     def test_a_rollback_waits_for_the_end_and_then_splits_the_row(self, scene, holder, held):
         scene.push(2)
@@ -469,7 +471,7 @@ class TestAConsumerOfAWindow:
         result = other.take(10)
         assert {3, 4} <= set(numbers(result))
         assert [taken.run.attempt for taken in result.runs if taken.run.first == 3] == [1]
-        assert scene.state.runs[0].lease_id == held._lease_id
+        assert scene.state.runs[0].lease_id == held._rows.lease_id
 
     def test_an_end_that_does_not_come_is_waited_for_as_long_as_the_lease(self, scene, held, monkeypatch):
         def wait(condition, seconds):

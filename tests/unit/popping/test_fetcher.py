@@ -15,7 +15,7 @@ from cassq.model.queue_record import QueueRecord
 from cassq.model.ranges import Ranges
 from cassq.model.settings import QueueSettings
 from cassq.model.transaction import Seal, Transaction
-from cassq.pipes.held_run import Return
+from cassq.pipes.run_rows import Return
 from cassq.popping.commits import commit_run
 from cassq.popping.fetcher import Fetcher
 from cassq.popping.reach import Reach

@@ -13,8 +13,9 @@ import cassq
 from cassq.model.ranges import Ranges
 from cassq.model.settings import QueueSettings
 from cassq.pipes.fenced_pipe import Taker
-from cassq.pipes.held_run import HeldRun, Return
+from cassq.pipes.held_run import HeldRun
 from cassq.pipes.owned_pipe import OwnedPipe
+from cassq.pipes.run_rows import Return
 from cassq.popping.timing import IDLE_S
 from cassq.runtime.clock import SystemClock
 from cassq.verification.checker import DEAD_HOLDER, EXPIRED_LEASE, ROLLBACK, judge
@@ -685,7 +686,7 @@ def held(store, owned, run):
     clock = SystemClock()
     ends_at = clock.now() + LEASE_S
     context = context_of(store.storage, QueueSettings(), clock)
-    return HeldRun(context, owned.pipe, run, ends_at, told=owned.note)
+    return HeldRun(context, owned.pipe, run, ends_at, on_row_changed=owned.note)
 
 
 # Histories of a right queue, and harm that is planted in them.
