@@ -1,8 +1,9 @@
 """The line of hungry poppers in ZooKeeper: who waits, who waited longest, who is told what.
 
-Owns the nodes below `hungry/<queue>` and what is known of them here. Refuses to know claims. The rule that
-must not break: an announcement ends when its node goes, and only then is `wake` called; being told that
-others are hungry too (`crowded`) ends nothing, so that two idle poppers never wake each other in turn.
+Owns the nodes of this process below `hungry/<queue>`; the lines as they were last told are `SeenLines`'s.
+Refuses to know claims. The rule that must not break: an announcement ends when its node goes, and only then
+is `wake` called; being told that others are hungry too (`crowded`) ends nothing, so that two idle poppers
+never wake each other in turn.
 
     popper A                ZooKeeper               waker                popper B (waits less long)
     | create A-0000000001 ->|                         |                     |
@@ -25,39 +26,24 @@ from kazoo.exceptions import NoNodeError
 from kazoo.protocol.states import EventType
 
 from cassq.coordination.zookeeper.announcement import Announcement, number_of, popper_of
+from cassq.coordination.zookeeper.seen_lines import SeenLines
 from cassq.coordination.zookeeper.session import ZooKeeperSession
 from cassq.errors import AccessDeniedError, ClosedError, CoordinationUnavailableError
 from cassq.runtime.clock import Clock
 
 _Key = tuple[str, str]
 
-#: The longer the line, the less often it is looked at: so long for each popper in it.
-LOOK_PER_POPPER_S = 0.006
-
-#: For so long after a pusher asked about a line it stays watched.
-INTEREST_S = 60.0
-
-#: A popper that asked how many are hungry does not ask again for so long; of a long line, for longer.
-FRESH_S = 0.05
-FRESH_MAX_S = 0.5
-
 
 class HungryLine:
-    """Everybody's hungry poppers as ZooKeeper last told, and the announcements of this process."""
+    """The announcements of this process, and who is woken among all that are hungry."""
 
     def __init__(self, session: ZooKeeperSession, root: str, clock: Clock) -> None:
         self._session = session
-        self._clock = clock
-        self._root = root
         self._lock = threading.RLock()
-        self._lines: dict[str, tuple[str, ...]] = {}
-        self._watches: dict[str, Callable[[Any], None]] = {}
+        self._lines = SeenLines(session, root, clock, self._lock, self)
         self._announced: dict[_Key, Announcement] = {}
         self._stranded: dict[_Key, Callable[[], None]] = {}
         self._doubtful: set[_Key] = set()
-        self._looked_at: dict[str, float] = {}
-        self._asked_at: dict[str, float] = {}
-        self._interest_ends: dict[str, float] = {}
 
     def announce(
         self, queue: str, popper: str, wake: Callable[[], None], crowded: Callable[[], None] | None
@@ -86,12 +72,12 @@ class HungryLine:
             self._delete(key, stale.node)
         self._watch_own(key, announcement)
         try:
-            self._ask(queue)
+            self._lines.ask(queue)
         except CoordinationUnavailableError:
             return 0
         finally:
             if not announcement.is_crowded:
-                self._watch(queue)
+                self._lines.watch(queue)
         return self._count_before(key, announcement)
 
     def withdraw(self, queue: str, popper: str) -> None:
@@ -102,7 +88,7 @@ class HungryLine:
             announcement = self._announced.pop(key, None)
             if announcement is None:
                 return
-            self._drop(queue, announcement.node)
+            self._lines.drop(queue, announcement.node)
         self._delete(key, announcement.node)
 
     def count(self, queue: str, besides: str) -> int:
@@ -112,29 +98,27 @@ class HungryLine:
         """
         if not self._session.is_trusted:
             return 0
-        now = self._clock.now()
         if not besides:
-            self._interest_ends[queue] = now + INTEREST_S
-            self._watch(queue)
-        elif now - self._asked_at.get(queue, float("-inf")) >= self._fresh_s(queue):
+            self._lines.note_interest(queue)
+        elif not self._lines.is_fresh(queue):
             with suppress(CoordinationUnavailableError, AccessDeniedError, ClosedError):
-                self._ask(queue)
-                if self._is_of_interest(queue):
-                    self._watch(queue)  # alone again: the next one to come is to be told of
-        return len(self._candidates(self._lines.get(queue, ()), besides))
+                self._lines.ask(queue)
+                if self._lines.is_of_interest(queue):
+                    self._lines.watch(queue)  # alone again: the next one to come is to be told of
+        return len(self._candidates(self._lines.of(queue), besides))
 
     def wake(self, queue: str, count: int, besides: str) -> int:
         """Delete the nodes of those who waited longest; return how many of them were still there."""
         if count <= 0:
             return 0
         with suppress(CoordinationUnavailableError, AccessDeniedError, ClosedError):
-            first = self._candidates(self._lines.get(queue, ()), besides)[:count]
+            first = self._candidates(self._lines.of(queue), besides)[:count]
             woken = self._delete_first(queue, first, count)
             if first and woken == len(first):
                 return woken
             # Others woke them, and somebody may have come a moment ago; better one question more than a
             # wake-up lost.
-            line = self._candidates(self._ask_line(queue), besides)
+            line = self._candidates(self._lines.read(queue), besides)
             return woken + self._delete_first(queue, line, count - woken)
         return 0
 
@@ -144,17 +128,16 @@ class HungryLine:
             self._stranded.update({key: each.wake for key, each in self._announced.items()})
             self._announced.clear()
             self._doubtful.clear()
-            self._lines = dict.fromkeys(self._lines, ())
+            self._lines.clear()
 
     def on_alive(self, *, is_back: bool) -> None:
         """Set the watches again after an interruption, and remove what was created without a reply."""
         with self._lock:
             stranded = [self._stranded.pop(key) for key in list(self._stranded)]
-            queues = list(self._watches) if is_back else []
             announced = list(self._announced.items()) if is_back else []
             doubtful = list(self._doubtful)
-        for queue in queues:
-            self._look(queue)
+        if is_back:
+            self._lines.look_again()
         for key, announcement in announced:
             self._watch_own(key, announcement)
         for key in doubtful:
@@ -165,9 +148,9 @@ class HungryLine:
     def _create(self, key: _Key) -> str:
         queue, popper = key
         for is_again in (False, True):
-            self._session.ensure(self._path(queue), is_again=is_again)
+            self._session.ensure(self._lines.path(queue), is_again=is_again)
             reply = self._session.client.create_async(
-                self._path(queue, f"{popper}-"), ephemeral=True, sequence=True
+                self._lines.path(queue, f"{popper}-"), ephemeral=True, sequence=True
             )
             try:
                 return str(self._session.answer(reply)).rpartition("/")[2]
@@ -178,22 +161,24 @@ class HungryLine:
                 with self._lock:
                     self._doubtful.add(key)
                 raise
-        raise CoordinationUnavailableError(f"{self._path(queue)} vanishes from ZooKeeper again and again")
+        raise CoordinationUnavailableError(
+            f"{self._lines.path(queue)} vanishes from ZooKeeper again and again"
+        )
 
     def _delete_first(self, queue: str, line: list[str], count: int) -> int:
         woken = 0
         while line and woken < count:
             now, line = line[: count - woken], line[count - woken :]
             # Out of the line at once: others of this process shall not wake the same.
-            self._drop(queue, *now)
-            replies = [self._session.client.delete_async(self._path(queue, node)) for node in now]
+            self._lines.drop(queue, *now)
+            replies = [self._session.client.delete_async(self._lines.path(queue, node)) for node in now]
             try:
                 for reply in replies:
                     with suppress(NoNodeError):
                         self._session.answer(reply)
                         woken += 1
             except CoordinationUnavailableError:
-                self._session.call_soon(partial(self._look, queue))  # some may stand in line all the same
+                self._lines.look_soon(queue)  # some may stand in line all the same
                 raise
         return woken
 
@@ -202,7 +187,7 @@ class HungryLine:
             with self._lock:
                 self._doubtful.add(key)
             return
-        reply = self._session.client.delete_async(self._path(key[0], node))
+        reply = self._session.client.delete_async(self._lines.path(key[0], node))
         reply.rawlink(partial(self._on_deleted, key, self._session.epoch))
 
     def _on_deleted(self, key: _Key, epoch: int, reply: Any) -> None:  # noqa: ANN401 (kazoo has no types)
@@ -214,7 +199,7 @@ class HungryLine:
 
     def _remove_doubtful(self, key: _Key) -> None:
         queue, popper = key
-        nodes = self._ask_line(queue)
+        nodes = self._lines.read(queue)
         with self._lock:
             self._doubtful.discard(key)
             known = self._announced.get(key)
@@ -222,74 +207,18 @@ class HungryLine:
             if popper_of(node) == popper and (known is None or known.node != node):
                 self._delete(key, node)
 
-    def _watch(self, queue: str) -> None:
-        if queue in self._watches:
-            return
-        with self._lock:
-            if queue in self._watches:
-                return
-            self._watches[queue] = partial(self._on_change, queue)
-            self._lines.setdefault(queue, ())
-        self._session.call_soon(partial(self._look, queue))
-
-    def _look(self, queue: str) -> None:
-        if not self._session.is_connected:
-            return  # on_alive looks
-        watch = self._watches.get(queue)
-        if watch is None:
-            return
-        self._looked_at[queue] = self._clock.now()
-        reply = self._session.client.get_children_async(self._path(queue), watch=watch)
-        reply.rawlink(partial(self._on_line, queue))
-
-    def _look_for_first(self, queue: str) -> None:
-        try:
-            self._session.ensure(self._path(queue), is_again=True)
-        except (CoordinationUnavailableError, AccessDeniedError):
-            with self._lock:
-                self._watches.pop(queue, None)  # whoever asks next tries again
-            raise
-        self._look(queue)
-
-    def _on_change(self, queue: str, event: Any) -> None:  # noqa: ANN401
-        if event.type == EventType.NONE:
-            return
-        with self._lock:
-            if not self._is_of_interest(queue):
-                self._watches.pop(queue, None)  # whoever pushes or waits next watches again
-                return
-        # Every seat hears of every change in the line. Where many wait, one look serves several changes.
-        left = self._looked_at.get(queue, 0.0) + self._pause_s(queue) - self._clock.now()
-        if left <= 0:
-            self._look(queue)
-            return
-        timer = threading.Timer(left, self._look, (queue,))
-        timer.daemon = True
-        timer.start()
-
-    def _is_of_interest(self, queue: str) -> bool:
-        if self._clock.now() < self._interest_ends.get(queue, float("-inf")):
-            return True
+    def is_alone(self, queue: str) -> bool:
+        """Tell whether a popper of this process wants to hear of the next one to come; the lock is held."""
         return any(
             key[0] == queue and each.crowded is not None and not each.is_crowded
             for key, each in self._announced.items()
         )
 
-    def _on_line(self, queue: str, reply: Any) -> None:  # noqa: ANN401
-        if isinstance(reply.exception, NoNodeError):
-            self._session.call_soon(partial(self._look_for_first, queue))
-        elif reply.exception is None:
-            self._take_line(queue, reply.value)
-
-    def _take_line(self, queue: str, nodes: list[str]) -> None:
-        with self._lock:
-            self._lines[queue] = tuple(sorted(nodes, key=number_of))
-        self._tell_crowded(queue)
-
-    def _tell_crowded(self, queue: str) -> None:
+    def on_line_seen(self, queue: str) -> None:
+        """Tell the poppers of this process that are in a line whether others are, too."""
         crowded = []
         with self._lock:
-            line = self._lines.get(queue, ())
+            line = self._lines.of(queue)
             for (of_queue, popper), announcement in self._announced.items():
                 if of_queue != queue:
                     continue
@@ -302,7 +231,7 @@ class HungryLine:
 
     def _watch_own(self, key: _Key, announcement: Announcement) -> None:
         reply = self._session.client.exists_async(
-            self._path(key[0], announcement.node), watch=partial(self._on_own_change, key, announcement)
+            self._lines.path(key[0], announcement.node), watch=partial(self._on_own_change, key, announcement)
         )
         reply.rawlink(partial(self._on_own_seen, key, announcement))
 
@@ -319,34 +248,13 @@ class HungryLine:
             if self._announced.get(key) is not announcement:
                 return
             del self._announced[key]
-            self._drop(key[0], announcement.node)
+            self._lines.drop(key[0], announcement.node)
             wake = announcement.wake
         self._session.call_soon(wake)
 
-    def _ask(self, queue: str) -> None:
-        self._asked_at[queue] = self._clock.now()
-        self._take_line(queue, list(self._ask_line(queue)))
-
-    def _fresh_s(self, queue: str) -> float:
-        return min(max(FRESH_S, self._pause_s(queue)), FRESH_MAX_S)
-
-    def _pause_s(self, queue: str) -> float:
-        return LOOK_PER_POPPER_S * len(self._lines.get(queue, ()))
-
-    def _ask_line(self, queue: str) -> tuple[str, ...]:
-        try:
-            nodes = self._session.answer(self._session.client.get_children_async(self._path(queue)))
-        except NoNodeError:
-            return ()
-        return tuple(sorted(nodes, key=number_of))
-
-    def _drop(self, queue: str, *nodes: str) -> None:
-        with self._lock:
-            self._lines[queue] = tuple(each for each in self._lines.get(queue, ()) if each not in nodes)
-
     def _count_before(self, key: _Key, announcement: Announcement) -> int:
         queue, popper = key
-        line = self._lines.get(queue, ())
+        line = self._lines.of(queue)
         return sum(
             number_of(node) < number_of(announcement.node) and popper_of(node) != popper for node in line
         )
@@ -354,6 +262,3 @@ class HungryLine:
     def _candidates(self, line: tuple[str, ...], besides: str) -> list[str]:
         besides = quote(besides, safe="")
         return [node for node in line if popper_of(node) != besides]
-
-    def _path(self, queue: str, node: str = "") -> str:
-        return f"{self._root}/{queue}/{node}" if node else f"{self._root}/{queue}"
