@@ -7,16 +7,20 @@ message by message, so that a reader who went away never costs a message.
 import json
 import os
 import select
+import stat
 import sys
 from base64 import b64encode
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import accumulate
 from typing import Any, Protocol, TextIO
 
 import click
 from tqdm import tqdm
 
 from cassq import DeadMessage, Delivery, Message
+from cassq.runtime.clock import SystemClock
 
 
 def replace_closed_streams() -> None:
@@ -109,33 +113,65 @@ def to_line(message: Message | Delivery, *, is_json: bool) -> bytes:
 
 
 class MessageWriter:
-    """Writes messages to stdout and knows which of them were written out.
+    """Writes messages to stdout, as fast as it takes them, and knows which of them were written out.
+
+    A pipe gets parts that it takes whole or not at all, and messages that fit into one are not cut: no
+    reader, however slow or stuck, holds the caller up or gets half of a small message.
 
     Attributes:
         trouble: why nothing more can be written: `BrokenPipeError` when the reader closed the pipe.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lines: Sequence[bytes]) -> None:
         sys.stdout.flush()
         self._target = sys.stdout.fileno()
+        self._data = memoryview(b"".join(lines))
+        self._ends = list(accumulate(map(len, lines)))
+        is_file = stat.S_ISREG(os.fstat(self._target).st_mode)
+        self._part_max = max(1, len(self._data)) if is_file else select.PIPE_BUF
+        self._out = 0
         self.trouble: OSError | None = None
 
-    def write(self, lines: Sequence[bytes]) -> int:
-        """Write lines; return how many were written out whole, all of them unless there is trouble."""
-        data = memoryview(b"".join(lines))
-        written = 0
-        while written < len(data) and self.trouble is None:
+    @property
+    def is_done(self) -> bool:
+        """Whether all is written, or nothing more can be."""
+        return self._out == len(self._data) or self.trouble is not None
+
+    @property
+    def written(self) -> int:
+        """How many messages were written out whole."""
+        return bisect_right(self._ends, self._out)
+
+    @property
+    def begun(self) -> int:
+        """How many messages were written out whole or in part."""
+        written = self.written
+        is_cut = self._out > (self._ends[written - 1] if written else 0)
+        return written + is_cut
+
+    def go_on(self, seconds: float | None = None) -> bool:
+        """Write for so long at most, without a limit for None; False when the target is full at the end."""
+        clock = SystemClock()
+        until = None if seconds is None else clock.now() + seconds
+        while not self.is_done:
+            left = None if until is None else max(0.0, until - clock.now())
+            if not select.select([], [self._target], [], left)[1]:
+                return False
             try:
-                written += os.write(self._target, data[written:])
+                self._out += os.write(self._target, self._part())
             except BlockingIOError:
-                select.select([], [self._target], [])
+                pass  # others filled it meanwhile
             except OSError as error:
                 self.trouble = error
-        whole = end = 0
-        for line in lines:
-            end += len(line)
-            whole += end <= written
-        return whole
+            if until is not None and clock.now() >= until:
+                break
+        return True
+
+    def _part(self) -> memoryview:
+        end = self._out + self._part_max
+        whole = bisect_right(self._ends, end)
+        last = self._ends[whole - 1] if whole else 0
+        return self._data[self._out : last if last > self._out else end]
 
 
 class Bar(Protocol):

@@ -1,27 +1,34 @@
 """`cassq pop` and `cassq peek`: messages to stdout, or to a command of the caller's.
 
 Owns the order of printing and committing. What must not break: a message is committed only after the
-operating system took all of it; one that was not written out is rolled back. Refuses to promise more: what
-stands in a pipe between two processes was written out, though nobody has read it. Who needs that too lets a
-command end each message (`cassq.cli.execution`).
+operating system took all of it, and while its lease runs, however slow the reader is; one of which nothing
+was written out is given back without counting an attempt, one that was cut is rolled back. Refuses to promise
+more: what stands in a pipe between two processes was written out, though nobody has read it. Who needs that
+too lets a command end each message (`cassq.cli.execution`).
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
 import click
 
 import cassq
-from cassq.cli.bench.arrivals import Arrivals
-from cassq.cli.execution import Execution, to_command
+from cassq.cli.bench.arrivals import TICK_S, Arrivals
+from cassq.cli.execution import EXTEND_PER_LEASE, Execution, to_command
 from cassq.cli.exit_codes import NOT_DONE
 from cassq.cli.output import MessageWriter, count_of, print_json, say, to_line
 from cassq.cli.session import Session, common_options, pass_session
 from cassq.cli.values import to_duration
+from cassq.popping.delivery import return_all
+from cassq.runtime.deadline import Deadline
 
-#: Messages printed and committed together.
+#: Messages popped together, and printed and committed so where the reader is quick.
 CHUNK = 200
+
+#: What was written out is committed after so small a part of the lease, or a tick, at the latest.
+TICKS_PER_LEASE = 8
 
 
 @click.command()
@@ -63,7 +70,9 @@ def pop(  # noqa: PLR0913 - one for each option
 
     Without --commit every message is given back when all are printed, which counts as one of its attempts;
     `cassq peek` looks without that. With --commit a message ends once it is written out: in a file, or in the
-    pipe to the next program. What that program had not read yet when it died is committed all the same.
+    pipe to the next program. What that program had not read yet when it died is committed all the same. What
+    is not written out, because the program closed the pipe or a signal came while the pipe was full, goes
+    back without counting an attempt.
 
     With --exec a message ends when CMD does: exit code 0 commits it, any other end rolls it back. CMD gets
     the body on its standard input, and in its environment CASSQ_QUEUE, CASSQ_MESSAGE_ID, CASSQ_ATTEMPT,
@@ -92,9 +101,11 @@ def pop(  # noqa: PLR0913 - one for each option
     ):
         arrivals = Arrivals(popper, wish, None if follow else timeout)
         if words is None:
-            finish = _Committing() if is_committed else _Returning(opened.settings.max_attempts)
+            settings = opened.settings
+            finish = _Committing(popper) if is_committed else _Returning(settings.max_attempts)
+            lease_s = settings.lease.total_seconds()
             try:
-                _Printing(arrivals, finish, is_json=session.is_json).run(limit)
+                _Printing(arrivals, finish, session.is_json, lease_s).run(limit)
             finally:
                 finish.close()
             return
@@ -123,8 +134,8 @@ def peek(session: Session, queue: str, count: int) -> None:
     """Print the next messages without taking them; nothing changes."""
     with session.queue(queue) as opened:
         found = opened.peek(count)
-    writer = MessageWriter()
-    writer.write([to_line(message, is_json=session.is_json) for message in found])
+    writer = MessageWriter([to_line(message, is_json=session.is_json) for message in found])
+    writer.go_on()
     if writer.trouble:
         raise writer.trouble
 
@@ -132,12 +143,29 @@ def peek(session: Session, queue: str, count: int) -> None:
 class _Committing:
     """Commits what was written out, and gives the rest back."""
 
-    def note(self, popper: cassq.Popper, deliveries: Sequence[cassq.Delivery], written: int) -> None:
+    def __init__(self, popper: cassq.Popper) -> None:
+        self._popper = popper
+        self._written = 0
+        self.held: list[cassq.Delivery] = []
+
+    def hold(self, deliveries: Sequence[cassq.Delivery]) -> None:
+        self.held, self._written = list(deliveries), 0
+
+    def note(self, written: int) -> None:
+        """Hear how many of the latest were written out whole."""
+        new = written - self._written
+        out, self.held, self._written = self.held[:new], self.held[new:], written
+        if out:
+            self._popper.commit_many(out)
+
+    def end(self, written: int, begun: int) -> None:
+        """Hear that no more of the latest are written, and how many were in part at least."""
         try:
-            popper.commit_many(deliveries[:written])
+            self.note(written)
         finally:
-            for delivery in deliveries[written:]:
-                delivery.rollback()
+            cut, rest = self.held[: begun - written], self.held[begun - written :]
+            return_all(rest, is_counted=False)
+            return_all(cut, is_counted=True)
 
     def close(self) -> None:
         pass
@@ -148,17 +176,26 @@ class _Returning:
 
     def __init__(self, max_attempts: int) -> None:
         self._max_attempts = max_attempts
-        self._held: list[cassq.Delivery] = []
+        self._latest = 0
+        self.held: list[cassq.Delivery] = []
 
-    def note(self, _popper: cassq.Popper, deliveries: Sequence[cassq.Delivery], _written: int) -> None:
-        self._held += deliveries
+    def hold(self, deliveries: Sequence[cassq.Delivery]) -> None:
+        self._latest = len(self.held)
+        self.held += deliveries
+
+    def note(self, _written: int) -> None:
+        pass
+
+    def end(self, _written: int, begun: int) -> None:
+        rest = self.held[self._latest + begun :]
+        self.held = self.held[: self._latest + begun]
+        return_all(rest, is_counted=False)
 
     def close(self) -> None:
-        for delivery in self._held:
-            delivery.rollback()
-        if self._held:
+        return_all(self.held, is_counted=True)
+        if self.held:
             say(
-                f"cassq: gave {count_of(len(self._held), 'message')} back; this counts as one of "
+                f"cassq: gave {count_of(len(self.held), 'message')} back; this counts as one of "
                 f"{self._max_attempts} attempts (--commit ends messages, `cassq peek` only looks)"
             )
 
@@ -170,15 +207,35 @@ class _Printing:
     arrivals: Arrivals
     finish: _Committing | _Returning
     is_json: bool
+    lease_s: float
 
     def run(self, limit: int | None) -> None:
-        writer = MessageWriter()
         left = float("inf") if limit is None else limit
         while left > 0 and (deliveries := self.arrivals.next(int(min(left, CHUNK)))):
-            written = writer.write([to_line(each, is_json=self.is_json) for each in deliveries])
-            self.finish.note(self.arrivals.popper, deliveries, written)
-            if writer.trouble:
-                raise writer.trouble
+            self._print(deliveries)
             left -= len(deliveries)
         if left == limit:
             self.arrivals.tell_none()
+
+    def _print(self, deliveries: Sequence[cassq.Delivery]) -> None:
+        self.finish.hold(deliveries)
+        writer = MessageWriter([to_line(each, is_json=self.is_json) for each in deliveries])
+        tick_s = min(TICK_S, self.lease_s / TICKS_PER_LEASE)
+        try:
+            while not writer.is_done and (writer.go_on(tick_s) or not self.arrivals.wish):
+                self.finish.note(writer.written)
+                if not writer.is_done:
+                    self._keep()
+        finally:
+            self.finish.end(writer.written, writer.begun)
+        if writer.trouble:
+            raise writer.trouble
+
+    def _keep(self) -> None:
+        """Extend the leases of what waits for a slow reader, once a third of their time has passed."""
+        for run, delivery in {each.run: each for each in self.finish.held}.items():
+            if run.left_s < self.lease_s * (1 - 1 / EXTEND_PER_LEASE):
+                # A failure leaves the old lease, and there is time for another try.
+                ends_at = run.clock.now() + run.left_s
+                with suppress(cassq.OutcomeUnknownError, cassq.UnavailableError), Deadline(ends_at):
+                    delivery.extend()

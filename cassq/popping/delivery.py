@@ -270,6 +270,27 @@ def finish_all(deliveries: Sequence[Delivery], ending: str) -> None:
         delivery._ending = ending  # noqa: SLF001
 
 
+def return_all(deliveries: Sequence[Delivery], *, is_counted: bool) -> None:
+    """Roll back many at once, or give them back: what follows each other goes back as one.
+
+    Raises:
+        ClosedError: one of them has ended before, or is named twice; nothing was written.
+        AccessDeniedError: the role may not write; what it was refused can be ended later.
+    """
+    finish_all(deliveries, "rolled back" if is_counted else "given back")
+    refused: UsageError | None = None
+    for run, parts in group_by_run(deliveries).items():
+        try:
+            run.give_back(parts, Return(is_counted=is_counted))
+        except UsageError as error:
+            refused = refused or error
+            for each in deliveries:
+                if each.run is run:
+                    each.unfinish()
+    if refused:
+        raise refused
+
+
 def group_by_run(deliveries: Iterable[Delivery]) -> dict[HeldRun, Ranges]:
     """Group messages by run; neighbours that follow each other cost next to nothing."""
     groups: dict[HeldRun, Ranges] = {}
