@@ -13,13 +13,7 @@ from contextlib import suppress
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
-from cassq.errors import (
-    AccessDeniedError,
-    CassqError,
-    DeliveryExpiredError,
-    OutcomeUnknownError,
-    StorageUnavailableError,
-)
+from cassq.errors import CassqError, DeliveryExpiredError, OutcomeUnknownError, StorageUnavailableError
 from cassq.model.pipe import Mark, Run
 from cassq.model.ranges import Ranges
 from cassq.model.take_plan import Taken
@@ -136,6 +130,8 @@ class HeldRun:
 
         A lost race or an outage is no error here: the lease ends, and they come back without a rollback. A
         window is ended first.
+
+        Raises: AccessDeniedError: the role may not write; the lease runs as before.
         """
         self._guard.check("the delivery")
         check_outside(self._changing, "a rollback")
@@ -155,7 +151,7 @@ class HeldRun:
             if not self._storage.transact(self.pipe, Transaction(runs=tuple(changes))).is_applied:
                 self.ends_at = _ENDED
                 return False
-        except (StorageUnavailableError, AccessDeniedError):
+        except StorageUnavailableError:
             return False  # nothing was written: the others of the run are leased as before
         except OutcomeUnknownError:
             # Which rows there are now is not known: nothing more is done under this lease.

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from cassq.errors import (
+    AccessDeniedError,
     ClosedError,
     DeliveryExpiredError,
     InvalidOptionError,
@@ -130,12 +131,14 @@ class Delivery:
     def rollback(self, delay: timedelta = timedelta(0)) -> bool:
         """Give the message back: it is delivered again, `delay` from now at the earliest.
 
-        Returns: False when its lease had ended already, or ends before this could be written: then it comes
-            again by itself, without the delay.
+        Returns: False when that was not written, or nobody knows whether it was: its lease had ended already,
+            or the database did not answer. Then it comes again without the delay, when its lease ends at the
+            latest.
 
         Raises:
             ClosedError: it was committed or rolled back before.
             InvalidOptionError: the delay is negative or longer than 7 days.
+            AccessDeniedError: the role may not write; it can be ended later, while its lease runs.
         """
         if not isinstance(delay, timedelta) or not timedelta(0) <= delay <= DELAY_MAX:
             raise InvalidOptionError(f"{delay=} must be a timedelta from 0 to {DELAY_MAX.days} days")
@@ -144,9 +147,9 @@ class Delivery:
     def give_back(self) -> bool:
         """Give the message back whose work never began: as `rollback`, but it counts as no attempt.
 
-        Returns: as `rollback`.
+        Returns: as `rollback`; False counts as an attempt, unless it was written after all.
 
-        Raises: ClosedError: it was committed or rolled back before.
+        Raises: ClosedError, AccessDeniedError: as `rollback`.
         """
         return self._return("given back", Return(is_counted=False))
 
@@ -200,7 +203,10 @@ class Delivery:
         if error is None:
             self.commit()
         else:
-            self.rollback()
+            try:
+                self.rollback()
+            except AccessDeniedError as refusal:  # the error of the work is the one to tell
+                error.add_note(f"{self!r} could not be rolled back: {refusal}")
         return None
 
     def __repr__(self) -> str:

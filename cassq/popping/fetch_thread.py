@@ -268,4 +268,5 @@ class FetchThread:
         if back:
             self._fetcher.end_windows()
         for run, parts in back.items():
-            run.give_back(parts, Return(is_counted=False))
+            with contextlib.suppress(AccessDeniedError):  # they come again when the lease ends
+                run.give_back(parts, Return(is_counted=False))

@@ -5,9 +5,16 @@ from datetime import timedelta
 import pytest
 
 import cassq
-from cassq.errors import ClosedError, DeliveryExpiredError, StorageUnavailableError, UsageError
+from cassq.errors import (
+    AccessDeniedError,
+    ClosedError,
+    DeliveryExpiredError,
+    StorageUnavailableError,
+    UsageError,
+)
 from cassq.pipes.held_run import HeldRun
 from cassq.popping.commits import DirectCommitter
+from cassq.popping.delivery import return_all
 
 
 @pytest.fixture
@@ -109,3 +116,66 @@ def test_a_return_whose_lease_ends_is_over(deliveries, monkeypatch):
             first.rollback()
     with pytest.raises(ClosedError):
         first.commit()
+
+
+@pytest.mark.parametrize(("is_counted", "attempt"), [(True, 2), (False, 1)])
+def test_many_that_go_back_at_once_do_so_by_run(queue, popper, monkeypatch, is_counted, attempt):
+    queue.push_many([b"1", b"2", b"3"])
+    found = popper.pop_many(3, timeout=60)
+    calls = []
+    real = HeldRun.give_back
+    monkeypatch.setattr(HeldRun, "give_back", lambda *values: calls.append(values) or real(*values))
+    return_all(found, is_counted=is_counted)
+    assert len(calls) == len({each.run for each in found})
+    again = popper.pop_many(3, timeout=60)
+    assert [(each.body, each.attempt) for each in again] == [
+        (b"1", attempt),
+        (b"2", attempt),
+        (b"3", attempt),
+    ]
+    with pytest.raises(ClosedError):
+        return_all(found, is_counted=is_counted)
+
+
+def test_of_many_that_go_back_those_of_other_runs_do_though_one_run_is_refused(
+    popper, deliveries, monkeypatch
+):
+    refused, other = deliveries
+    with monkeypatch.context() as patch:
+        failing(patch, refused.run, AccessDeniedError("planted"), "give_back")
+        with pytest.raises(AccessDeniedError):
+            return_all(deliveries, is_counted=False)
+    assert popper.pop(timeout=60).message_id == other.message_id
+    refused.commit()
+
+
+def test_a_return_without_the_permission_is_told(queue, deliveries, monkeypatch):
+    first = deliveries[0]
+    with monkeypatch.context() as patch:
+        patch.setattr(first.run, "_storage", _Refusing(first.run._storage))
+        for end in (first.rollback, first.give_back):
+            with pytest.raises(AccessDeniedError):
+                end()
+    first.commit()
+    assert queue.stats().committed == 1
+
+
+class _Refusing:
+    """A storage that lets this user read only."""
+
+    def __init__(self, storage):
+        self._storage = storage
+
+    def __getattr__(self, name):
+        return getattr(self._storage, name)
+
+    def transact(self, *_):
+        raise AccessDeniedError("planted")
+
+
+def test_the_error_of_the_work_is_told_where_its_message_cannot_go_back(deliveries, monkeypatch):
+    first = deliveries[0]
+    failing(monkeypatch, first.run, AccessDeniedError("no permission"), "give_back")
+    with pytest.raises(ZeroDivisionError) as raised, first:
+        raise ZeroDivisionError
+    assert "no permission" in raised.value.__notes__[0]

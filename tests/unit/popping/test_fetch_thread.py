@@ -225,6 +225,18 @@ class TestWhatIsInTheBuffer:
         scene.thread._run()
         assert [row[2:] for row in scene.rows] == [(RunState.RETURNED, 0)]
 
+    def test_comes_again_by_itself_where_the_user_may_not_write_any_more(self, scene, monkeypatch):
+        self.fill(scene)
+
+        def refuse(*_, **__):
+            raise AccessDeniedError("planted")
+
+        monkeypatch.setattr(scene.storage, "transact", refuse)
+        scene.buffer.close()
+        scene.thread._run()
+        assert [row[2] for row in scene.rows] == [RunState.LEASED]
+        assert not scene.coordinator.holders("q")
+
     def test_is_not_all_there_is_for_others_that_are_hungry(self, scene):
         scene.push(9)
         woken = scene.other()
