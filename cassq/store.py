@@ -162,7 +162,9 @@ class Store:
 
         A pipe, or a list of pipes, that cannot be read is told in the report, and holds no other queue up.
 
-        Raises: DecodeError: the record of a queue is damaged.
+        Raises:
+            DecodeError: the record of a queue is damaged.
+            AccessDeniedError: the role may not do what has to be done.
         """
         self._check_usable()
         report = ReapReport()

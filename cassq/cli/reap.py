@@ -27,8 +27,8 @@ from cassq.cli.values import to_pause
 def reap(context: click.Context, session: Session, watch: timedelta | None) -> None:
     """Heal what dead pushers and poppers left; safe to run any number of at once, and to kill.
 
-    Exits 0 after a whole pass, 1 where something could not be done, 75 where the store is out of reach. With
-    --watch it exits 0 after SIGTERM.
+    Exits 0 after a whole pass, 1 where something could not be done, 75 where the store is out of reach, 77
+    where there is something to do that the role may not do. With --watch it exits 0 after SIGTERM.
     """
     if watch is not None:
         with session.ending.politely() as wish:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
-from cassq.errors import CassqError, CorruptError, OutcomeUnknownError
+from cassq.errors import AccessDeniedError, CassqError, CorruptError, OutcomeUnknownError
 from cassq.model.ids import new_token
 from cassq.model.pipe import Phase, PipeEntry
 from cassq.model.queue_record import QueueRecord
@@ -111,7 +111,9 @@ class Reaper:
             pipes_max: examine at most so many, those that were hinted at and the oldest first; None
                 examines all.
 
-        Raises: StorageUnavailableError, CoordinationUnavailableError: the list cannot be read.
+        Raises:
+            StorageUnavailableError, CoordinationUnavailableError: the list cannot be read.
+            AccessDeniedError: the role may not do what has to be done.
         """
         with alone(self._passing, "reap()"):
             return self._pass(pipes_max)
@@ -138,6 +140,8 @@ class Reaper:
         return report
 
     def _note_failure(self, report: ReapReport, words: str, error: CassqError) -> None:
+        if isinstance(error, AccessDeniedError):
+            raise error  # it is not this pipe's: no pass of this user's can do it
         report.failed.append(words)
         log_trouble(_log, error, "queue %s: %s", self._queue, words)
 

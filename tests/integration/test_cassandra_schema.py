@@ -210,6 +210,26 @@ class TestApply:
             session.define(statement)
         assert schema.check() == []
 
+    def test_hands_over_the_statements_that_drop_an_index_of_others(self, session):
+        schema = CassandraSchema(session)
+        schema.apply()
+        for statement in (
+            "ALTER TABLE {ks}.pipes ADD colour text",
+            "CREATE INDEX by_colour ON {ks}.pipes (colour)",
+            'CREATE INDEX "ByHolder" ON {ks}.pending (holder)',
+        ):
+            session.define(statement.format(ks=session.keyspace))
+
+        mended = schema.apply()
+
+        assert mended.done == ()
+        assert schema.check() == list(mended.left)
+        assert "index ByHolder of table pending is not one of cassq's" in mended.left
+        assert f"DROP INDEX {session.keyspace}.by_colour" in mended.statements
+        for statement in mended.statements:
+            session.define(statement)
+        assert schema.check() == []
+
     def test_tells_why_the_server_refuses_to_mend(self, session):
         schema = CassandraSchema(session)
         schema.apply()

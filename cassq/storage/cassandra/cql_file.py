@@ -6,7 +6,7 @@ files, not CQL at large. What must not break: the name of the keyspace stands in
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
@@ -43,10 +43,11 @@ class ColumnShape:
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """One table: its columns, and those of its options that the file names or promises rest on."""
+    """One table: its columns and indexes, and those options that the file names or promises rest on."""
 
     columns: Mapping[str, ColumnShape]
     options: Mapping[str, Option]
+    indexes: Sequence[str] = ()
 
 
 def read_statements(keyspace: str, replication: Mapping[str, str | int] | None = None) -> list[str]:

@@ -157,6 +157,9 @@ class CassandraSchema:
             Call.LOCAL,
         ):
             columns.setdefault(table, {})[name] = ColumnShape(*shape)
+        indexes: dict[str, list[str]] = {}
+        for table, name in self._session.ask(self._select("table_name, index_name", "indexes"), Call.LOCAL):
+            indexes.setdefault(table, []).append(name)
         names = sorted({name for shape, _ in read_tables(self._keyspace).values() for name in shape.options})
         options = {
             table: {name: _plain(value) for name, value in zip(names, values, strict=True)}
@@ -164,7 +167,11 @@ class CassandraSchema:
                 self._select(", ".join(["table_name", *names]), "tables"), Call.LOCAL
             )
         }
-        return {table: TableShape(columns[table], options[table]) for table in options if table in columns}
+        return {
+            table: TableShape(columns[table], options[table], sorted(indexes.get(table, ())))
+            for table in options
+            if table in columns
+        }
 
     def _select(self, columns: str, table: str) -> str:
         # The session's keyspace is checked to be a plain word.

@@ -4,10 +4,13 @@ Owns the judgement of which mend is safe: adding a column, setting an option. It
 not break: no statement that could remove what is stored is ever called safe.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cassq.storage.cassandra.cql_file import ColumnShape, Option, TableShape
+
+_PLAIN = re.compile(r"[a-z][a-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,9 @@ def compare(
         if found is None:
             yield Difference(f"table {name} is missing", (creation,), is_safe=True)
             continue
+        for index in found.indexes:  # before its column, which cannot be dropped with it
+            told = f"index {index} of table {name} is not one of cassq's"
+            yield Difference(told, (f"DROP INDEX {keyspace}.{_name(index)}",), is_safe=False)
         # Neither keys nor types can be altered: only another table has them.
         again = (f"DROP TABLE {table}", creation)
         yield from _missing_columns(table, name, found, shape, again)
@@ -75,6 +81,12 @@ def _options_at_odds(table: str, name: str, found: TableShape, shape: TableShape
         if mended != stands:
             told = f"{option} of table {name} is {_tell(stands, value)}, and should be {_tell(value, value)}"
             yield Difference(told, (f"ALTER TABLE {table} WITH {option} = {_literal(mended)}",), is_safe=True)
+
+
+def _name(name: str) -> str:
+    """Return a name as a statement has it."""
+    quoted = name.replace('"', '""')
+    return name if _PLAIN.fullmatch(name) else f'"{quoted}"'
 
 
 def _mended(stands: Option, wanted: Option) -> Option:

@@ -7,7 +7,7 @@ from support.clocks import HandClock
 from support.contexts import context_of
 
 from cassq.coordination.local.coordinator import LocalCoordinator
-from cassq.errors import StorageUnavailableError
+from cassq.errors import AccessDeniedError, StorageUnavailableError
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.message import Batch
 from cassq.model.pipe import End, Head, Mark, Phase, PipeEntry
@@ -155,6 +155,19 @@ def test_a_pass_that_fails_on_the_way_is_finished_by_the_next_one(scene, monkeyp
     assert scene.reaper.run_once().retired == 1
     assert scene.totals.pushed == 2
     assert scene.listed == []
+
+
+@pytest.mark.parametrize("denied", ["load_pipe", "transact", "change_queue", "delete_pipe"])
+def test_a_pass_of_a_user_who_may_not_do_it_is_refused(scene, monkeypatch, denied):
+    scene.finish(2)
+
+    def refuse(*_, **__):
+        raise AccessDeniedError("planted")
+
+    monkeypatch.setattr(scene.storage, denied, refuse)
+    with pytest.raises(AccessDeniedError):
+        scene.reaper.run_once()
+    assert not scene.coordinator.holders("q")
 
 
 class TestAShortPass:
