@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from cassq.connect import connect
 from cassq.coordination.zookeeper.coordinator import ZooKeeperCoordinator
 from cassq.coordination.zookeeper.facts import ZooKeeperServer, read_servers
-from cassq.errors import InvalidOptionError, UnavailableError
+from cassq.errors import AccessDeniedError, InvalidOptionError, UnavailableError
 from cassq.runtime.clock import SystemClock
 from cassq.storage.cassandra import Address, CassandraSchema, CassandraSession, open_session
 from cassq.storage.cassandra.cql_file import FILE_KEYSPACE, read_statements
@@ -172,7 +172,7 @@ def read_cassandra(target: CassandraTarget) -> CassandraReport:
         schema = CassandraSchema(session)
         try:
             return CassandraReport(server, schema.version(), VERSION, tuple(schema.check()))
-        except UnavailableError as error:
+        except (AccessDeniedError, UnavailableError) as error:
             return CassandraReport(server, None, VERSION, (), str(error))
 
 

@@ -48,6 +48,11 @@ def to_bytes(text: str) -> int:
     return int(match[1]) * _SIZES[match[2]]
 
 
+def to_version(text: str) -> tuple[int, ...]:
+    """Read the numbers of a server's version: 5.0.9, 3.9.3-abc."""
+    return tuple(int(part) for part in text.partition("-")[0].split(".") if part.isdigit())
+
+
 def to_header(text: str) -> tuple[str, str]:
     """Read a header: NAME=VALUE."""
     name, equals, value = text.partition("=")

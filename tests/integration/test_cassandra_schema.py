@@ -429,7 +429,7 @@ class TestFacts:
         assert facts.settings["paxos_variant"] in {"v1", "v2"}
         assert facts.settings["max_hint_window"] == "3h"
         assert facts.settings["commitlog_sync"] == "periodic"
-        assert (facts.unwritable, facts.closed, facts.hints) == ((), (), ())
+        assert (facts.unreadable, facts.unwritable, facts.closed, facts.hints) == ((), (), (), ())
         assert facts.repaired_at == dict.fromkeys(read_shapes(), 0.0)
         assert set(facts.started_at) == {node.address for node in facts.nodes}
         assert abs(facts.clock_offset_ms) <= 1000

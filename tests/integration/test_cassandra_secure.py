@@ -314,6 +314,30 @@ def test_the_role_for_monitoring_can_look_and_changes_nothing(command_line, name
             assert "no MODIFY permission" in done.stderr
 
 
+def test_a_role_that_may_not_write_is_refused_a_pass_of_the_reaper(command_line, name):
+    work = command_line("cassq_work")
+    work.ok("queue", "create", name, "--push-age-max", "100ms", "--push-grace", "100ms")
+    work.ok("push", name, stdin=b"a message")
+    work.ok("pop", name, "--exec", "true")  # its pipe is over, and stays until a later pass
+
+    done = command_line("cassq_monitoring").run("reap")
+
+    assert (done.returncode, done.stdout) == (77, "")
+    assert "no MODIFY permission" in done.stderr
+    work.ok("reap")
+
+
+def test_doctor_names_every_permission_that_is_missing(command_line):
+    done = command_line("cassq_nobody").run("doctor", "--json")
+
+    checks = json.loads(done.stdout)["checks"]
+    found = [each for each in checks if (each["check"], each["level"]) == ("permissions", "fail")]
+    assert done.returncode == 1
+    assert [words.split()[1] for words in found[0]["way_out"].split("; ")] == ["SELECT", "MODIFY"]
+    (schema,) = [each for each in checks if each["check"] == "schema"]
+    assert "no SELECT permission" in schema["told"]
+
+
 def test_doctor_says_what_a_role_that_may_only_read_cannot_do(command_line):
     cli = command_line("cassq_monitoring")
 
@@ -348,6 +372,25 @@ def test_the_role_for_schemas_can_bring_one_up_and_mend_it(cluster, command_line
     assert applied["left"] == []
     assert len(applied["mended"]) == 2
     assert cli.json("schema", "check") == {"differences": []}
+
+
+def test_who_makes_the_tables_needs_no_more_than_the_right_to(cluster, command_line):
+    keyspace = f"cassq_made_{secrets.token_hex(5)}"
+    session = cluster.session()
+    session.define(
+        f"CREATE KEYSPACE {keyspace} WITH replication = "
+        "{'class': 'SimpleStrategy', 'replication_factor': 1}"
+    )
+    session.define(f"GRANT CREATE ON KEYSPACE {keyspace} TO cassq_nobody")
+    cli = command_line("cassq_nobody", keyspace)
+
+    cli.ok("schema", "apply")
+
+    session.define(f"ALTER TABLE {keyspace}.dead WITH comment = 'none'")
+    assert len(cli.json("schema", "apply")["mended"]) == 1
+    assert cli.json("schema", "check") == {"differences": []}
+    session.define(f"DROP KEYSPACE {keyspace}")
+    session.close()
 
 
 @pytest.mark.parametrize("role", ["cassq_work", "cassq_monitoring"])

@@ -1,9 +1,9 @@
-"""What `cassq doctor` says of a Cassandra cluster and of ZooKeeper.
+"""What `cassq doctor` says of a Cassandra cluster.
 
 Owns the judgement; `cassq.installation` reads the facts. What a server does not tell is not judged.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import timedelta
 
 import click
@@ -12,12 +12,11 @@ import cassq
 from cassq import installation
 from cassq.cli.doctor import replicas as doctor_replicas
 from cassq.cli.doctor.finding import Finding, Level
-from cassq.cli.values import to_bytes, to_duration
+from cassq.cli.values import to_bytes, to_duration, to_version
 from cassq.installation import ServerFacts
 from cassq.limits import BODY_BYTES_CEILING, MIB
 
 CASSANDRA_MIN = (5, 0)
-ZOOKEEPER_MIN = (3, 6)
 
 #: The defaults of Cassandra 5, where a server tells that a setting is not set.
 MUTATION_BYTES = 16 * MIB
@@ -30,7 +29,7 @@ CLOCK_OFFSET_MAX_MS = 1000.0
 
 
 def examine(target: installation.CassandraTarget, *, is_watching: bool) -> Iterator[Finding]:
-    """Yield what is to be said of a cluster, then of ZooKeeper.
+    """Yield what is to be said of a cluster.
 
     Args:
         is_watching: the user is to read only.
@@ -55,7 +54,6 @@ def examine(target: installation.CassandraTarget, *, is_watching: bool) -> Itera
         yield from _judge_paxos(server)
         yield from _judge_limits(server)
         yield _judge_clock(server)
-    yield from _examine_zookeeper(target)
 
 
 def _judge_nodes(server: ServerFacts) -> Finding:
@@ -73,16 +71,16 @@ def _judge_nodes(server: ServerFacts) -> Finding:
 def _judge_version(server: ServerFacts) -> Finding:
     versions = sorted({node.release_version for node in server.nodes if node.release_version})
     told = f"Cassandra {', '.join(versions) or 'of an unknown version'}"
-    if all(_numbers(version) >= CASSANDRA_MIN for version in versions):
+    if all(to_version(version) >= CASSANDRA_MIN for version in versions):
         return Finding("version", Level.OK, told)
     return Finding("version", Level.FAIL, told, "cassq is built for, and tested with, Cassandra 5.0")
 
 
 def _judge_schema(report: installation.CassandraReport) -> Finding:
     if report.trouble:
-        return Finding(
-            "schema", Level.FAIL, f"cannot be read: {report.trouble}", "bring the nodes back first"
-        )
+        is_denied = "schema_version" in report.server.unreadable
+        way_out = "grant what permissions names" if is_denied else "bring the nodes back first"
+        return Finding("schema", Level.FAIL, f"cannot be read: {report.trouble}", way_out)
     if not report.differences:
         return Finding("schema", Level.OK, f"version {report.version}, as this cassq needs it")
     way_out = "run `cassq schema apply --url …`: it mends this, or prints the statements that do"
@@ -92,21 +90,30 @@ def _judge_schema(report: installation.CassandraReport) -> Finding:
 
 
 def _judge_permissions(server: ServerFacts, keyspace: str, *, is_watching: bool) -> Iterator[Finding]:
+    told, grants = [], []
+    if server.unreadable:
+        told.append(f"this user may not read {', '.join(server.unreadable)}: nothing works")
+        grants.append(f"GRANT SELECT ON KEYSPACE {keyspace} TO it")
     if server.unwritable:
-        told = f"this user may not write {', '.join(server.unwritable)}: pushes, pops and commits are refused"
-        grant = f"GRANT MODIFY ON KEYSPACE {keyspace} TO it; for one that only watches: doctor --read-only"
-        if is_watching:
-            yield Finding("permissions", Level.OK, told)
-        else:
-            yield Finding("permissions", Level.FAIL, told, grant)
-    else:
-        yield Finding("permissions", Level.OK, "this user may read and write")
+        told.append(
+            f"this user may not write {', '.join(server.unwritable)}: pushes, pops and commits are refused"
+        )
+        if not is_watching:
+            grants.append(
+                f"GRANT MODIFY ON KEYSPACE {keyspace} TO it (or doctor --read-only for one that only watches)"
+            )
+    yield Finding(
+        "permissions",
+        Level.FAIL if grants else Level.OK,
+        "; ".join(told) or "this user may read and write",
+        "; ".join(grants),
+    )
     if server.closed:
         yield Finding(
             "permissions",
             Level.HINT,
             f"{' and '.join(server.closed)} may not be read: settings, hints or repairs were not looked at",
-            f"GRANT SELECT ON KEYSPACE {server.closed[0]} TO it",
+            "; ".join(f"GRANT SELECT ON KEYSPACE {name} TO it" for name in server.closed),
         )
 
 
@@ -240,53 +247,6 @@ def _judge_clock(server: ServerFacts) -> Finding:
         f"{told}; no promise rests on it, but times in messages look odd",
         "run chrony or ntpd on both",
     )
-
-
-def _examine_zookeeper(target: installation.CassandraTarget) -> Iterator[Finding]:
-    report = installation.read_zookeeper(target)
-    if report is None:
-        yield Finding(
-            "zookeeper",
-            Level.WARN,
-            "the URL names no ZooKeeper: pushes work, pops do not",
-            "add ?zookeeper=HOST:PORT,HOST:PORT to the URL",
-        )
-        return
-    servers = report.servers
-    silent = [f"{server.address} ({server.trouble})" for server in servers if server.trouble]
-    told = f"{len(servers) - len(silent)} of {len(servers)} servers answer"
-    if not report.has_session:
-        reason = f"{told}: {', '.join(silent)}" if silent else f"{told}, but no session could be opened"
-        yield Finding("zookeeper", Level.FAIL, reason, "poppers stop until it is back; pushes go on")
-        return
-    if silent:
-        yield Finding("zookeeper", Level.WARN, f"{told}: {', '.join(silent)}", "bring it back")
-    else:
-        yield Finding("zookeeper", Level.OK, f"{told}, a session was opened")
-    yield from _judge_servers(servers)
-
-
-def _judge_servers(servers: Sequence[installation.ZooKeeperServer]) -> Iterator[Finding]:
-    versions = sorted({server.version for server in servers if server.version})
-    if versions:
-        is_new = all(_numbers(version) >= ZOOKEEPER_MIN for version in versions)
-        yield Finding(
-            "zookeeper_version",
-            Level.OK if is_new else Level.WARN,
-            f"ZooKeeper {', '.join(versions)}",
-            "" if is_new else "cassq is tested with 3.8 and later",
-        )
-    if [server.mode for server in servers] == ["standalone"]:
-        yield Finding(
-            "zookeeper_ensemble",
-            Level.HINT,
-            "one server alone: while it is away, poppers stop",
-            "run three, and name them all in the URL",
-        )
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.partition("-")[0].split(".") if part.isdigit())
 
 
 def _duration(text: str | None) -> timedelta | None:

@@ -5,6 +5,7 @@ service that is down never keeps the others from being looked at.
 """
 
 from collections.abc import Iterator
+from itertools import chain
 
 import click
 
@@ -13,6 +14,7 @@ from cassq import installation
 from cassq.cli.doctor import cassandra as doctor_cassandra
 from cassq.cli.doctor import pipes as doctor_pipes
 from cassq.cli.doctor import sqlite as doctor_sqlite
+from cassq.cli.doctor import zookeeper as doctor_zookeeper
 from cassq.cli.doctor.finding import Finding, Level
 from cassq.cli.exit_codes import NOT_DONE
 from cassq.cli.output import print_json, say
@@ -53,7 +55,9 @@ def _examine(
     examine = (
         doctor_sqlite.examine(target)
         if isinstance(target, installation.SqliteTarget)
-        else doctor_cassandra.examine(target, is_watching=is_watching)
+        else chain(
+            doctor_cassandra.examine(target, is_watching=is_watching), doctor_zookeeper.examine(target)
+        )
     )
     for finding in examine:
         is_whole = is_whole and finding.level is not Level.FAIL

@@ -52,7 +52,7 @@ class ServerFacts:
         clock_offset_ms: how far the database's clock is ahead of this machine's.
         clock_precision_ms: how far off `clock_offset_ms` may be: half a round trip, plus the clock's grain.
         now: by this machine's clock, in seconds since 1970.
-        unwritable: the tables that this user may not write.
+        unreadable, unwritable: the tables that this user may not read, or write.
         closed: system keyspaces that this user may not read.
         hints: what waits for other nodes, as the node says that was asked.
         started_at: when each node was started, by its address.
@@ -66,6 +66,7 @@ class ServerFacts:
     clock_offset_ms: float
     clock_precision_ms: float
     now: float
+    unreadable: tuple[str, ...]
     unwritable: tuple[str, ...]
     closed: tuple[str, ...]
     hints: tuple[WaitingHints, ...]
@@ -98,7 +99,8 @@ def read_facts(session: CassandraSession, wall_clock: Callable[[], float]) -> Se
         clock_offset_ms=offset_ms,
         clock_precision_ms=precision_ms,
         now=wall_clock(),
-        unwritable=_read_unwritable(session, tables),
+        unreadable=_read_denied(session, tables, "SELECT *", Call.READ),
+        unwritable=_read_denied(session, tables, "DELETE", Call.WRITE),
         hints=_read_hints(session, closed),
         started_at=_read_starts(session, closed),
         repaired_at=_read_repairs(session, tables, closed),
@@ -114,16 +116,18 @@ def _compare_clocks(session: CassandraSession, wall_clock: Callable[[], float]) 
     return now_ms - (before_ms + after_ms) / 2, (after_ms - before_ms) / 2 + 1
 
 
-def _read_unwritable(session: CassandraSession, tables: Mapping[str, int]) -> tuple[str, ...]:
+def _read_denied(
+    session: CassandraSession, tables: Mapping[str, int], verb: str, call: Call
+) -> tuple[str, ...]:
     denied = []
     for name, shape in read_shapes().items():
         if name not in tables:
             continue
         keys = [column for column, kind in shape.columns.items() if kind.kind == "partition_key"]
-        # The server looks at permissions first, and then finds that there is nothing to delete.
+        # The server looks at permissions first, and then finds that there is nothing to do.
         nothing = " AND ".join(f"{key} IN ()" for key in keys)
         try:
-            session.ask(f"DELETE FROM {session.keyspace}.{name} WHERE {nothing}", Call.WRITE)  # noqa: S608
+            session.ask(f"{verb} FROM {session.keyspace}.{name} WHERE {nothing}", call)
         except AccessDeniedError:
             denied.append(name)
         except CassqError:

@@ -29,6 +29,7 @@ SOUND = ServerFacts(
     clock_offset_ms=0,
     clock_precision_ms=1,
     now=NOW,
+    unreadable=(),
     unwritable=(),
     closed=(),
     hints=(),
@@ -147,6 +148,38 @@ def test_a_cluster_that_has_just_been_built_is_fine():
 
 def test_where_repairs_may_not_be_read_the_operator_is_asked():
     assert replicas(replace(SOUND, repaired_at=None))[0][0] is Level.HINT
+
+
+@pytest.mark.parametrize(
+    ("denied", "is_watching", "level", "grants"),
+    [
+        ({}, False, Level.OK, []),
+        ({"unwritable": ("dead",)}, True, Level.OK, []),
+        ({"unwritable": ("dead",)}, False, Level.FAIL, ["MODIFY"]),
+        ({"unreadable": ("pipes",)}, True, Level.FAIL, ["SELECT"]),
+        ({"unreadable": ("pipes",), "unwritable": ("dead",)}, False, Level.FAIL, ["SELECT", "MODIFY"]),
+    ],
+)
+def test_every_permission_that_is_missing_is_named(denied, is_watching, level, grants):
+    server = replace(SOUND, **denied)
+
+    (found,) = doctor_cassandra._judge_permissions(server, "orders", is_watching=is_watching)
+
+    assert found.level is level
+    named = [words.split()[1] for words in found.way_out.split("; ") if words]
+    assert named == grants
+    for tables in denied.values():
+        assert tables[0] in found.told
+
+
+def test_every_keyspace_that_may_not_be_read_is_named():
+    server = replace(SOUND, closed=("system_distributed", "system_views"))
+
+    (_, found) = doctor_cassandra._judge_permissions(server, "orders", is_watching=False)
+
+    assert found.way_out == (
+        "GRANT SELECT ON KEYSPACE system_distributed TO it; GRANT SELECT ON KEYSPACE system_views TO it"
+    )
 
 
 def test_one_trouble_of_many_queues_is_told_once_with_a_count(monkeypatch):
