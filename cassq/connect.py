@@ -7,6 +7,7 @@ nothing but this module and `cassq.installation` knows an adapter.
 import atexit
 import warnings
 import weakref
+from typing import Unpack
 
 from cassq.coordination.absent import AbsentCoordinator
 from cassq.coordination.local.coordinator import LocalCoordinator
@@ -15,13 +16,21 @@ from cassq.runtime.clock import SystemClock
 from cassq.runtime.files import FILE_MODE
 from cassq.storage.sqlite.storage import SqliteStorage
 from cassq.store import Store
-from cassq.urls import EXAMPLES, CassandraTarget, check_text, hide, take_apart_cassandra, take_apart_sqlite
+from cassq.urls import (
+    EXAMPLES,
+    CassandraTarget,
+    StoreOptions,
+    check_text,
+    hide,
+    take_apart_cassandra,
+    take_apart_sqlite,
+)
 
 #: How long `connect` waits for ZooKeeper before it goes on without it.
 ZOOKEEPER_PATIENCE_S = 2.0
 
 
-def connect(url: str, **options: str) -> Store:
+def connect(url: str, **options: Unpack[StoreOptions]) -> Store:
     """Open a store.
 
     Args:
@@ -32,11 +41,12 @@ def connect(url: str, **options: str) -> Store:
             LOCAL_QUORUM), tls (1, or "noverify" for tests), tls_ca, tls_cert, tls_key (files), timeout (a
             duration, for one request). For SQLite: durability ("full", or "normal": a power cut may lose the
             last moments), mode (who may use a file that is made, in octal: "0600" unless said otherwise).
+            Each is a str; a duration may be a timedelta or a number of seconds, too.
 
     Raises:
         InvalidOptionError: the URL or an option is malformed or unknown, or there is no such datacenter.
         AccessDeniedError: the database lets nobody in by this user name and password.
-        StorageUnavailableError: the database cannot be reached; within 10 seconds.
+        StorageUnavailableError: the database cannot be reached; within 8 seconds.
         SchemaMismatchError: the schema is missing, older or newer than this version needs.
         CorruptError: the SQLite file is not one.
     """

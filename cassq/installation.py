@@ -165,7 +165,7 @@ def read_cassandra(target: CassandraTarget) -> CassandraReport:
     """Ask a cluster what it says of itself.
 
     Raises:
-        StorageUnavailableError: it cannot be reached; within 10 seconds.
+        StorageUnavailableError: it cannot be reached; within 8 seconds.
     """
     with _session(target) as session:
         server = read_cassandra_facts(session, time.time)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from ipaddress import IPv6Address
 from pathlib import Path
+from typing import Any, TypedDict
 from urllib.parse import parse_qsl, unquote
 
 from cassq.errors import InvalidOptionError
@@ -21,21 +22,7 @@ EXAMPLES = "cassandra://host1,host2/keyspace?zookeeper=host1,host2, sqlite:///pa
 CASSANDRA_PORT = 9042
 ZOOKEEPER_PORT = 2181
 
-_CASSANDRA_OPTIONS = {
-    "zookeeper",
-    "zookeeper_auth",
-    "zookeeper_session",
-    "datacenter",
-    "tls",
-    "tls_ca",
-    "tls_cert",
-    "tls_key",
-    "timeout",
-    "username",
-    "password",
-}
 _ENCODE = "options are NAME=VALUE[&NAME=VALUE…], special characters percent-encoded (%40 for @)"
-_SQLITE_OPTIONS = {"durability", "mode"}
 _MODE = re.compile(r"0?6[0-7]{2}")
 _NUMBERS = {"timeout", "zookeeper_session"}
 
@@ -53,6 +40,29 @@ _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 #: An error shows at most so much of a URL.
 _SHOWN_MAX = 100
+
+
+class _CassandraOptions(TypedDict, total=False):
+    zookeeper: str
+    zookeeper_auth: str
+    zookeeper_session: str | float | timedelta
+    datacenter: str
+    tls: str
+    tls_ca: str
+    tls_cert: str
+    tls_key: str
+    timeout: str | float | timedelta
+    username: str
+    password: str
+
+
+class _SqliteOptions(TypedDict, total=False):
+    durability: str
+    mode: str
+
+
+class StoreOptions(_CassandraOptions, _SqliteOptions, total=False):
+    """The options of a URL as `cassq.connect` takes them, for type checkers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +86,7 @@ class CassandraTarget:
         return f"cassandra://{_join(self.hosts)}/{self.keyspace}"
 
 
-def take_apart_cassandra(url: str, options: Mapping[str, str] | None = None) -> CassandraTarget:
+def take_apart_cassandra(url: str, options: Mapping[str, object] | None = None) -> CassandraTarget:
     """Read a `cassandra:` URL.
 
     Raises:
@@ -91,7 +101,7 @@ def take_apart_cassandra(url: str, options: Mapping[str, str] | None = None) -> 
     except ValueError:
         # Its words would quote what may be a part of a password.
         raise _malformed(url) from None
-    given = _options(url, parts["query"] or "", options, _CASSANDRA_OPTIONS)
+    given = _options(url, parts["query"] or "", options, set(_CassandraOptions.__annotations__))
     keyspace = parts["path"].strip("/")
     if not hosts:
         raise InvalidOptionError(f"{hide(url)!r} names no host; the form is {EXAMPLES}")
@@ -117,7 +127,7 @@ def take_apart_cassandra(url: str, options: Mapping[str, str] | None = None) -> 
     )
 
 
-def take_apart_sqlite(url: str, options: Mapping[str, str] | None = None) -> tuple[str, dict[str, str]]:
+def take_apart_sqlite(url: str, options: Mapping[str, object] | None = None) -> tuple[str, dict[str, str]]:
     """Read an `sqlite:` URL; return the file's path and the options.
 
     Raises:
@@ -129,7 +139,7 @@ def take_apart_sqlite(url: str, options: Mapping[str, str] | None = None) -> tup
         raise InvalidOptionError(
             f"{hide(url)!r} names no file: use sqlite:///relative.db or sqlite:////absolute/path.db"
         )
-    given = _options(url, query, options, _SQLITE_OPTIONS)
+    given = _options(url, query, options, set(_SqliteOptions.__annotations__))
     if given.get("durability", "full") not in {"full", "normal"}:
         raise InvalidOptionError(f"durability={shorten(given['durability'])} must be 'full' or 'normal'")
     if not _MODE.fullmatch(given.get("mode", "0600")):
@@ -155,13 +165,13 @@ def _path(encoded: str) -> str:
     return path
 
 
-def _options(url: str, query: str, options: Mapping[str, str] | None, known: set[str]) -> dict[str, str]:
+def _options(url: str, query: str, options: Mapping[str, object] | None, known: set[str]) -> dict[str, Any]:
     """Return the options of the URL and those beside it, which win."""
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), errors="strict")
     except ValueError:
         raise _malformed(url) from None
-    given = dict(pairs)
+    given: dict[str, object] = dict(pairs)
     if len(given) < len(pairs):
         raise InvalidOptionError(f"an option stands twice in {hide(url)!r}")
     given |= dict(options or {})

@@ -1,6 +1,7 @@
 """What the pages say of the code is true of the code: links, names, settings, exit codes."""
 
 import importlib
+import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import fields
@@ -11,11 +12,12 @@ import click
 import pytest
 from pages import PAGES, ROOT, anchors, links, prose, table_below
 
-from cassq import errors
+from cassq import connect, errors, installation
 from cassq.cli import exit_codes
 from cassq.cli.main import cassq_command
 from cassq.limits import KIB, MIB
 from cassq.model.settings import QueueSettings
+from cassq.storage.cassandra import open_session, open_storage, session
 
 OPERATIONS = ROOT / "docs" / "operations.md"
 PROTOCOL = ROOT / "docs" / "protocol.md"
@@ -129,6 +131,14 @@ def test_the_exit_code_table_is_that_of_the_code() -> None:
     tree = [each for each in vars(errors).values() if isinstance(each, type)]
     assert told == {each.__name__: each.exit_code for each in tree if issubclass(each, errors.CassqError)}
     assert [int(row[0]) for row in rows] == [code for code, _ in exit_codes.TABLE]
+
+
+def test_the_wait_for_a_cluster_that_is_silent_is_that_of_the_code() -> None:
+    page = " ".join(OPERATIONS.read_text("utf-8").split())
+    most = f"{session.CONNECT_S:g}"
+    assert f"after {session.CONNECT_S / 2:g} s where none of them answers, after {most} s at most" in page
+    for call in (connect, installation.read_cassandra, open_storage, open_session):
+        assert f"within {most} seconds" in (inspect.getdoc(call) or "")
 
 
 def commands(group: click.Command, name: str) -> Iterator[str]:

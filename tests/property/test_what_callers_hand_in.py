@@ -144,6 +144,13 @@ def test_options_of_a_url_are_durations_too(url):
     assert take_apart_cassandra(url.format("2m")) == take_apart_cassandra(url.format("120"))
 
 
+@pytest.mark.parametrize("name", ["timeout", "zookeeper_session"])
+@pytest.mark.parametrize("given", [90, 90.0, timedelta(seconds=90), "90s"])
+def test_a_duration_beside_a_url_may_be_a_number_or_a_timedelta(name, given):
+    url = "cassandra://h/ks?zookeeper=z"
+    assert take_apart_cassandra(url, {name: given}) == take_apart_cassandra(f"{url}&{name}=90")
+
+
 # -- messages ------------------------------------------------------------------------------------------
 
 

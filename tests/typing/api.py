@@ -24,6 +24,14 @@ def opens_stores_and_queues() -> None:
         store.queue(b"orders")  # type: ignore[arg-type]
 
 
+def connects_with_options() -> None:
+    cassq.connect("cassandra://c1/orders", zookeeper="z1", timeout=5, zookeeper_session=timedelta(seconds=10))
+    cassq.connect("cassandra://c1/orders", timeout="500ms", tls="1", datacenter="dc1")
+    cassq.connect("sqlite:///orders.db", durability="normal", mode="0660")
+    cassq.connect("sqlite:///orders.db", mode=0o660)  # type: ignore[arg-type]
+    cassq.connect("cassandra://c1/orders", timeOut=5)  # type: ignore[call-arg]
+
+
 def pushes(queue: cassq.Queue) -> None:
     assert_type(queue.push(b"one", {"type": "new"}, timeout=1.5), cassq.MessageId)
     assert_type(queue.push_soon(b"one", timeout=timedelta(seconds=1)), Future[cassq.MessageId])

@@ -27,7 +27,7 @@ def open_storage(address: Address, keyspace: str, *, is_schema_checked: bool = T
     Raises:
         InvalidNameError: the keyspace's name is none.
         InvalidOptionError: the cluster has no datacenter of this name.
-        StorageUnavailableError: no contact point answered within 10 seconds, or none let us in.
+        StorageUnavailableError: no contact point answered within 8 seconds, or none let us in.
         SchemaMismatchError: the schema is missing, older or newer.
     """
     session = open_session(address, keyspace)

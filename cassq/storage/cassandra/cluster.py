@@ -41,7 +41,7 @@ def open_session(address: Address, keyspace: str) -> CassandraSession:
         InvalidNameError: the keyspace's name is none.
         InvalidOptionError: the cluster has no datacenter of this name.
         AccessDeniedError: the user name or password was refused.
-        StorageUnavailableError: no contact point answered within 10 seconds.
+        StorageUnavailableError: no contact point answered within 8 seconds.
     """
     if not isinstance(keyspace, str) or not _KEYSPACE.fullmatch(keyspace):
         raise InvalidNameError(
