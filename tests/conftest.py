@@ -42,6 +42,7 @@ LONGEST = (
 #: Whose tests share nothing with each other: each may go to another worker.
 SINGLE = (
     "fault/test_one_failure.py",
+    "fault/test_two_failures.py",
     "simulation/test_simulation.py",
     "simulation/test_mutants.py",
     "unit/runtime/test_reentry.py",

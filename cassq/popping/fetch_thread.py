@@ -144,13 +144,19 @@ class FetchThread:
             except Exception:
                 # A thread that ended here would keep its claims, and its consumers, for ever.
                 _log.exception("queue %s: an error that nobody expected; the popper goes on", self._queue)
-                self._fetcher.let_go()
+                self._let_go()
                 self._alarm.pause(POLL_S)
         with contextlib.ExitStack() as closing:
             closing.callback(self._pass_on_what_came)  # last: whoever is woken must find the pipes free
             closing.callback(self._fetcher.close)
             closing.callback(self._coordinator.withdraw_hunger, self._queue, self._name)
             self._give_back()
+
+    def _let_go(self) -> None:
+        try:
+            self._fetcher.let_go()
+        except Exception:
+            _log.exception("queue %s: claims were not given up; the popper goes on", self._queue)
 
     def _watch_flow(self, wanted: int) -> bool:
         """While messages flow fast, look into the pipes again and again; True when one came, or to go on."""

@@ -17,7 +17,7 @@ from enum import Enum
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
-from cassq.errors import CassqError, CoordinationUnavailableError, StorageUnavailableError
+from cassq.errors import CoordinationUnavailableError, StorageUnavailableError
 from cassq.limits import TAKE_MESSAGES_MAX
 from cassq.model.pipe import PipeEntry
 from cassq.pipes.fenced_pipe import Taker
@@ -101,14 +101,14 @@ class PipeOpener:
             thread.shutdown()
 
     def _drop(self, pipe: UUID) -> None:
-        with suppress(CassqError):
+        with suppress(Exception):  # whatever became of it: it is not wanted any more
             if isinstance(self._ahead.pop(pipe).result(), OwnedPipe):
                 self._release(pipe)
 
     def _open_and_read(self, entry: PipeEntry) -> OwnedPipe | Refusal:
         opened = self._open(entry)
         if isinstance(opened, OwnedPipe):
-            with suppress(CassqError):  # whoever takes reads again, and hears of it then
+            with suppress(Exception):  # whoever takes reads again, and hears of it then
                 opened.read_ahead(TAKE_MESSAGES_MAX)
         return opened
 

@@ -1,4 +1,4 @@
-"""Ports of which one call fails once.
+"""Ports of which one call fails, or two.
 
 Owns how a call fails: before it does anything, after it has done it, or with an error that nobody expected.
 The contract of the port is kept but for the last. Refuses to choose which call that is.
@@ -49,34 +49,71 @@ COORDINATION = (
     *((method, REFUSED) for method in SAYING),
 )
 
+#: Calls that may be done though they fail, and calls that are noticed to fail.
+UNCERTAIN = (*WRITES, "announce_hunger")
+FAILING = (*READS, *WRITES, *REACHING, "is_held")
+
 
 class PlantedError(RuntimeError):
     """An error that nobody expected."""
 
 
-class Failing:
-    """A port; the calls that `arm` names fail, each once."""
+class Faults:
+    """Which calls of the ports that share this fail, each once.
 
-    def __init__(self, real: Any) -> None:
-        self.real = real
+    Attributes:
+        calls: how often each method was called since the last `arm`.
+        failed: how many calls failed.
+    """
+
+    def __init__(self) -> None:
         self.calls: Counter[str] = Counter()
         self.failed = 0
         self._lock = threading.Lock()
         self._armed: dict[tuple[str, int], str] = {}
+        self._then: str | None = None
+        self._thread: int | None = None
 
-    def __str__(self) -> str:
-        return str(self.real)
+    def arm(self, method: str, number: int, *hows: str, then: str | None = None) -> None:
+        """Let the call of this number fail, counted from now on, and those of the method that follow it.
 
-    def arm(self, method: str, number: int, how: str) -> None:
-        """Let the call of this number, counted from now on, fail."""
+        Args:
+            hows: how each of them fails in turn.
+            then: how the next call fails of the thread whose call failed, whichever that is.
+        """
         with self._lock:
             self.calls.clear()
-            self._armed = {(method, number): how}
+            self._armed = {(method, number + place): how for place, how in enumerate(hows)}
+            self._then, self._thread = then, None
 
     def disarm(self) -> None:
         """Let no call fail from now on."""
         with self._lock:
-            self._armed = {}
+            self._armed, self._then, self._thread = {}, None, None
+
+    def fate(self, method: str) -> str | None:
+        """Return how the call of `method` that begins now fails, if it does."""
+        with self._lock:
+            self.calls[method] += 1
+            how = self._armed.pop((method, self.calls[method]), None)
+            if how:
+                self._thread = threading.get_ident() if self._then else None
+            elif self._thread == threading.get_ident() and method in FAILING:
+                self._thread = None
+                how = self._then if method in UNCERTAIN else REFUSED
+            self.failed += how is not None
+            return how
+
+
+class Failing:
+    """A port whose calls fail as its faults say."""
+
+    def __init__(self, real: Any, faults: Faults) -> None:
+        self.real = real
+        self._faults = faults
+
+    def __str__(self) -> str:
+        return str(self.real)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self.real, name)
@@ -84,7 +121,7 @@ class Failing:
             return method
 
         def call(*values: Any, **named: Any) -> Any:
-            match self._fate(name):
+            match self._faults.fate(name):
                 case None:
                     return method(*values, **named)
                 case "refused":
@@ -98,13 +135,6 @@ class Failing:
                     raise PlantedError(f"planted: {name} failed")
 
         return call
-
-    def _fate(self, name: str) -> str | None:
-        with self._lock:
-            self.calls[name] += 1
-            fate = self._armed.pop((name, self.calls[name]), None)
-            self.failed += fate is not None
-            return fate
 
     def _refuse(self, name: str) -> Any:
         if name in SAYING:

@@ -302,6 +302,20 @@ class TestTrouble:
         assert held == [{}]
         assert "that nobody expected" in caplog.text
 
+    def test_that_nobody_expected_twice_does_not_end_the_thread(self, scene, monkeypatch, caplog):
+        bugs = [RuntimeError("another bug"), RuntimeError("another bug")]
+        let_go = scene.fetcher.let_go
+
+        def fail():
+            if bugs:
+                raise bugs.pop()
+            let_go()
+
+        monkeypatch.setattr(scene.fetcher, "let_go", fail)
+        pauses = self.run(scene, monkeypatch, [RuntimeError("a bug"), RuntimeError("a bug")])
+        assert len(pauses) == 2
+        assert "another bug" in caplog.text
+
     def test_leaves_nothing_behind_when_the_buffer_is_closed(self, scene):
         scene.push(5)
         scene.stand_in_line()

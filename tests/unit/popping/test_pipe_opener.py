@@ -24,16 +24,23 @@ class Counted:
         self.reads = 0
         self.readers = set()
         self.is_out = False
+        self.bugs = set()
 
     def load_pipe(self, pipe):
+        self._fail_in("load_pipe")
         if self.is_out:
             raise StorageUnavailableError("out of reach")
         return self._storage.load_pipe(pipe)
 
     def read_batches(self, pipe, query):
+        self._fail_in("read_batches")
         self.reads += 1
         self.readers.add(threading.current_thread().name)
         return self._storage.read_batches(pipe, query)
+
+    def _fail_in(self, method):
+        if method in self.bugs:
+            raise RuntimeError("a bug")
 
     def __getattr__(self, name):
         return getattr(self._storage, name)
@@ -160,6 +167,23 @@ def test_an_outage_that_lasts_is_told_and_leaves_no_claim(opener, entries, stora
 
     with pytest.raises(StorageUnavailableError, match="out of reach"):
         opener.open(entries[0])
+    assert not holders(store)
+
+
+@pytest.mark.parametrize("method", ["load_pipe", "read_batches"])
+def test_an_error_that_nobody_expected_does_not_hold_up_giving_the_rest_up(
+    opener, entries, storage, store, threads, method
+):
+    storage.bugs = {method}
+    opener.open_ahead(entries[:1])
+    for thread in threads:
+        thread.submit(lambda: None).result()
+    storage.bugs = set()
+    opener.open_ahead(entries)
+
+    opener.drop()
+
+    assert not opener.has_any
     assert not holders(store)
 
 
