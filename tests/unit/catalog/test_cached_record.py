@@ -1,9 +1,11 @@
 """What is known of a queue's record, and what a change is told, where the database falls silent."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from support.clocks import HandClock
+from support.slow_ports import Delay, Slow
 
 from cassq.catalog.cached_record import REFRESH_S, CachedRecord
 from cassq.errors import OutcomeUnknownError, StorageUnavailableError
@@ -69,6 +71,24 @@ def test_a_change_that_was_not_sent_is_told_as_refused(storage, record):
         cached.change(pause)
 
     assert storage.glance_queue("q") == record
+
+
+@pytest.mark.parametrize("seconds", [0.5, 1.5, 30.0])
+def test_a_pause_is_noticed_a_second_after_an_answer_that_took_long(storage, record, seconds):
+    # Given a look whose answer did not know of the pause yet
+    clock = HandClock()
+    slow = Slow(storage, lambda passed: setattr(clock, "seconds", clock.seconds + passed))
+    cached = CachedRecord(slow, record, clock)
+    paused = replace(record, state=QueueState.PAUSED, op=new_token())
+    meanwhile = partial(storage.change_queue, record, paused)
+    slow.delay(0, Delay(back_s=seconds, meanwhile=meanwhile))
+    clock.seconds += REFRESH_S
+    assert cached.may_take()
+    assert slow.calls == ["glance_queue"]
+    # When a second has passed
+    clock.seconds += REFRESH_S
+    # Then it is seen
+    assert not cached.may_take()
 
 
 class Away:

@@ -17,6 +17,7 @@ from cassq.model.queue_record import QueueRecord
 from cassq.model.settings import QueueSettings
 from cassq.popping.commits import DirectCommitter
 from cassq.popping.consumer_line import Consumer
+from cassq.popping.delivery import BatchSlice
 from cassq.popping.delivery_buffer import DeliveryBuffer
 from cassq.popping.fetch_thread import FetchThread
 from cassq.popping.fetcher import Fetcher
@@ -243,6 +244,49 @@ class TestWhatIsInTheBuffer:
         scene.thread._feed(1, Reach.LISTED)
         assert woken == [True]
         assert not scene.coordinator.holders("q")
+
+
+class TestWindows:
+    """Only this thread ends a window: where it must be ended, nobody else is waited for."""
+
+    @pytest.fixture
+    def held(self, scene):
+        """A run of two messages in the buffer, of a window that is out."""
+        scene.push(2)
+        ((held, taken),) = scene.fetcher.feed(2, is_flowing=True)
+        scene.buffer.put(BatchSlice(held, part, DirectCommitter()) for part in taken.parts)
+        assert scene.state.window
+        return held
+
+    def test_end_while_the_queue_is_paused(self, scene, held):
+        scene.is_active = False
+        assert not scene.thread._feed(1, Reach.LISTED)
+        assert scene.state.window is None
+        assert not held.is_window_out
+
+    def test_end_before_a_lease_is_extended(self, scene, held):
+        scene.clock.seconds += 5.5
+        scene.buffer._popped_at = scene.clock.now()
+        scene.thread._keep_up()
+        assert scene.clock.waits == []
+        assert held.left_s >= 8.0
+
+    def test_end_before_what_is_in_the_buffer_goes_back(self, scene, held):
+        scene.buffer.close()
+        scene.thread._give_back()
+        assert scene.clock.waits == []
+        assert scene.rows == [(1, 2, RunState.RETURNED, 0)]
+
+    def test_a_thread_is_waited_for_once_it_begins_nothing_more(self, scene, held, monkeypatch):
+        scene.push(2)
+        came = []
+
+        def join():
+            came.extend(scene.fetcher.feed(2, Reach.DRAINED, is_flowing=True))
+
+        monkeypatch.setattr(scene.thread._thread, "join", join)
+        scene.thread.join()
+        assert came == []
 
 
 class TestTrouble:
