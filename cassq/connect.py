@@ -64,6 +64,7 @@ def connect(url: str, **options: Unpack[StoreOptions]) -> Store:
 
 def _open_cassandra(target: CassandraTarget) -> Store:
     # The two clients take longer to import than all the rest, and an embedded store needs neither.
+    from cassq.coordination.zookeeper.client import Timeouts  # noqa: PLC0415
     from cassq.coordination.zookeeper.coordinator import ZooKeeperCoordinator  # noqa: PLC0415
     from cassq.storage.cassandra import Address, open_storage  # noqa: PLC0415
 
@@ -80,7 +81,7 @@ def _open_cassandra(target: CassandraTarget) -> Store:
             target.zookeeper,
             target.keyspace,
             clock=clock,
-            session_timeout=target.zookeeper_session_s,
+            timeouts=Timeouts(session=target.zookeeper_session_s),
             auth=target.zookeeper_auth,
         )
         # Pushes do without it, so it may be down; but a first pop should not come too early.

@@ -26,7 +26,21 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _QUEUE = click.option("--queue", default="*", show_default=True, help="A queue's name; * for all.")
-_MASTER = click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
+
+
+def _note_master(context: click.Context, _parameter: click.Parameter, master: str) -> None:
+    context.meta[_MASTER_KEY] = master
+
+
+_MASTER_KEY = "cassq.cli.pipeline.master"
+_MASTER = click.option(
+    "--master",
+    default="local[*]",
+    show_default=True,
+    expose_value=False,
+    callback=_note_master,
+    help="Where Spark runs.",
+)
 
 
 @click.group()
@@ -41,13 +55,13 @@ def pipeline() -> None:
 @_MASTER
 @common_options
 @pass_session
-def rollup(session: Session, out: str | None, queue: str, master: str, *, keep: bool) -> None:
+def rollup(session: Session, out: str | None, queue: str, *, keep: bool) -> None:
     """Append figures per queue, minute, pusher and holder to the Parquet files in OUT, or --keep them."""
     if out is None and not keep:
         raise cassq.InvalidOptionError(
             "nowhere to write to: name a folder for Parquet files, or --keep, or both"
         )
-    with _spark(master) as spark:
+    with _spark() as spark:
         from cassq.spark import pipeline as work  # noqa: PLC0415 - Spark is imported late
 
         # Read once, or files and store would tell of two moments.
@@ -67,9 +81,9 @@ def rollup(session: Session, out: str | None, queue: str, master: str, *, keep: 
 @_MASTER
 @common_options
 @pass_session
-def archive(session: Session, folder: str, queue: str, master: str) -> None:
+def archive(session: Session, folder: str, queue: str) -> None:
     """Add what has ended, and dead letters, to the archive in FOLDER, each message once."""
-    with _spark(master) as spark:
+    with _spark() as spark:
         from cassq.spark.pipeline import archive as archive_messages  # noqa: PLC0415
 
         run = archive_messages(_read(spark, session.require_url(), queue), folder)
@@ -86,11 +100,9 @@ def archive(session: Session, folder: str, queue: str, master: str) -> None:
 @_MASTER
 @common_options
 @pass_session
-def restore(  # noqa: PLR0913, PLR0917 - one for each word of the command line
-    session: Session, folder: str, queue: str, where: str | None, once: str | None, master: str
-) -> None:
+def restore(session: Session, folder: str, queue: str, where: str | None, once: str | None) -> None:
     """Push the archive in FOLDER, or a part of it, into QUEUE, all or none, as new messages."""
-    with _spark(master) as spark:
+    with _spark() as spark:
         from cassq.spark.pipeline import read_archive  # noqa: PLC0415
         from cassq.spark.pipeline import restore as restore_messages  # noqa: PLC0415
 
@@ -110,15 +122,8 @@ def restore(  # noqa: PLR0913, PLR0917 - one for each word of the command line
 @_MASTER
 @common_options
 @pass_session
-@click.pass_context
-def audit(  # noqa: PLR0913, PLR0917 - one for each word of the command line
-    context: click.Context,
-    session: Session,
-    ledgers: tuple[str, ...],
-    pushes: str | None,
-    consumed: str | None,
-    digest: str | None,
-    master: str,
+def audit(
+    session: Session, ledgers: tuple[str, ...], pushes: str | None, consumed: str | None, digest: str | None
 ) -> None:
     """Find what was lost, duplicated, unexpected or damaged, from LEDGERS or from files of ids.
 
@@ -126,7 +131,7 @@ def audit(  # noqa: PLR0913, PLR0917 - one for each word of the command line
     """
     if not (ledgers or pushes or consumed):
         raise cassq.InvalidOptionError("nothing to audit: name ledgers, or --pushes and --consumed")
-    with _spark(master) as spark:
+    with _spark() as spark:
         from cassq.spark import pipeline as work  # noqa: PLC0415
 
         frames = [work.lines_of_ledgers(spark, path) for path in ledgers]
@@ -146,7 +151,7 @@ def audit(  # noqa: PLR0913, PLR0917 - one for each word of the command line
             count += 1
     say(f"{count} findings")
     if count:
-        context.exit(NOT_DONE)
+        click.get_current_context().exit(NOT_DONE)
 
 
 @pipeline.command()
@@ -163,9 +168,9 @@ def audit(  # noqa: PLR0913, PLR0917 - one for each word of the command line
 @_MASTER
 @common_options
 @pass_session
-def profile(session: Session, page: Path, queue: str, stuck: timedelta, master: str) -> None:
+def profile(session: Session, page: Path, queue: str, stuck: timedelta) -> None:
     """Write a page of charts to PAGE: skew per pusher, age of pipes, stuck leases, headers."""
-    with _spark(master) as spark:
+    with _spark() as spark:
         from cassq.spark import pipeline as work  # noqa: PLC0415
 
         found = work.profile(
@@ -177,7 +182,8 @@ def profile(session: Session, page: Path, queue: str, stuck: timedelta, master: 
 
 
 @contextmanager
-def _spark(master: str) -> "Iterator[SparkSession]":
+def _spark() -> "Iterator[SparkSession]":
+    """Open a session for the command that runs."""
     try:
         from pyspark.errors import PySparkException  # noqa: PLC0415
         from pyspark.sql import SparkSession  # noqa: PLC0415
@@ -188,7 +194,9 @@ def _spark(master: str) -> "Iterator[SparkSession]":
             f"pipelines need PySpark: pip install 'cassq[spark]', and Java 17 ({error})"
         ) from error
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName("cassq pipeline").master(master)
+    builder = SparkSession.builder.appName("cassq pipeline").master(
+        click.get_current_context().meta[_MASTER_KEY]
+    )
     builder = builder.config("spark.ui.enabled", "false").config("spark.log.level", "ERROR")
     spark = builder.config("spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower()).getOrCreate()
     try:

@@ -15,6 +15,7 @@ from kazoo.client import KazooClient
 
 from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.coordination.port import Coordinator
+from cassq.coordination.zookeeper.client import Timeouts
 from cassq.coordination.zookeeper.coordinator import ZooKeeperCoordinator
 from cassq.runtime.clock import SystemClock
 
@@ -83,7 +84,7 @@ class ZooKeeperSeats:
 
     def take(self) -> Coordinator:
         seat = ZooKeeperCoordinator(
-            self._hosts, self._namespace, clock=SystemClock(), session_timeout=SESSION_SECONDS
+            self._hosts, self._namespace, clock=SystemClock(), timeouts=Timeouts(session=SESSION_SECONDS)
         )
         self._taken.append(seat)
         return seat

@@ -10,6 +10,7 @@ from uuid import uuid1
 import pytest
 from kazoo.exceptions import ConnectionDropped
 
+from cassq.coordination.zookeeper.client import Timeouts
 from cassq.coordination.zookeeper.coordinator import ZooKeeperCoordinator
 from cassq.errors import AccessDeniedError, CoordinationUnavailableError, InvalidOptionError
 from cassq.runtime.clock import SystemClock
@@ -71,8 +72,7 @@ def seat(running, request):
             running.hosts,
             request.node.name.replace("[", "-").replace("]", ""),
             clock=Clock(),
-            session_timeout=session_timeout,
-            connect_timeout=ANSWER_SECONDS,
+            timeouts=Timeouts(session_timeout, ANSWER_SECONDS),
         )
         made.append(coordinator)
         return coordinator
@@ -331,7 +331,7 @@ def test_parents_that_were_deleted_are_made_again(seat):
 
 def test_credentials_keep_strangers_out(running, seat):
     clock = SystemClock()
-    options = {"clock": clock, "connect_timeout": 5.0}
+    options = {"clock": clock, "timeouts": Timeouts(answer=5.0)}
     # The first process of all makes /cassq for everybody, as the operator would.
     assert seat().claim("orders", PIPE, "anybody")
     a = ZooKeeperCoordinator(running.hosts, "guarded", auth=("user", "secret"), **options)

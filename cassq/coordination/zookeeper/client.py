@@ -25,12 +25,13 @@ class Timeouts:
     """How long things may take, in seconds.
 
     Attributes:
-        session: after so long without a sign of life the service ends the session.
+        session: after so long without a sign of life the service ends the session, and the claims of its
+            process are free; the servers bound it (by default to 4 … 40 s).
         answer: a call waits so long for its reply and, until the first connection, for that.
     """
 
-    session: float
-    answer: float
+    session: float = 10.0
+    answer: float = 3.0
 
     @property
     def trust(self) -> float:
@@ -41,6 +42,10 @@ class Timeouts:
     def beat(self) -> float:
         """How often to beat: one may go missing before trust ends."""
         return self.session / 4
+
+
+#: What fits a local network.
+DEFAULT_TIMEOUTS = Timeouts()
 
 
 def open_client(hosts: str, auth: tuple[str, str] | None, timeouts: Timeouts) -> Any:  # noqa: ANN401

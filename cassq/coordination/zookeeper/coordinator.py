@@ -23,7 +23,7 @@ from uuid import UUID
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
-from cassq.coordination.zookeeper.client import Timeouts
+from cassq.coordination.zookeeper.client import DEFAULT_TIMEOUTS, Timeouts
 from cassq.coordination.zookeeper.hungry_line import HungryLine
 from cassq.coordination.zookeeper.session import ZooKeeperSession
 from cassq.errors import AccessDeniedError, CoordinationUnavailableError
@@ -53,20 +53,17 @@ class ZooKeeperCoordinator:
         hosts: `HOST[:PORT],…`, optionally with `/CHROOT` behind it.
         namespace: keeps the queues of several keyspaces apart.
         clock: reads elapsed time.
-        session_timeout: seconds until the claims of a silent process are free; the servers bound it
-            (by default to 4 … 40 s).
-        connect_timeout: seconds that a call waits for its reply and, until the first connection, for that.
+        timeouts: how long things may take.
         auth: user name and password (digest); then only they may read and change the nodes.
     """
 
-    def __init__(  # noqa: PLR0913 (four of them have defaults that fit)
+    def __init__(
         self,
         hosts: str,
         namespace: str,
         *,
         clock: Clock,
-        session_timeout: float = 10.0,
-        connect_timeout: float = 3.0,
+        timeouts: Timeouts = DEFAULT_TIMEOUTS,
         auth: tuple[str, str] | None = None,
     ) -> None:
         self._root = f"/cassq/{check_name(namespace, 'namespace')}"
@@ -75,7 +72,7 @@ class ZooKeeperCoordinator:
         self._claiming: set[str] = set()
         self._doubtful: dict[str, _Doubt] = {}
         self._hosts = hosts
-        self._session = ZooKeeperSession(hosts, auth, Timeouts(session_timeout, connect_timeout), clock, self)
+        self._session = ZooKeeperSession(hosts, auth, timeouts, clock, self)
         self._line = HungryLine(self._session, f"{self._root}/hungry", clock)
         self._session.start()
 
