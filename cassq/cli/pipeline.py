@@ -194,9 +194,8 @@ def _spark() -> "Iterator[SparkSession]":
             f"pipelines need PySpark: pip install 'cassq[spark]', and Java 17 ({error})"
         ) from error
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName("cassq pipeline").master(
-        click.get_current_context().meta[_MASTER_KEY]
-    )
+    master = click.get_current_context().meta[_MASTER_KEY]
+    builder = SparkSession.builder.appName("cassq pipeline").master(master)
     builder = builder.config("spark.ui.enabled", "false").config("spark.log.level", "ERROR")
     spark = builder.config("spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower()).getOrCreate()
     try:
