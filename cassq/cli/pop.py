@@ -21,7 +21,7 @@ from cassq.cli.exit_codes import NOT_DONE
 from cassq.cli.output import MessageWriter, count_of, print_json, say, to_line
 from cassq.cli.session import Session, common_options, pass_session
 from cassq.cli.values import to_duration
-from cassq.popping.delivery import return_all
+from cassq.popping.delivery_groups import return_all
 from cassq.runtime.deadline import Deadline
 
 #: Messages popped together, and printed and committed so where the reader is quick.

@@ -18,7 +18,8 @@ from cassq.errors import (
 from cassq.model.pipe import Mark
 from cassq.model.ranges import Ranges
 from cassq.pipes.held_run import HeldRun
-from cassq.popping.delivery import Delivery, group_by_run
+from cassq.popping.delivery import Delivery
+from cassq.popping.delivery_groups import group_by_run
 from cassq.popping.timing import PAUSE_MAX_S, PAUSE_S
 
 

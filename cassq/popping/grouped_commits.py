@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from cassq.errors import CassqError, DeliveryExpiredError
 from cassq.pipes.held_run import HeldRun
 from cassq.popping.commits import Commit
-from cassq.popping.delivery import Delivery, group_by_run
+from cassq.popping.delivery import Delivery
+from cassq.popping.delivery_groups import group_by_run
 from cassq.popping.timing import GROUP_S
 from cassq.runtime.clock import Clock
 from cassq.runtime.fork_guard import ForkGuard

@@ -12,7 +12,8 @@ from typing import Self
 
 from cassq.errors import ClosedError, CorruptError, OutcomeUnknownError, UnavailableError
 from cassq.model.arguments import check_count, to_seconds
-from cassq.popping.delivery import Delivery, finish_all, go_on_after
+from cassq.popping.delivery import Delivery, go_on_after
+from cassq.popping.delivery_groups import finish_all
 from cassq.popping.shared_intake import SharedIntake
 from cassq.popping.timing import POLL_MAX_S
 from cassq.runtime.clock import Clock

@@ -54,7 +54,7 @@ class Scene:
         self.coordinator = LocalCoordinator(None, self.store_clock)
         assert self.real.change_queue(None, QueueRecord("q", new_token(), SETTINGS, new_token()))
         context = context_of(self.storage, SETTINGS, self.clock, coordinator=self.coordinator)
-        self.fetcher = Fetcher(context, "a popper", over=lambda _: None, taker=Taker(tag("reader")))
+        self.fetcher = Fetcher(context, "a popper", on_pipe_over=lambda _: None, taker=Taker(tag("reader")))
         self.leases = ReaderLeases(context, "reader")
         self.entry = PipeEntry(new_pipe_id(), "a pusher")
         self.real.create_pipe("q", self.entry, Head(new_token()))

@@ -184,7 +184,7 @@ RULES = (
         (
             "mark_in_row",
             "a mark lies within one row of a run",
-            "cassq.pipes.run_rows.RunRows.cut cassq.popping.delivery.group_by_run",
+            "cassq.pipes.run_rows.RunRows.cut cassq.popping.delivery_groups.group_by_run",
         ),
         (
             "mark_longer",

@@ -14,7 +14,7 @@ from cassq.errors import (
 )
 from cassq.pipes.held_run import HeldRun
 from cassq.popping.commits import DirectCommitter
-from cassq.popping.delivery import return_all
+from cassq.popping.delivery_groups import return_all
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ from cassq.errors import AccessDeniedError, ClosedError, StorageUnavailableError
 from cassq.model.message import Batch
 from cassq.popping.alarm import Heard
 from cassq.popping.consumer_line import Consumer
-from cassq.popping.delivery import BatchSlice, group_by_run
+from cassq.popping.delivery import BatchSlice
 from cassq.popping.delivery_buffer import DeliveryBuffer
+from cassq.popping.delivery_groups import group_by_run
 from cassq.popping.timing import IDLE_S, LINGER_S, LOOK_TIMEOUT_S
 from cassq.runtime.clock import SystemClock
 

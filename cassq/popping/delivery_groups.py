@@ -1,0 +1,69 @@
+"""Many messages in a consumer's hands, ended together.
+
+Owns that each of them ends once, all or none are claimed for that, and that neighbours of one run are
+written as one.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from cassq.errors import ClosedError, UsageError
+from cassq.model.ranges import Ranges
+from cassq.pipes.held_run import HeldRun
+from cassq.pipes.run_rows import Return
+from cassq.popping.delivery import BatchSlice, Delivery
+
+
+def finish_all(deliveries: Sequence[Delivery], ending: str) -> None:
+    """Claim deliveries for the one ending each of them gets; all or none.
+
+    Raises:
+        ClosedError: one of them has ended before, or is named twice.
+    """
+    for place, delivery in enumerate(deliveries):
+        if delivery._ending:  # noqa: SLF001 - our own class, and a loop over thousands
+            claimed = deliveries[:place]
+            for each in claimed:
+                each._ending = None  # noqa: SLF001
+            delivery.check_unfinished()
+            raise ClosedError(f"{delivery!r} is named twice: a delivery ends once; none of them was {ending}")
+        delivery._ending = ending  # noqa: SLF001
+
+
+def return_all(deliveries: Sequence[Delivery], *, is_counted: bool) -> None:
+    """Roll back many at once, or give them back: what follows each other goes back as one.
+
+    Raises:
+        ClosedError: one of them has ended before, or is named twice; nothing was written.
+        AccessDeniedError: the role may not write; what it was refused can be ended later.
+    """
+    finish_all(deliveries, "rolled back" if is_counted else "given back")
+    refused: UsageError | None = None
+    for run, parts in group_by_run(deliveries).items():
+        try:
+            run.give_back(parts, Return(is_counted=is_counted))
+        except UsageError as error:
+            refused = refused or error
+            for each in deliveries:
+                if each.run is run:
+                    each.unfinish()
+    if refused:
+        raise refused
+
+
+def group_by_run(deliveries: Iterable[Delivery]) -> dict[HeldRun, Ranges]:
+    """Group messages by run; neighbours that follow each other cost next to nothing."""
+    groups: dict[HeldRun, Ranges] = {}
+    batch_slice: BatchSlice | None = None
+    first = last = 0
+    for delivery in deliveries:
+        seq = delivery.seq
+        if seq == last + 1 and delivery._batch_slice is batch_slice:  # noqa: SLF001 - our own class, a loop over thousands
+            last = seq
+            continue
+        if batch_slice is not None:
+            groups.setdefault(batch_slice.run, Ranges()).add(first, last)
+        batch_slice = delivery._batch_slice  # noqa: SLF001
+        first = last = seq
+    if batch_slice is not None:
+        groups.setdefault(batch_slice.run, Ranges()).add(first, last)
+    return groups
