@@ -67,7 +67,7 @@ class Pusher:
         name = str(new_pipe_id())
         # What need not hold up a batch: opening the next pipe, waking poppers.
         self._beside = BackgroundThread(f"cassq-beside-{self._queue}")
-        self._waking = threading.RLock()
+        self._lock = threading.RLock()
         self._to_wake = 0
         self._left_behind = 0
         self._pushed_at = float("-inf")
@@ -178,7 +178,7 @@ class Pusher:
         # After a quiet time, and at the first push, what is known of hungry poppers may be old.
         if not was_quiet and not self._has_hungry():
             return
-        with self._waking:
+        with self._lock:
             is_first = not self._to_wake
             self._to_wake += count
         if is_first:
@@ -189,7 +189,7 @@ class Pusher:
             return self._coordinator.hungry(self._queue) > 0
 
     def _wake(self) -> None:
-        with self._waking:
+        with self._lock:
             count, self._to_wake = self._to_wake, 0
         self._coordinator.wake(self._queue, min(count, max(1, self._coordinator.hungry(self._queue))))
 
@@ -222,7 +222,8 @@ class Pusher:
                 started = self._clock.now()
                 lane.write(requests)
                 if self._buffer.is_closed:
-                    self._left_behind += sum(request.count for request in requests)
+                    with self._lock:
+                        self._left_behind += sum(request.count for request in requests)
                 linger.note_answered(sum(p.callers for p in requests), self._clock.now() - started)
                 linger.wait(self._buffer)
                 idle_s = 0.0
