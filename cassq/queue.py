@@ -221,6 +221,7 @@ class Queue:
         tidied = self.staging.tidy()
         report.published, report.removed = tidied.published, tidied.removed
         report.failed += tidied.failed
+        report.refused += tidied.refused
         return report
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from cassq.catalog.queue_catalog import QueueCatalog
 from cassq.coordination.port import Coordinator
 from cassq.coordination.watched import watched
 from cassq.errors import (
+    AccessDeniedError,
     CassqError,
     ClosedError,
     CoordinationUnavailableError,
@@ -160,11 +161,10 @@ class Store:
     def reap(self) -> ReapReport:
         """Make one pass of the reaper over every queue; safe to run any number of at once.
 
-        A pipe, or a list of pipes, that cannot be read is told in the report, and holds no other queue up.
+        A pipe, or a list of pipes, that cannot be read or may not be written is told in the report, and holds
+        no other queue up.
 
-        Raises:
-            DecodeError: the record of a queue is damaged.
-            AccessDeniedError: the role may not do what has to be done.
+        Raises: DecodeError: the record of a queue is damaged.
         """
         self._check_usable()
         report = ReapReport()
@@ -176,10 +176,10 @@ class Store:
                     report.add(self._open(record).reap())
             except QueueNotFoundError:
                 continue  # deleted meanwhile: the next pass clears it
-            except (UnavailableError, OutcomeUnknownError, CorruptError) as error:
+            except (AccessDeniedError, UnavailableError, OutcomeUnknownError, CorruptError) as error:
                 if isinstance(error, CoordinationUnavailableError):
                     raise
-                report.failed.append(f"queue {record.name}: {error}")
+                report.note_failure(f"queue {record.name}: {error}", error)
         return report
 
     def close(self) -> None:

@@ -28,7 +28,7 @@ from cassq.bulk.staged_list import PUBLISH_WITHIN_S, StagedList, age_of, since
 from cassq.bulk.staged_pipes import StagedPipes
 from cassq.bulk.writers import ONCE
 from cassq.catalog.queue_context import QueueContext
-from cassq.errors import CassqError, OutcomeUnknownError, PipeLostError, UnavailableError
+from cassq.errors import AccessDeniedError, CassqError, OutcomeUnknownError, PipeLostError, UnavailableError
 from cassq.model.ids import check_name, just_before
 from cassq.model.queue_record import QueueRecord, Written
 
@@ -54,11 +54,13 @@ class Tidied:
         published: decided writes whose pipes were published for somebody who died.
         removed: staged pipes of failed writes that were deleted.
         failed: what could not be published, in words.
+        refused: for how many of those the role lacks a permission.
     """
 
     published: int = 0
     removed: int = 0
     failed: tuple[str, ...] = ()
+    refused: int = 0
 
 
 class _AlreadyDecidedError(Exception):
@@ -175,6 +177,7 @@ class Staging:
         """Publish what was decided and not finished; delete what can never be published any more."""
         published = 0
         failed: list[str] = []
+        refused = 0
         record = self._record.read()
         for writer, written in record.writers.items():
             if written.manifest:
@@ -183,6 +186,7 @@ class Staging:
                     published += 1
                 except CassqError as error:
                     failed.append(f"writer {writer!r}: {error}")
+                    refused += isinstance(error, AccessDeniedError)
         listing = self._list.read()
         ended = writers.ended(record)
         removed = self._list.remove(entry for entry in listing.entries if writers.is_of(entry, ended))
@@ -195,7 +199,7 @@ class Staging:
                 removed += self._list.remove(
                     entry for entry in self._list.undecided(record) if entry.pipe in old
                 )
-        return Tidied(published, removed, tuple(failed))
+        return Tidied(published, removed, tuple(failed), refused)
 
     def _decide(self, writer: str, batch: int, pipes: Sequence[UUID]) -> tuple[QueueRecord, UUID | None]:
         """Decide a batch, if it is not decided yet.

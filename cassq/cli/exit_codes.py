@@ -11,6 +11,7 @@ NO_INPUT = 66
 INTERNAL = 70
 INPUT_OUTPUT = 74
 UNAVAILABLE = 75
+DENIED = 77
 
 #: Signals end with 128 + their number; a reader that closed the pipe counts as SIGPIPE.
 BY_SIGNAL = 128
@@ -25,7 +26,7 @@ TABLE = (
     (INPUT_OUTPUT, "the output could not be written"),
     (UNAVAILABLE, "the database or ZooKeeper is out of reach, or a lease ended: try again"),
     (76, "it may or may not have happened, and time ran out before that was known"),
-    (77, "the user name or password is wrong, or a permission is missing"),
+    (DENIED, "the user name or password is wrong, or a permission is missing"),
     (78, "the schema is missing, older or newer"),
     (129, "ended by SIGHUP, before it was done"),
     (130, "ended by SIGINT (Ctrl-C)"),

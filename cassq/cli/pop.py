@@ -164,8 +164,10 @@ class _Committing:
             self.note(written)
         finally:
             cut, rest = self.held[: begun - written], self.held[begun - written :]
-            return_all(rest, is_counted=False)
-            return_all(cut, is_counted=True)
+            try:
+                return_all(rest, is_counted=False)
+            finally:
+                return_all(cut, is_counted=True)
 
     def close(self) -> None:
         pass

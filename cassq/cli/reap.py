@@ -9,7 +9,7 @@ from datetime import timedelta
 import click
 
 import cassq
-from cassq.cli.exit_codes import NOT_DONE
+from cassq.cli.exit_codes import DENIED, NOT_DONE
 from cassq.cli.output import print_json, say
 from cassq.cli.queues import wait
 from cassq.cli.session import Session, common_options, pass_session
@@ -38,7 +38,7 @@ def reap(context: click.Context, session: Session, watch: timedelta | None) -> N
         report = store.reap()
     print_report(report, is_json=session.is_json)
     if report.failed:
-        context.exit(NOT_DONE)
+        context.exit(DENIED if report.refused else NOT_DONE)
 
 
 def _keep_reaping(session: Session, wish: Wish, pause: timedelta) -> None:

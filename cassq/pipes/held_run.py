@@ -170,6 +170,7 @@ class HeldRun:
         Raises:
             DeliveryExpiredError: the lease had ended, or was taken over; the messages come again.
             OutcomeUnknownError, StorageUnavailableError: not known to be extended; the old lease stands.
+            AccessDeniedError: the role may not write; the old lease stands.
         """
         self._guard.check("the delivery")
         check_outside(self._changing, "extend()")
@@ -181,7 +182,8 @@ class HeldRun:
                 )
             if not has_row:
                 raise StorageUnavailableError(
-                    "where its window ended is not known: not extended, the old lease stands"
+                    "its window was not ended, or the rest of it was not returned: not extended, the old "
+                    "lease stands"
                 )
             state = self._storage.load_pipe(self.pipe)
             rows = self._rows.standing(state) if state else []
@@ -208,12 +210,13 @@ class HeldRun:
             return False
         with unawaited(self._changing, "a rollback or extend()"):
             if self._window:
-                self._window = None
                 self._rows.end_window(last)
+                # Others ended it behind all that was pushed. Who extends this lease has not got the rest.
                 if window.reached < last:
-                    # Others ended it behind all that was pushed. Who extends this lease has not got the rest.
                     unseen = Ranges(((window.reached + 1, last),))
-                    self._return(unseen, Return(is_counted=False))
+                    if not self._return(unseen, Return(is_counted=False)):
+                        return False  # the next call returns them
+                self._window = None
         return True
 
     def _read_end(self) -> int | None:

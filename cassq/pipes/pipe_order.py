@@ -22,22 +22,23 @@ class PipeRound:
     Args:
         entries: the pipes, in order.
         meant: those that the round is for; None for all.
-
-    Attributes:
-        ahead: the pipes behind the one where the round is.
     """
 
     def __init__(self, entries: Sequence[PipeEntry], meant: Container[UUID] | None = None) -> None:
         self._entries = entries
         self._meant = meant
         self._held_back: set[tuple[str, int]] = set()
-        self.ahead: Sequence[PipeEntry] = entries
+        self._place = -1
 
     def __iter__(self) -> Iterator[PipeEntry]:
         for place, entry in enumerate(self._entries):
+            self._place = place
             if entry.source not in self._held_back and (self._meant is None or entry.pipe in self._meant):
-                self.ahead = self._entries[place + 1 :]
                 yield entry
+
+    def ahead(self) -> Sequence[PipeEntry]:
+        """Return the pipes behind the one where the round is."""
+        return self._entries[self._place + 1 :]
 
     def hold_back(self, entry: PipeEntry) -> None:
         """Pass over the younger pipes of its lane from here on."""

@@ -6,6 +6,7 @@ claimed, and to take. What must not break: before a pipe is let go its window is
 
 import logging
 from collections.abc import Callable, Container, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
@@ -91,15 +92,18 @@ class Claims:
     def let_go(self, pipe: UUID, rest_s: float = 0.0) -> None:
         """End the window of a pipe, if any, and release it; leave it alone for so long."""
         claimed = self._claimed.pop(pipe, None)
-        if claimed:
-            self._end_window(claimed)
-        self._memory.note_rest(pipe, rest_s)
-        self._coordinator.release(self._queue, pipe, self._holder)
+        try:
+            if claimed:
+                self._end_window(claimed)
+            self._memory.note_rest(pipe, rest_s)
+        finally:
+            self._coordinator.release(self._queue, pipe, self._holder)
 
     def let_all_go(self) -> None:
         """Let every pipe go."""
-        for pipe in list(self._claimed):
-            self.let_go(pipe)
+        with ExitStack() as letting_go:  # an error of one keeps no other
+            for pipe in reversed(list(self._claimed)):
+                letting_go.callback(self.let_go, pipe)
 
     def keep_only(self, listed: Container[UUID]) -> None:
         """Let go of what is not listed any more."""

@@ -171,6 +171,7 @@ class Delivery:
             ClosedError: it was committed or rolled back before.
             DeliveryExpiredError: its lease ended; it is delivered again.
             OutcomeUnknownError, StorageUnavailableError: not known to be extended; the old lease stands.
+            AccessDeniedError: the role may not write; the old lease stands.
         """
         self.check_unfinished()
         self.run.extend()

@@ -6,7 +6,7 @@ written as one.
 
 from collections.abc import Iterable, Sequence
 
-from cassq.errors import ClosedError, UsageError
+from cassq.errors import CassqError, ClosedError, UsageError
 from cassq.model.ranges import Ranges
 from cassq.pipes.held_run import HeldRun
 from cassq.pipes.run_rows import Return
@@ -35,19 +35,20 @@ def return_all(deliveries: Sequence[Delivery], *, is_counted: bool) -> None:
     Raises:
         ClosedError: one of them has ended before, or is named twice; nothing was written.
         AccessDeniedError: the role may not write; what it was refused can be ended later.
+        CassqError: the first that a run met; the others were given back all the same.
     """
     finish_all(deliveries, "rolled back" if is_counted else "given back")
-    refused: UsageError | None = None
+    failed: CassqError | None = None
     for run, parts in group_by_run(deliveries).items():
         try:
             run.give_back(parts, Return(is_counted=is_counted))
-        except UsageError as error:
-            refused = refused or error
-            for each in deliveries:
+        except CassqError as error:
+            failed = failed or error
+            for each in deliveries if isinstance(error, UsageError) else ():
                 if each.run is run:
                     each.unfinish()
-    if refused:
-        raise refused
+    if failed:
+        raise failed
 
 
 def group_by_run(deliveries: Iterable[Delivery]) -> dict[HeldRun, Ranges]:

@@ -193,7 +193,7 @@ class Fetcher:
             before = len(fetched)
             if claimed:
                 if 0 < claimed.owned.left <= wanted:
-                    self._open_ahead(order.ahead)
+                    self._open_ahead(order.ahead())
                 self._take(claimed, wanted, fetched)
             taken = sum(taken.count for _, taken in fetched[before:])
             wanted -= taken

@@ -10,6 +10,7 @@ meanwhile. What must not break: a claim that was granted is handed out or given 
     | take from pipe 2, read already <- |
 """
 
+import logging
 from collections.abc import Container, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -17,12 +18,14 @@ from enum import Enum
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
-from cassq.errors import CoordinationUnavailableError, StorageUnavailableError
+from cassq.errors import CassqError, CoordinationUnavailableError, StorageUnavailableError
 from cassq.limits import TAKE_MESSAGES_MAX
 from cassq.model.pipe import PipeEntry
 from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.owned_pipe import OwnedPipe
 from cassq.runtime.background_thread import BackgroundThread
+
+_log = logging.getLogger("cassq.popper")
 
 #: So many pipes are opened ahead: one takes about as long as two are worked off by a fast consumer.
 AHEAD_MAX = 2
@@ -101,9 +104,15 @@ class PipeOpener:
             thread.shutdown()
 
     def _drop(self, pipe: UUID) -> None:
-        with suppress(Exception):  # whatever became of it: it is not wanted any more
-            if isinstance(self._ahead.pop(pipe).result(), OwnedPipe):
-                self._release(pipe)
+        try:
+            opened = self._ahead.pop(pipe).result()
+        except CassqError:
+            return
+        except Exception:
+            _log.exception("queue %s: pipe %s was not opened ahead", self._queue, pipe)
+            return
+        if isinstance(opened, OwnedPipe):
+            self._release(pipe)
 
     def _open_and_read(self, entry: PipeEntry) -> OwnedPipe | Refusal:
         opened = self._open(entry)

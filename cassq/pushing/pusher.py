@@ -67,7 +67,7 @@ class Pusher:
         name = str(new_pipe_id())
         # What need not hold up a batch: opening the next pipe, waking poppers.
         self._beside = BackgroundThread(f"cassq-beside-{self._queue}")
-        self._lock = threading.RLock()
+        self._lock = threading.RLock()  # of the two counts below it
         self._to_wake = 0
         self._left_behind = 0
         self._pushed_at = float("-inf")

@@ -49,6 +49,7 @@ class ReapReport:
         published: bulk writes that were decided and whose pipes were published for somebody who died.
         removed: staged pipes of failed bulk writes that were deleted.
         failed: what could not be done, in words.
+        refused: for how many of those the role lacks a permission.
     """
 
     examined: int = 0
@@ -59,6 +60,12 @@ class ReapReport:
     published: int = 0
     removed: int = 0
     failed: list[str] = field(default_factory=list)
+    refused: int = 0
+
+    def note_failure(self, words: str, error: CassqError) -> None:
+        """Note what could not be done."""
+        self.failed.append(words)
+        self.refused += isinstance(error, AccessDeniedError)
 
     def add(self, other: "ReapReport") -> None:
         """Add another pass to this one."""
@@ -70,6 +77,7 @@ class ReapReport:
         self.published += other.published
         self.removed += other.removed
         self.failed += other.failed
+        self.refused += other.refused
 
 
 class Reaper:
@@ -111,9 +119,7 @@ class Reaper:
             pipes_max: examine at most so many, those that were hinted at and the oldest first; None
                 examines all.
 
-        Raises:
-            StorageUnavailableError, CoordinationUnavailableError: the list cannot be read.
-            AccessDeniedError: the role may not do what has to be done.
+        Raises: StorageUnavailableError, CoordinationUnavailableError: the list cannot be read.
         """
         with alone(self._passing, "reap()"):
             return self._pass(pipes_max)
@@ -140,9 +146,7 @@ class Reaper:
         return report
 
     def _note_failure(self, report: ReapReport, words: str, error: CassqError) -> None:
-        if isinstance(error, AccessDeniedError):
-            raise error  # it is not this pipe's: no pass of this user's can do it
-        report.failed.append(words)
+        report.note_failure(words, error)
         log_trouble(_log, error, "queue %s: %s", self._queue, words)
 
     def _candidates(self, pipes_max: int | None) -> tuple[Sequence[PipeEntry], Sequence[PipeEntry]]:

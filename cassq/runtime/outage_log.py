@@ -93,8 +93,8 @@ class OutageLog:
     def note_answer(self, service: str, call: str = "") -> None:
         """Note that a call of a service was answered; costs nothing where there is no outage.
 
-        An outage ends with the answer to a call that failed, rather than with the first answer to any: a
-        locked file answers reads.
+        An outage is over once nothing failed for QUIET_S. It lasted until a call that had failed was answered
+        again, where one was, rather than until the first answer to any: a locked file answers reads.
         """
         if service not in self._outages:
             return

@@ -28,20 +28,20 @@ THEN = (
 
 
 def chosen(act, method, *words):
-    """Return the number of the call that a case is about; None where the scene has no such call."""
+    """Return the number of the call that a case is about."""
     calls = min(CALLS, calls_of(act)[method])
-    return calls and 1 + crc32("/".join((act.__name__, method, *words)).encode()) % calls
+    if not calls:
+        pytest.skip("the scene has no such call")
+    return 1 + crc32("/".join((act.__name__, method, *words)).encode()) % calls
 
 
 @pytest.mark.parametrize(("method", "hows"), TWICE)
 @pytest.mark.parametrize("act", SCENES, ids=lambda act: act.__name__)
 def test_all_goes_on_after_the_same_call_failed_twice(act, method, hows):
-    if number := chosen(act, method, *hows):
-        play(act, method, number, *hows)
+    play(act, method, chosen(act, method, *hows), *hows)
 
 
 @pytest.mark.parametrize(("method", "how", "then"), THEN)
 @pytest.mark.parametrize("act", SCENES, ids=lambda act: act.__name__)
 def test_all_goes_on_after_a_call_and_the_next_one_failed(act, method, how, then):
-    if number := chosen(act, method, how, then):
-        play(act, method, number, how, then=then)
+    play(act, method, chosen(act, method, how, then), how, then=then)

@@ -17,7 +17,13 @@ from support.slow_ports import Delay, Slow
 from cassq.bulk.leased_run import tag
 from cassq.bulk.reader_leases import ReaderLeases
 from cassq.coordination.local.coordinator import LocalCoordinator
-from cassq.errors import CassqError, DeliveryExpiredError, OutcomeUnknownError
+from cassq.errors import (
+    AccessDeniedError,
+    CassqError,
+    DeliveryExpiredError,
+    OutcomeUnknownError,
+    StorageUnavailableError,
+)
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.message import Batch
 from cassq.model.pipe import Head, PipeEntry, RunState
@@ -25,7 +31,8 @@ from cassq.model.queue_record import QueueRecord
 from cassq.model.ranges import Ranges
 from cassq.model.settings import QueueSettings
 from cassq.model.transaction import RunChange, Transaction
-from cassq.pipes.fenced_pipe import Taker
+from cassq.pipes import window_steps
+from cassq.pipes.fenced_pipe import FencedPipe, Taker
 from cassq.pipes.held_run import Return
 from cassq.pipes.window_steps import WINDOW_MS
 from cassq.popping.commits import commit_run
@@ -347,3 +354,30 @@ def test_what_a_window_hands_out_last_is_leased_for_the_whole_lease(scene):
     scene.go_on(LEASE_S - 0.01)
     scene.check()
     assert held.is_live
+
+
+@pytest.mark.parametrize("error", [StorageUnavailableError, AccessDeniedError])
+def test_the_rest_of_a_window_that_others_ended_is_returned_though_a_first_try_failed(
+    scene, monkeypatch, error
+):
+    held, _ = open_window(scene)
+    scene.push(2)
+    scene.go_on(WINDOW_S + 1.0)
+    context = context_of(scene.real, SETTINGS, scene.clock, coordinator=scene.coordinator)
+    state = scene.real.load_pipe(scene.entry.pipe)
+    assert window_steps.take_over(FencedPipe(context, scene.entry, state, Taker("another")))
+    scene.fetcher.tend()
+    transact = SqliteStorage.transact
+
+    def refuse(*_):
+        monkeypatch.setattr(SqliteStorage, "transact", transact)
+        raise error("planted")
+
+    monkeypatch.setattr(SqliteStorage, "transact", refuse)
+    with pytest.raises(error):
+        held.extend()
+
+    held.extend()
+
+    rows = [(run.first, run.last, run.state) for run in scene.real.load_pipe(scene.entry.pipe).runs]
+    assert rows == [(1, 1, RunState.LEASED), (2, 3, RunState.RETURNED)]

@@ -107,7 +107,8 @@ class SeenLines:
     def is_of_interest(self, queue: str) -> bool:
         """Tell whether somebody relies on a line being watched."""
         has_pusher = self._clock.now() < self._interest_ends.get(queue, float("-inf"))
-        return has_pusher or self._host.is_alone(queue)
+        with self._lock:
+            return has_pusher or self._host.is_alone(queue)
 
     def watch(self, queue: str) -> None:
         """Watch a line from now on, without waiting for it."""

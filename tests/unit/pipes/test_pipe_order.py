@@ -18,7 +18,7 @@ def test_older_pipes_come_first_and_before_them_those_of_a_higher_priority():
 def test_a_round_tells_what_is_ahead():
     pipes = [entry(), entry(), entry()]
     order = PipeRound(pipes)
-    assert [(each, order.ahead) for each in order] == [
+    assert [(each, order.ahead()) for each in order] == [
         (pipes[0], pipes[1:]),
         (pipes[1], pipes[2:]),
         (pipes[2], []),
