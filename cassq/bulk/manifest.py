@@ -1,6 +1,7 @@
 """A manifest: the pipes of one batch, named in a staged pipe of its own.
 
-Owns how it is written and read. Refuses to decide by it: that is `cassq.bulk.staging`.
+Owns how it is written and read. Refuses to decide by it: that is `cassq.bulk.staging`. What must not break:
+its pipe is told only once all of it is stored.
 """
 
 from collections.abc import Sequence

@@ -59,7 +59,7 @@ def ended(record: QueueRecord) -> set[str]:
 
 
 def born_before(record: QueueRecord, before_ms: float) -> set[str]:
-    """Return those of them that are older, by their names: they failed, or their driver died."""
+    """Return the writers without a manifest that began earlier, by their names: they failed, or died."""
     return {
         writer
         for writer, written in record.writers.items()

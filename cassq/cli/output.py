@@ -115,8 +115,9 @@ def to_line(message: Message | Delivery, *, is_json: bool) -> bytes:
 class MessageWriter:
     """Writes messages to stdout, as fast as it takes them, and knows which of them were written out.
 
-    A pipe gets parts that it takes whole or not at all, and messages that fit into one are not cut: no
-    reader, however slow or stuck, holds the caller up or gets half of a small message.
+    A pipe gets parts that it takes whole or not at all, and messages that fit into one are not cut: no reader
+    of a pipe, however slow or stuck, holds the caller up or gets half of a small message. A terminal that is
+    stopped, and a socket, may hold it up.
 
     Attributes:
         trouble: why nothing more can be written: `BrokenPipeError` when the reader closed the pipe.

@@ -1,6 +1,6 @@
 """Finds messages for one intake or run reader: claims pipes, takes from them, lets them go.
 
-Owns which pipes this popper claims and for how long. Refuses to know consumers: it is told how many
+Owns which pipe is claimed, and how much is taken from each. Refuses to know consumers: it is told how many
 messages are wanted and returns what it took. What must not break: with a width of 1, nothing is taken from
 a pipe while an older one of the same pusher may still have something.
 """

@@ -1,7 +1,7 @@
 """The looks for messages, as consumers rely on them: which began, which ended, and why the last one failed.
 
 Owns their numbers: a consumer that asked before look 7 began may be told by look 7 that there is nothing. The
-buffer's lock guards it.
+buffer's lock guards it. What must not break: the number of the last look that ended never falls.
 """
 
 from collections.abc import Callable

@@ -80,7 +80,8 @@ class Lane:
     """Fills one pipe at a time.
 
     Args:
-        queue: the queue's name.
+        host: whoever hears what became of a push.
+        pusher: the name of who pushes.
         number: which of the pusher's lanes it is.
         executor: opens pipes ahead of time.
     """
