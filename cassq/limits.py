@@ -6,8 +6,17 @@ Owns constants only; what a queue may change is in `cassq.model.settings`.
 KIB = 1024
 MIB = 1024 * KIB
 
-#: A sequence number no message ever gets: "the end of this pipe is not decided yet".
+#: The greatest number that both stores hold; no message ever gets it, so that it can say three other things.
 SEQ_MAX = 2**63 - 1
+
+#: As `last` of a head: where the pipe ends is not decided yet.
+UNDECIDED = SEQ_MAX
+
+#: As `cursor` of a head: a window is out, and how far it was handed out only its holder knows.
+WINDOW_OUT = SEQ_MAX
+
+#: As the upper end of a stretch of numbers: all that follow.
+NO_LIMIT = SEQ_MAX
 
 #: Names become znodes, file names and command-line words: letters, digits, dot, dash, underscore.
 NAME_LENGTH_MAX = 128

@@ -7,7 +7,7 @@ late brings no deleted queue back, and what is cleared belongs to no later queue
 from collections.abc import Sequence
 
 from cassq.errors import OutcomeUnknownError
-from cassq.limits import SEQ_MAX
+from cassq.limits import NO_LIMIT
 from cassq.model.ids import MessageId, new_token
 from cassq.model.queue_record import QueueRecord, QueueState, Sample
 from cassq.model.settings import QueueOptions, QueueSettings
@@ -93,7 +93,7 @@ class QueueCatalog:
             pipes = list(dict.fromkeys(letter.message_id.pipe for letter in letters))
             self._storage.change_dead(name, pipes=pipes)
             cleared.update(pipes)
-            after = MessageId(pipes[-1], SEQ_MAX)
+            after = MessageId(pipes[-1], NO_LIMIT)
         return len(cleared)
 
     def _is_still_deleted(self, deleted: QueueRecord) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from uuid import UUID
 
-from cassq.limits import SEQ_MAX
+from cassq.limits import UNDECIDED, WINDOW_OUT
 
 
 class Phase(Enum):
@@ -113,12 +113,12 @@ class Head:
 
     Attributes:
         op: the fence; every owner's transaction sets a fresh one and requires the one it saw.
-        cursor: number of the last message ever handed out; 0 when none was, SEQ_MAX while a window is out.
+        cursor: number of the last message ever handed out; 0 when none was, WINDOW_OUT while a window is out.
         read_from: first number of the batch to read on from.
         floor: every message up to here has ended; nothing at or below it is read again. It lies on the
             edge of a run, and at or below the cursor.
         phase: open, sealed or retired.
-        last: nothing after it will ever be delivered; SEQ_MAX until that is decided.
+        last: nothing after it will ever be delivered; UNDECIDED until that is decided.
         skipped: messages purged before they were ever handed out.
         dead, purged, rolled_back: what happened up to the floor; the marks above it tell the rest.
     """
@@ -128,7 +128,7 @@ class Head:
     read_from: int = 1
     floor: int = 0
     phase: Phase = Phase.OPEN
-    last: int = SEQ_MAX
+    last: int = UNDECIDED
     skipped: int = 0
     dead: int = 0
     purged: int = 0
@@ -137,12 +137,12 @@ class Head:
     @property
     def is_decided(self) -> bool:
         """Whether it is settled where the pipe ends."""
-        return self.last != SEQ_MAX
+        return self.last != UNDECIDED
 
     @property
     def is_window_out(self) -> bool:
         """Whether a window is out: how far it was handed out only its holder knows."""
-        return self.cursor == SEQ_MAX
+        return self.cursor == WINDOW_OUT
 
     def allows(self, step: Step) -> bool:
         """Tell whether `step` is a legal one from here."""

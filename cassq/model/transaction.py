@@ -17,7 +17,7 @@ class Advance:
 
     IF op = seen_op AND last >= head.cursor; sets op, cursor, read_from, floor and the counts of `head`,
     and leaves phase and last alone: the pusher may have sealed the pipe a moment ago. With the cursor of a
-    window that is out, SEQ_MAX, the condition says that the end is undecided.
+    window that is out, WINDOW_OUT, the condition says that the end is undecided.
     """
 
     seen_op: UUID
@@ -27,7 +27,7 @@ class Advance:
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """The pusher's end of a pipe. IF last = SEQ_MAX AND cursor <= last; sets last and phase sealed.
+    """The pusher's end of a pipe. IF last = UNDECIDED AND cursor <= last; sets last and phase sealed.
 
     Attributes:
         is_free: look at no cursor. Only where nothing was sent behind `last`, so that nothing behind it can
@@ -50,7 +50,7 @@ class ForceSeal:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Decides where a pipe sealed by force ends. IF op = seen_op AND last = SEQ_MAX; sets op and last.
+    """Decides where a pipe sealed by force ends. IF op = seen_op AND last = UNDECIDED; sets op and last.
 
     The second condition matters: the pusher's own seal moves no op, and what it promised must stand.
     """

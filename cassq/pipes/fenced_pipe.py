@@ -23,7 +23,7 @@ from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import OutcomeUnknownError
-from cassq.limits import SEQ_MAX
+from cassq.limits import WINDOW_OUT
 from cassq.model.ids import new_token
 from cassq.model.pipe import Head, Mark, PipeEntry, PipeState, Run, RunState, Tally
 from cassq.model.progress import Progress
@@ -189,7 +189,7 @@ class FencedPipe:
         written = replace(
             self.progress.raise_floor(),
             op=op,
-            cursor=SEQ_MAX if is_window_out else head.cursor,
+            cursor=WINDOW_OUT if is_window_out else head.cursor,
             read_from=head.read_from,
             skipped=head.skipped,
         )

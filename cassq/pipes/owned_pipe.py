@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cassq.errors import CassqError, DecodeError
-from cassq.limits import SEQ_MAX, TAKE_BYTES_MAX, TAKE_MESSAGES_MAX, TAKE_RUNS_MAX
+from cassq.limits import NO_LIMIT, TAKE_BYTES_MAX, TAKE_MESSAGES_MAX, TAKE_RUNS_MAX
 from cassq.model.ids import MessageId
 from cassq.model.pipe import End, Head, Mark, Phase, Run, RunState
 from cassq.model.ranges import Ranges
@@ -47,7 +47,7 @@ class OwnedPipe(FencedPipe):
         until: nothing behind this number is handed out for the first time.
     """
 
-    until = SEQ_MAX
+    until = NO_LIMIT
 
     @property
     def left(self) -> int:

@@ -29,7 +29,7 @@ from cassq.errors import (
     OutcomeUnknownError,
     StorageUnavailableError,
 )
-from cassq.limits import SEQ_MAX
+from cassq.limits import UNDECIDED, WINDOW_OUT
 from cassq.model.message import Batch
 from cassq.model.pipe import Phase
 from cassq.model.transaction import Seal, Transaction
@@ -246,10 +246,10 @@ class Lane:
             if answer.last is None or answer.cursor is None:
                 callers.fail(OutcomeUnknownError(_CLEARED_AWAY))
                 return None
-            if answer.last != SEQ_MAX:
+            if answer.last != UNDECIDED:
                 self._pipes.check_end(opened, answer.last)
                 return answer.last
-            if answer.cursor != SEQ_MAX:
+            if answer.cursor != WINDOW_OUT:
                 acked = answer.cursor
                 continue
             with callers.in_time():

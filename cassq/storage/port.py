@@ -23,7 +23,7 @@ from datetime import date
 from typing import Protocol
 from uuid import UUID
 
-from cassq.limits import SEQ_MAX
+from cassq.limits import NO_LIMIT
 from cassq.model.ids import MessageId
 from cassq.model.message import Batch, Headers
 from cassq.model.pipe import Head, Mark, PipeEntry, PipeState
@@ -53,7 +53,7 @@ class BatchQuery:
     """
 
     first: int = 1
-    last: int = SEQ_MAX
+    last: int = NO_LIMIT
     limit: int = 1
     is_newest_first: bool = False
     is_outline: bool = False

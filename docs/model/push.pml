@@ -23,7 +23,7 @@
 #endif
 
 #define N 3
-#define SEQ_MAX 9
+#define UNDECIDED 9
 
 mtype = { opened, sealed, retired };                 /* phases */
 
@@ -73,7 +73,7 @@ inline tidy() { applied = 0; k = 0 }
 byte told[N + 1];
 bool delivered[N + 1];
 
-#define is_decided (last != SEQ_MAX)
+#define is_decided (last != UNDECIDED)
 #define is_stored(m) (((m) == 1) -> batch1 : batch2)
 #define can_come(m) (head && phase != retired && (m) <= last && is_stored(m))
 
@@ -197,7 +197,7 @@ inline apply_seal(to) {
 /* Inserts carry a timestamp below every transaction's and every deletion's. */
 inline land_head() {
     if
-    :: !pending_deleted && !head -> head = true; phase = opened; cursor = 0; last = SEQ_MAX; new_op(0)
+    :: !pending_deleted && !head -> head = true; phase = opened; cursor = 0; last = UNDECIDED; new_op(0)
     :: else
     fi
 }
@@ -470,9 +470,9 @@ choose:
         :: ph == opened && is_abandoned -> plan(force_seal, 0); goto act                  /* RULE age */
 #endif
 #ifdef NO_RETIRE_CURSOR
-        :: ph == sealed && l != SEQ_MAX -> plan(retire, 0); goto act
+        :: ph == sealed && l != UNDECIDED -> plan(retire, 0); goto act
 #else
-        :: ph == sealed && l != SEQ_MAX && c >= l -> plan(retire, 0); goto act          /* RULE retire_cursor */
+        :: ph == sealed && l != UNDECIDED && c >= l -> plan(retire, 0); goto act          /* RULE retire_cursor */
 #endif
         :: !has_read && c < l -> saw1 = batch1; printf("owner %d: begins to read the batches\n", p)
         :: has_read && !(ph == opened && is_abandoned) -> let_go(); goto idle
@@ -490,7 +490,7 @@ choose:
         printf("owner %d: has read the batches, up to %d\n", p, w);
         if
 #ifdef NO_RETIRE_DECIDED
-        :: ph == sealed && l == SEQ_MAX && c >= w -> plan(retire, 0)                    /* else RULE retire_decided */
+        :: ph == sealed && l == UNDECIDED && c >= w -> plan(retire, 0)                    /* else RULE retire_decided */
 #endif
 #ifdef NO_GAP_STOP
         :: w > c && c < l && !misses1[p] -> plan(take, c + 1)
@@ -499,7 +499,7 @@ choose:
 #endif
         :: w > c + 1 && c + 1 < l -> plan(take, c + 2)
         :: w > c + 2 && c + 2 < l -> plan(take, c + 3)
-        :: ph == sealed && l == SEQ_MAX && !(saw1 && c < 1) && !(saw2 && c < 3) -> plan(drain, c)
+        :: ph == sealed && l == UNDECIDED && !(saw1 && c < 1) && !(saw2 && c < 3) -> plan(drain, c)
         :: else -> goto choose
         fi
     };
@@ -606,7 +606,7 @@ active proctype Late() {
     :: atomic { fly[1] != NONE -> land_transaction(1) }
 #ifdef NO_FIXED_TIMES
     :: atomic { pending_deleted && entry_deleted && crashes > 0 ->
-        crashes--; waiting_deleted = false; head = true; phase = opened; cursor = 0; last = SEQ_MAX; new_op(0); entry = true; batch1 = (told[1] != NOTHING);
+        crashes--; waiting_deleted = false; head = true; phase = opened; cursor = 0; last = UNDECIDED; new_op(0); entry = true; batch1 = (told[1] != NOTHING);
         printf("late: copies of the first writes land after the deletion\n") }
 #endif                                               /* RULE fixed_times: a copy of what was written is nothing */
     od

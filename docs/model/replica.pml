@@ -20,7 +20,7 @@
 #endif
 
 #define REPLICAS 3
-#define OUT 2                        /* the cursor, while a window is out */
+#define WINDOW_OUT 2                 /* the cursor, while a window is out */
 
 #define NOTHING 0
 #define STORED 1
@@ -32,7 +32,7 @@ byte losses = LOSSES, looks = LOOKS;
 bool sent[REPLICAS], outline[REPLICAS], body[REPLICAS], lost[REPLICAS];
 
 /* The head. */
-byte cursor = OUT;                   /* of a popper that is dead, and over */
+byte cursor = WINDOW_OUT;            /* of a popper that is dead, and over */
 bool is_decided;
 byte last;
 bool is_sealed, is_again;            /* is_again: the run came back, because its lease had ended */
@@ -137,7 +137,7 @@ inline answer(first, is_whole) {
 #define is_there (has_body || (!is_whole_read && has_outline))     /* RULE bodies_count: without them it is not there yet */
 #endif
 
-#define has_work (cursor == OUT || (cursor == 1 && is_again && !has_ended) || (!is_decided && cursor == 0) \
+#define has_work (cursor == WINDOW_OUT || (cursor == 1 && is_again && !has_ended) || (!is_decided && cursor == 0) \
     || (is_decided && cursor < last))
 
 inline let_go() { first = 0; other = 0; has_outline = false; has_body = false; was = 0; was_sealed = false }
@@ -166,7 +166,7 @@ proctype Owner(byte p) {
             atomic {
                 printf("owner %d: reads: outline %d, bodies %d\n", p, has_outline, has_body);
                 if
-                :: was == OUT && cursor == OUT ->
+                :: was == WINDOW_OUT && cursor == WINDOW_OUT ->
                     cursor = (is_there -> 1 : 0); is_again = (cursor == 1);
                     printf("owner %d: takes the window over, cuts behind %d\n", p, cursor)
                 :: was == 0 && cursor == 0 && is_there && has_body && (!is_decided || last >= 1) ->
@@ -215,7 +215,7 @@ active proctype Loss() {
 }
 
 active proctype Stuck() {
-    timeout -> assert(pusher_done && cursor != OUT && !has_work)    /* stuck: somebody waits for ever */
+    timeout -> assert(pusher_done && cursor != WINDOW_OUT && !has_work)    /* stuck: somebody waits for ever */
 }
 
 init {

@@ -7,7 +7,7 @@
  * commits or the lease ends. A write whose reply is lost was applied, or is in flight: it lands later, or
  * never. Everybody may stop for any time between two steps, and a popper may die.
  *
- * While a window is out, the cursor is undecided: SEQ_MAX. Of an op only this matters: is the one that somebody
+ * While a window is out, the cursor is undecided: WINDOW_OUT. Of an op only this matters: is the one that somebody
  * saw the one that stands (`seen`), and was it set by the transaction that it asks about (`op_by`)? Clocks are
  * order only: a window ends for its holder (`w_live`) before it ends for others (`w_over`), and so does a lease
  * (`hand`, `over`).
@@ -42,8 +42,8 @@
 #endif
 
 #define N 3
-#define SEQ_MAX 9
-#define OUT SEQ_MAX                  /* the cursor, while a window is out */
+#define UNDECIDED 9
+#define WINDOW_OUT UNDECIDED         /* the cursor, while a window is out */
 #define PUSHER 2                     /* as an owner */
 #define OPERATOR 3
 
@@ -73,7 +73,7 @@ bool is_dead;                        /* the popper in whose place nobody comes *
 /* The database. Row i of the runs begins at i; a window is a run, and begins at `window_at`. */
 bool batch1, batch2;
 mtype phase = opened;
-byte cursor, last = SEQ_MAX;
+byte cursor, last = UNDECIDED;
 byte r_last[5], window_at;
 byte ended;                          /* marks */
 byte over;                           /* runs whose lease has run out for everybody else */
@@ -110,7 +110,7 @@ byte applied, k;                     /* scratch, 0 between two steps */
 
 inline tidy() { applied = 0; k = 0 }
 
-#define is_decided (last != SEQ_MAX)
+#define is_decided (last != UNDECIDED)
 #define newest (batch2 -> 3 : (batch1 -> 1 : 0))
 #define is_there(m) ((m) == 1 -> batch1 : batch2)
 #define left(i) (r_last[i] && window_at != (i) && !has(ended, set(i, r_last[i])))
@@ -169,7 +169,7 @@ inline new_op(by) {
 inline begin_window(p, f, by) {
     assert(!waits);    /* P4: a window begins while the pusher waits for one to end */
     assert(is_free_from(f));    /* P2: a message lies in two runs */
-    over = over & ~set(f, f); r_last[f] = f + WIDTH - 1; window_at = f; cursor = OUT; w_over = false;
+    over = over & ~set(f, f); r_last[f] = f + WIDTH - 1; window_at = f; cursor = WINDOW_OUT; w_over = false;
     if                               /* it counts from before it was sent, known or not */
     :: by == p + 1 -> w_live[p] = true; w_mine[p] = true
     :: else
@@ -187,7 +187,7 @@ inline end_window(to) {              /* an empty stretch where nothing was hande
 #ifdef NO_WINDOW_UNDECIDED
 #define may_be_out true
 #else
-#define may_be_out (last >= OUT)     /* RULE window_undecided: IF last >= the new cursor, as for any take */
+#define may_be_out (last >= WINDOW_OUT) /* RULE window_undecided: IF last >= the new cursor, as for any take */
 #endif
 
 /* Judge a transaction of owner p's by its conditions, and write what it asks for. */
@@ -266,7 +266,7 @@ inline apply(p, kind, to, has_op, by) {
 /* The pusher's seal. A free one, of a pipe behind whose last number nothing was sent, looks at no cursor. */
 inline apply_seal(to, is_free) {
 #ifdef NO_SEAL_WINDOW
-    applied = !is_decided && (is_free || cursor <= to || cursor == OUT);
+    applied = !is_decided && (is_free || cursor <= to || cursor == WINDOW_OUT);
 #else
     applied = !is_decided && (is_free || cursor <= to);                    /* RULE seal_window */
 #endif
@@ -352,11 +352,11 @@ settle:
         if
         :: applied -> tell_batch(behind); goto done
         :: !applied && is_decided -> tell_batch(last); goto done
-        :: !applied && !is_decided && cursor != OUT -> behind = cursor; tidy(); goto settle
+        :: !applied && !is_decided && cursor != WINDOW_OUT -> behind = cursor; tidy(); goto settle
 #ifdef NO_WINDOW_SILENT
-        :: !applied && !is_decided && cursor == OUT -> behind = cursor; tidy(); goto settle
+        :: !applied && !is_decided && cursor == WINDOW_OUT -> behind = cursor; tidy(); goto settle
 #else
-        :: !applied && !is_decided && cursor == OUT ->    /* RULE window_silent: tells nothing of it */
+        :: !applied && !is_decided && cursor == WINDOW_OUT ->    /* RULE window_silent: tells nothing of it */
             printf("    refused: a window is out\n"); tidy()
 #endif
         fi
@@ -392,9 +392,9 @@ act:                                                 /* as any owner; the next l
 
 wait:
     if
-    :: atomic { cursor != OUT || is_decided -> waits = false; goto settle }
+    :: atomic { cursor != WINDOW_OUT || is_decided -> waits = false; goto settle }
 #ifndef NO_PUSHER_CUTS
-    :: atomic { cursor == OUT && w_over -> seen[PUSHER] = true; printf("pusher: the window is over\n") }
+    :: atomic { cursor == WINDOW_OUT && w_over -> seen[PUSHER] = true; printf("pusher: the window is over\n") }
 #endif                                               /* RULE pusher_cuts */
     :: atomic { AGES > 0 -> waits = false; goto done }
     fi;
@@ -425,15 +425,15 @@ done:
 #else
 #define may_open (ph == opened)                                        /* RULE window_in_open */
 #endif
-#define may_begin (phase == opened && !is_decided && cursor != OUT && windows > 0)
-#define may_retire (is_decided && cursor != OUT && cursor >= last && has(ended, set(1, last)))
+#define may_begin (phase == opened && !is_decided && cursor != WINDOW_OUT && windows > 0)
+#define may_retire (is_decided && cursor != WINDOW_OUT && cursor >= last && has(ended, set(1, last)))
 #ifdef NO_READ_AFTER
 #define may_look true
 #else
 #define may_look w_over
 #endif
 #define has_work (may_take || may_begin || (window_at && may_look) || is_again(1) || is_again(2) || is_again(3) \
-    || (phase == opened && age == GONE) || (phase == sealed && !is_decided && cursor != OUT) || may_retire)
+    || (phase == opened && age == GONE) || (phase == sealed && !is_decided && cursor != WINDOW_OUT) || may_retire)
 
 inline plan(kind_, to_) { kind = kind_; to = to_ }
 
@@ -522,18 +522,18 @@ choose:
             x = newest; printf("owner %d: reads the newest batch, up to %d\n", p, x); goto take_over
 #endif
         :: seen[p] && window_at && w_over -> printf("owner %d: the window is over\n", p); goto take_over
-        :: seen[p] && !window_at && may_open && l == SEQ_MAX && windows > 0 ->
+        :: seen[p] && !window_at && may_open && l == UNDECIDED && windows > 0 ->
             windows--; h = cursor; plan(begin, 0); goto act
         :: seen[p] && ph == opened && age == GONE -> plan(force_seal, 0); goto act
         :: seen[p] && is_again(1) -> plan(take_again, 1); goto act
         :: seen[p] && is_again(2) -> plan(take_again, 2); goto act
         :: seen[p] && is_again(3) -> plan(take_again, 3); goto act
-        :: seen[p] && ph == sealed && l != SEQ_MAX && may_retire -> plan(retire, 0); goto act
+        :: seen[p] && ph == sealed && l != UNDECIDED && may_retire -> plan(retire, 0); goto act
         :: seen[p] && !window_at && cursor < l && (ph == sealed || may_take) ->
             x = (cursor < 1 && batch1 -> 1 : cursor); x = (x >= 1 && batch2 -> 3 : x); f = cursor + 1;
             printf("owner %d: reads the batches, up to %d\n", p, x)
 #ifdef NO_DRAIN_CUT
-        :: seen[p] && window_at && ph == sealed && l == SEQ_MAX -> plan(drain, newest); goto act
+        :: seen[p] && window_at && ph == sealed && l == UNDECIDED -> plan(drain, newest); goto act
 #endif                                               /* RULE drain_cut: not while a window is out */
         :: else -> let_go(); goto idle
         fi
@@ -542,7 +542,7 @@ choose:
         if
         :: x >= f && f <= l -> plan(take, f)
         :: x > f && x <= l -> plan(take, x)
-        :: x < f && ph == sealed && l == SEQ_MAX -> plan(drain, f - 1)
+        :: x < f && ph == sealed && l == UNDECIDED -> plan(drain, f - 1)
         :: else -> let_go(); goto idle
         fi
     };
@@ -610,7 +610,7 @@ hold:                                                /* it has the window, as fa
         if
         :: !is_cutting && w_live[p] && h < limit && ((h < 1 && batch1) || (h >= 1 && h < 3 && batch2)) ->
             x = newest; printf("owner %d: reads the batches, up to %d\n", p, x); x = (x > limit -> limit : x)
-        :: seen[p] && w_mine[p] && !is_cutting && may_open && l == SEQ_MAX && windows > 0 ->
+        :: seen[p] && w_mine[p] && !is_cutting && may_open && l == UNDECIDED && windows > 0 ->
             windows--; plan(renew, h); goto act
 #ifdef NO_END_FIRST
         :: w_mine[p] && w_live[p] && !fx_at ->

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from stored import EARLY_MS, advance, check_one_winner, head_of, race, run, take
 
-from cassq.limits import SEQ_MAX
+from cassq.limits import UNDECIDED, WINDOW_OUT
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.pipe import End, Head, Mark, Phase, RunState
 from cassq.model.transaction import (
@@ -110,7 +110,7 @@ class TestSeal:
 
         answer = storage.transact(pipe, Transaction(Seal(7)))
 
-        assert (answer.is_applied, answer.cursor, answer.last) == (False, 8, SEQ_MAX)
+        assert (answer.is_applied, answer.cursor, answer.last) == (False, 8, UNDECIDED)
         assert head_of(storage, pipe).phase is Phase.OPEN
 
     def test_a_refusal_after_the_end_is_decided_tells_cursor_and_end(self, storage, pipe):
@@ -136,7 +136,7 @@ class TestSeal:
 class TestWindow:
     def test_it_stands_as_a_run_while_the_cursor_is_undecided(self, storage, pipe):
         window = run(1, 10_000, window_ms=1000)
-        advance(storage, pipe, cursor=SEQ_MAX, runs=[RunChange(window)])
+        advance(storage, pipe, cursor=WINDOW_OUT, runs=[RunChange(window)])
 
         state = storage.load_pipe(pipe)
 
@@ -146,17 +146,17 @@ class TestWindow:
     def test_it_is_refused_once_the_end_is_decided(self, storage, pipe):
         assert storage.transact(pipe, Transaction(Seal(0))).is_applied
         seen = head_of(storage, pipe)
-        begun = Advance(seen.op, replace(seen, op=new_token(), cursor=SEQ_MAX))
+        begun = Advance(seen.op, replace(seen, op=new_token(), cursor=WINDOW_OUT))
         change = RunChange(run(1, 10_000, window_ms=1000))
 
         assert not storage.transact(pipe, Transaction(begun, (change,))).is_applied
         assert storage.load_pipe(pipe).runs == ()
 
     def test_it_refuses_a_seal_but_not_a_free_one(self, storage, pipe):
-        advance(storage, pipe, cursor=SEQ_MAX, runs=[RunChange(run(1, 10_000, window_ms=1000))])
+        advance(storage, pipe, cursor=WINDOW_OUT, runs=[RunChange(run(1, 10_000, window_ms=1000))])
 
         answer = storage.transact(pipe, Transaction(Seal(3)))
-        assert (answer.is_applied, answer.cursor, answer.last) == (False, SEQ_MAX, SEQ_MAX)
+        assert (answer.is_applied, answer.cursor, answer.last) == (False, WINDOW_OUT, UNDECIDED)
 
         assert storage.transact(pipe, Transaction(Seal(3, is_free=True))).is_applied
         head = head_of(storage, pipe)
@@ -164,7 +164,7 @@ class TestWindow:
 
     def test_a_cut_ends_it_and_the_next_run_takes_the_place_of_an_empty_one(self, storage, pipe):
         window = run(1, 10_000, window_ms=1000)
-        advance(storage, pipe, cursor=SEQ_MAX, runs=[RunChange(window)])
+        advance(storage, pipe, cursor=WINDOW_OUT, runs=[RunChange(window)])
         empty = replace(window, last=0, window_ms=0)
         advance(storage, pipe, cursor=0, runs=[RunChange(empty, window.lease_id)])
         assert storage.load_pipe(pipe).runs == ()

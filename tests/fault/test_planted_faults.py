@@ -19,7 +19,7 @@ from cassq.errors import (
     QueueNotFoundError,
     StorageUnavailableError,
 )
-from cassq.limits import SEQ_MAX
+from cassq.limits import UNDECIDED, WINDOW_OUT
 from cassq.model.ids import new_token
 from cassq.model.message import Batch
 from cassq.model.pipe import End, Mark, PipeEntry
@@ -461,7 +461,7 @@ def test_a_lane_goes_on_after_a_pipe_that_cannot_be_decoded(store, storage, cloc
 
     plant("append", lambda: fail(OutcomeUnknownError("planted")))
     plant("load_pipe", lambda: fail(DecodeError("planted")))
-    refused = Answer(is_applied=False, cursor=SEQ_MAX, last=SEQ_MAX)
+    refused = Answer(is_applied=False, cursor=WINDOW_OUT, last=UNDECIDED)
     plant("transact", lambda: refused if stands == "a window" else fail(DecodeError("planted")))
     # When it is given up, then its caller hears that nobody knows
     with pytest.raises(OutcomeUnknownError):

@@ -6,7 +6,7 @@ import pytest
 
 import cassq
 from cassq.errors import StorageUnavailableError
-from cassq.limits import SEQ_MAX
+from cassq.limits import NO_LIMIT
 from cassq.model.ids import MessageId, just_before, new_pipe_id
 from cassq.observing.inspection import MessageStatus
 from cassq.storage.cassandra import CassandraStorage
@@ -57,7 +57,7 @@ def test_those_that_are_left_can_be_dealt_with_and_the_queue_be_deleted(
         queue = store.queue(name)
         add(storage, name, [*left, last])
         remove_one_by_one(cassandra_session, name, pipes)
-        whole = (name, cql.SHARD, *left[0], last.pipe, SEQ_MAX, 4)
+        whole = (name, cql.SHARD, *left[0], last.pipe, NO_LIMIT, 4)
         with pytest.raises(StorageUnavailableError, match="READ_TOO_MANY_TOMBSTONES"):
             cassandra_session.execute(cql.READ_DEAD, whole)
 

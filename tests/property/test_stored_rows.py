@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cassq.errors import DecodeError
-from cassq.limits import SEQ_MAX
+from cassq.limits import SEQ_MAX, UNDECIDED
 from cassq.model.ids import MessageId, new_pipe_id, time_key
 from cassq.model.message import Batch
 from cassq.model.pipe import End, Head, Phase, Run, RunState, Tally
@@ -171,7 +171,7 @@ def test_a_head_that_no_step_leads_to_is_refused():
     impossible = [
         replace(HEAD, phase=Phase.OPEN),  # and its end is decided
         replace(HEAD, phase=Phase.RETIRED),  # and messages wait behind the cursor
-        replace(HEAD, phase=Phase.RETIRED, last=SEQ_MAX),
+        replace(HEAD, phase=Phase.RETIRED, last=UNDECIDED),
         replace(HEAD, cursor=10, read_from=9),
         replace(HEAD, floor=8),
         replace(HEAD, read_from=9),

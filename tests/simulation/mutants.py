@@ -275,8 +275,8 @@ MUTANTS: tuple[Mutant, ...] = (
             Edit(_STATEMENTS, '"last = ? AND cursor <= ?"', '"last = ?"'),
             Edit(
                 _TRANSACTIONS,
-                "Phase.SEALED.value, pipe, SEQ_MAX, SEQ_MAX if is_free else last)",
-                "Phase.SEALED.value, pipe, SEQ_MAX)",
+                "Phase.SEALED.value, pipe, UNDECIDED, NO_LIMIT if is_free else last)",
+                "Phase.SEALED.value, pipe, UNDECIDED)",
             ),
         ),
     ),
@@ -449,7 +449,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "believe a window that refuses the seal",
         "cassq.pushing.lane",
-        "            if answer.cursor != SEQ_MAX:\n",
+        "            if answer.cursor != WINDOW_OUT:\n",
         "            if True:\n",
         about="windows",
     ),

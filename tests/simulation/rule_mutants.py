@@ -55,8 +55,8 @@ _PUSH = (
             Edit(_STATEMENTS, '"last = ? AND cursor <= ?"', '"cursor <= ?"'),
             Edit(
                 _TRANSACTIONS,
-                "Phase.SEALED.value, pipe, SEQ_MAX, SEQ_MAX if is_free else last)",
-                "Phase.SEALED.value, pipe, SEQ_MAX if is_free else last)",
+                "Phase.SEALED.value, pipe, UNDECIDED, NO_LIMIT if is_free else last)",
+                "Phase.SEALED.value, pipe, NO_LIMIT if is_free else last)",
             ),
         ),
         test=_CONTRACT + "TestSeal::test_a_refusal_after_the_end_is_decided_tells_cursor_and_end",
@@ -101,7 +101,7 @@ _PUSH = (
                 '_head_change("op last", "op = ? AND last = ?")',
                 '_head_change("op last", "op = ?")',
             ),
-            Edit(_TRANSACTIONS, "(op, last, pipe, seen_op, SEQ_MAX)", "(op, last, pipe, seen_op)"),
+            Edit(_TRANSACTIONS, "(op, last, pipe, seen_op, UNDECIDED)", "(op, last, pipe, seen_op)"),
         ),
         test=_CONTRACT + "TestForceSealDrainRetire::test_drain_is_refused_once_the_pusher_decided_the_end",
     ),
@@ -253,7 +253,7 @@ _WINDOW = (
         "begin a window though the end is decided",
         _TRANSACTIONS,
         "(*values, pipe, seen_op, head.cursor)",
-        "(*values, pipe, seen_op, 0 if head.cursor == SEQ_MAX else head.cursor)",
+        "(*values, pipe, seen_op, 0 if head.is_window_out else head.cursor)",
         test=_CONTRACT + "TestWindow::test_it_is_refused_once_the_end_is_decided",
     ),
     planted(

@@ -17,7 +17,7 @@ from session import DirectSession
 from support.contexts import context_of
 
 from cassq.errors import DecodeError
-from cassq.limits import SEQ_MAX
+from cassq.limits import WINDOW_OUT
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.message import Batch
 from cassq.model.pipe import Head, PipeEntry
@@ -132,7 +132,7 @@ def begin_a_window(scene):
     popper = scene.own("a popper that dies")
     popper.reader.read(1, 0, 10)
     assert window_steps.begin(popper)
-    assert scene.head.cursor == SEQ_MAX
+    assert scene.head.cursor == WINDOW_OUT
 
 
 @pytest.mark.parametrize("decide", [take_by_outline, find_by_outline, look_for_more, take_a_window_over])

@@ -11,7 +11,7 @@ from itertools import pairwise
 from uuid import UUID
 
 from cassq.errors import StorageUnavailableError
-from cassq.limits import SEQ_MAX
+from cassq.limits import NO_LIMIT, SEQ_MAX
 from cassq.model.ids import MessageId, from_time_key, time_key
 from cassq.model.ranges import Ranges
 from cassq.storage.cassandra import rows
@@ -47,7 +47,7 @@ def removals(queue: str, removed: Iterable[MessageId], pipes: Iterable[UUID]) ->
                 for seq in range(part.first, part.last + 1):
                     yield cql.DELETE_DEAD, (queue, cql.SHARD, pipe, seq)
     for pipe in pipes:
-        yield cql.DELETE_DEAD_STRETCH, (queue, cql.SHARD, pipe, 0, SEQ_MAX)
+        yield cql.DELETE_DEAD_STRETCH, (queue, cql.SHARD, pipe, 0, NO_LIMIT)
 
 
 def read_letters(

@@ -9,7 +9,7 @@ from typing import Any, assert_never
 from uuid import UUID
 
 from cassq.errors import InvalidOptionError
-from cassq.limits import SEQ_MAX
+from cassq.limits import NO_LIMIT, UNDECIDED
 from cassq.model.pipe import Phase
 from cassq.model.transaction import (
     Advance,
@@ -65,11 +65,11 @@ def _head_work(pipe: UUID, change: HeadChange) -> Work:
             )
             return cql.ADVANCE, (*values, pipe, seen_op, head.cursor)
         case Seal(last, is_free):
-            return cql.SEAL, (last, Phase.SEALED.value, pipe, SEQ_MAX, SEQ_MAX if is_free else last)
+            return cql.SEAL, (last, Phase.SEALED.value, pipe, UNDECIDED, NO_LIMIT if is_free else last)
         case ForceSeal(seen_op, op):
             return cql.SET_PHASE, (op, Phase.SEALED.value, pipe, seen_op)
         case Drain(seen_op, op, last):
-            return cql.DRAIN, (op, last, pipe, seen_op, SEQ_MAX)
+            return cql.DRAIN, (op, last, pipe, seen_op, UNDECIDED)
         case Retire(seen_op, op):
             return cql.SET_PHASE, (op, Phase.RETIRED.value, pipe, seen_op)
         case Cancel(op, seq):

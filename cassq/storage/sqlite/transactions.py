@@ -6,7 +6,7 @@ refused. `cassq.model.transaction` tells what each kind asks for.
 
 from typing import assert_never
 
-from cassq.limits import SEQ_MAX
+from cassq.limits import NO_LIMIT, UNDECIDED
 from cassq.model.pipe import Mark, Phase
 from cassq.model.transaction import Advance, Cancel, Drain, ForceSeal, HeadChange, Retire, RunChange, Seal
 from cassq.storage.sqlite.rows import Row, run_row
@@ -45,14 +45,14 @@ def head_update(key: bytes, change: HeadChange) -> tuple[str, Row]:
         case Seal(last, is_free):
             return (
                 "last = ?, phase = ? WHERE pipe = ? AND last = ? AND cursor <= ?",
-                (last, sealed, key, SEQ_MAX, SEQ_MAX if is_free else last),
+                (last, sealed, key, UNDECIDED, NO_LIMIT if is_free else last),
             )
         case ForceSeal(seen_op, op):
             return "op = ?, phase = ? WHERE pipe = ? AND op = ?", (op.bytes, sealed, key, seen_op.bytes)
         case Drain(seen_op, op, last):
             return (
                 "op = ?, last = ? WHERE pipe = ? AND op = ? AND last = ?",
-                (op.bytes, last, key, seen_op.bytes, SEQ_MAX),
+                (op.bytes, last, key, seen_op.bytes, UNDECIDED),
             )
         case Retire(seen_op, op):
             return (

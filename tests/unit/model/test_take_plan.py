@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cassq.limits import SEQ_MAX
+from cassq.limits import UNDECIDED
 from cassq.model.ids import new_token
 from cassq.model.message import Batch
 from cassq.model.pipe import End, Head, Mark, PipeState
@@ -29,7 +29,7 @@ def scenes(draw):
     batches = batches_of(draw(st.lists(st.integers(1, 6), min_size=1, max_size=5)))
     pushed = batches[-1].last
     cursor = draw(st.integers(0, pushed - 1))
-    last = draw(st.sampled_from([SEQ_MAX, *range(cursor + 1, pushed + 1)]))
+    last = draw(st.sampled_from([UNDECIDED, *range(cursor + 1, pushed + 1)]))
     ended = draw(st.sets(st.integers(cursor + 1, pushed)))
     return [batch for batch in batches if batch.last > cursor], cursor, last, ended
 

@@ -20,7 +20,7 @@ from cassandra.query import UNSET_VALUE, BatchStatement, BatchType, PreparedStat
 
 from _bench.servers import CassandraServer, address_of
 from cassq.installation import target_of
-from cassq.limits import SEQ_MAX
+from cassq.limits import NO_LIMIT, UNDECIDED
 from cassq.storage.cassandra import Address
 from cassq.storage.cassandra import statements as cql
 from cassq.urls import CassandraTarget
@@ -148,7 +148,7 @@ class RawCassandra:
 
     def _open(self) -> _Pipe:
         pipe = _Pipe(uuid1(), uuid4(), [])
-        head = (pipe.name, pipe.op, 0, 1, 0, "open", SEQ_MAX, 0, 0, 0, 0)
+        head = (pipe.name, pipe.op, 0, 1, 0, "open", UNDECIDED, 0, 0, 0, 0)
         self._send(cql.INSERT_HEAD, self._prepare(cql.INSERT_HEAD).bind(head)).result()
         return pipe
 
@@ -165,7 +165,7 @@ class RawCassandra:
 
     def _read(self, run: _Run) -> Any:  # noqa: ANN401 - the driver's future
         statement = cql.READ_BATCHES[False, False]
-        values = (run.pipe.name, run.first, SEQ_MAX, run.batches)
+        values = (run.pipe.name, run.first, NO_LIMIT, run.batches)
         return self._send(statement, self._prepare(statement).bind(values))
 
     def _take(self, run: _Run) -> Any:  # noqa: ANN401 - the driver's future
