@@ -87,11 +87,11 @@ def _open_cassandra(target: CassandraTarget) -> Store:
         # Pushes do without it, so it may be down; but a first pop should not come too early.
         coordinator.wait_connected(ZOOKEEPER_PATIENCE_S)
 
-    def closed() -> None:
+    def close_all() -> None:
         coordinator.close()
         storage.close()
 
-    return _closed_at_exit(Store(target.shown, storage, coordinator, clock=clock, closed=closed))
+    return _closed_at_exit(Store(target.shown, storage, coordinator, clock=clock, close_all=close_all))
 
 
 def _open_sqlite(path: str | None, *, is_synced: bool, mode: int = FILE_MODE) -> Store:
@@ -99,12 +99,12 @@ def _open_sqlite(path: str | None, *, is_synced: bool, mode: int = FILE_MODE) ->
     storage = SqliteStorage(path, is_synced=is_synced, clock=clock, mode=mode)
     coordinator = LocalCoordinator(f"{path}-coordination" if path else None, clock)
 
-    def closed() -> None:
+    def close_all() -> None:
         coordinator.close()
         storage.close()
 
     url = f"sqlite:///{path}" if path else "memory:"
-    return _closed_at_exit(Store(url, storage, coordinator, clock=clock, closed=closed))
+    return _closed_at_exit(Store(url, storage, coordinator, clock=clock, close_all=close_all))
 
 
 def _closed_at_exit(store: Store) -> Store:

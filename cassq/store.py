@@ -45,7 +45,7 @@ class Store:
 
     Args:
         url: what it was opened by, without a password, for people to read.
-        closed: closes the adapters.
+        close_all: closes the adapters.
 
     Attributes:
         telemetry: what was asked of the database so far.
@@ -58,7 +58,7 @@ class Store:
         coordinator: Coordinator,
         *,
         clock: Clock,
-        closed: Callable[[], None],
+        close_all: Callable[[], None],
     ) -> None:
         self.url = url
         self.telemetry = Telemetry()
@@ -76,7 +76,7 @@ class Store:
             PeriodicThread("cassq-reap", clock),
             self,
         )
-        self._closed = closed
+        self._close_all = close_all
         self._birthplace = ForkGuard()
         self._guard = threading.RLock()
         self._queues: dict[str, Queue] = {}
@@ -199,7 +199,7 @@ class Store:
             queues = [*self._leaving, *self._queues.values()]
         for queue in reversed(queues):
             queue.close()
-        self._closed()
+        self._close_all()
 
     @property
     def is_closed(self) -> bool:

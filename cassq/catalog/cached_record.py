@@ -73,8 +73,8 @@ class CachedRecord:
             self.check_open()
         return found
 
-    def change(self, changed: Callable[[QueueRecord], QueueRecord]) -> QueueRecord:
-        """Change the record by compare-and-set; `changed` may be called several times.
+    def change(self, edit: Callable[[QueueRecord], QueueRecord]) -> QueueRecord:
+        """Change the record by compare-and-set; `edit` may be called several times.
 
         Raises:
             QueueNotFoundError: the queue was deleted.
@@ -85,7 +85,7 @@ class CachedRecord:
         try:
             for _ in range(CHANGE_ATTEMPTS):
                 seen = self.read()
-                wanted = replace(changed(seen), op=new_token())
+                wanted = replace(edit(seen), op=new_token())
                 try:
                     is_applied = self._storage.change_queue(seen, wanted)
                 except OutcomeUnknownError:

@@ -42,7 +42,7 @@ class AbsentCoordinator:
         popper: str,  # noqa: ARG002
         wake: Callable[[], None],  # noqa: ARG002
         *,
-        crowded: Callable[[], None] | None = None,  # noqa: ARG002
+        on_crowded: Callable[[], None] | None = None,  # noqa: ARG002
     ) -> int:
         """Return 0: nobody hears it."""
         return 0

@@ -58,7 +58,12 @@ class Coordinator(Protocol):
         ...
 
     def announce_hunger(
-        self, queue: str, popper: str, wake: Callable[[], None], *, crowded: Callable[[], None] | None = None
+        self,
+        queue: str,
+        popper: str,
+        wake: Callable[[], None],
+        *,
+        on_crowded: Callable[[], None] | None = None,
     ) -> int:
         """Let the others know that `popper` waits for messages.
 
@@ -73,7 +78,7 @@ class Coordinator(Protocol):
             popper: who waits.
             wake: called once, and the announcement is over: when somebody wakes this popper, or when the
                 session is back after it was lost.
-            crowded: called when the number of other hungry poppers of the queue goes from none to some,
+            on_crowded: called when the number of other hungry poppers of the queue goes from none to some,
                 also if there are some at the time of the announcement: who holds claims should let go. It
                 ends nothing. A popper answers it without withdrawing and announcing afresh, or two idle
                 poppers would keep each other busy.

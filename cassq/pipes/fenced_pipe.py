@@ -40,13 +40,13 @@ class Taker:
     Attributes:
         name: in the runs that it leases, for people to read.
         beside: reads on while a transaction is under way; without it nothing is read ahead.
-        asked: hears, from a consumer's thread, that a window of the pipe should end.
+        on_end_asked: called, from a consumer's thread, when a window of the pipe should end.
         is_outline: read neither bodies nor headers; what is handed out has none.
     """
 
     name: str
     beside: Executor | None = None
-    asked: Callable[[], None] = lambda: None
+    on_end_asked: Callable[[], None] = lambda: None
     is_outline: bool = False
 
 
@@ -86,7 +86,7 @@ class FencedPipe:
         self.holder = Holder(taker.name, _ms(settings.lease.total_seconds()))
         self.skew_ms = _ms(settings.clock_skew_max.total_seconds())
         self.clock = context.clock
-        self.asked = taker.asked
+        self.on_end_asked = taker.on_end_asked
         self.window: HeldWindow | None = None
         self.no_window_until = float("-inf")
         self.is_outline = taker.is_outline

@@ -31,19 +31,19 @@ class HeldWindow:
     Args:
         run: the run as it was written.
         sent_at: the clock's latest reading from before it was sent; the window and its lease count from here.
-        asked: called when a consumer wants it to end, from the consumer's thread.
+        on_end_asked: called when a consumer wants it to end, from the consumer's thread.
 
     Attributes:
         handed_out: how many messages of it were handed out.
         reached: the last of these.
     """
 
-    def __init__(self, run: Run, sent_at: float, asked: Callable[[], None]) -> None:
+    def __init__(self, run: Run, sent_at: float, on_end_asked: Callable[[], None]) -> None:
         self.run = run
         self.sent_at = sent_at
         self.handed_out = 0
         self.reached = run.first - 1
-        self._asked = asked
+        self._on_end_asked = on_end_asked
         self._is_asked = False
         self._state = WindowState.OUT
         self._last = run.first - 1
@@ -81,7 +81,7 @@ class HeldWindow:
     def wait_end(self, clock: Clock, deadline: float) -> int | None:
         """Ask for its end and wait for that; return its last message, None when that is not known."""
         self._is_asked = True
-        self._asked()  # also where somebody asked before, who may have been torn away in between
+        self._on_end_asked()  # also where somebody asked before, who may have been torn away in between
         with self._changed:
             # A call that interrupts this thread behind the look, and waits here too, takes the wake-up along.
             while self._state is WindowState.OUT and (left := deadline - clock.latest()) > 0:

@@ -190,7 +190,7 @@ def _open(owned: FencedPipe, behind: int, *changes: RunChange) -> bool:
         holder=owned.holder.name,
         window_ms=window_ms,
     )
-    owned.window = HeldWindow(run, owned.clock.latest(), owned.asked)
+    owned.window = HeldWindow(run, owned.clock.latest(), owned.on_end_asked)
     is_open = False
     try:
         change = RunChange(run, is_leased_now=True)

@@ -67,7 +67,7 @@ class FetchThread:
         self._buffer = buffer
         self._alarm = buffer.alarm
         self._fetcher = fetcher
-        fetcher.on_asked(buffer.call)
+        fetcher.listen(buffer.call)
         self._coordinator = context.coordinator
         self._queue = context.queue
         self._name = fetcher.holder
@@ -205,7 +205,7 @@ class FetchThread:
         announcement. Where others stood in line before, that would have woken one of them.
         """
         before = self._coordinator.announce_hunger(
-            self._queue, self._name, self._alarm.wake, crowded=self._alarm.crowd
+            self._queue, self._name, self._alarm.wake, on_crowded=self._alarm.crowd
         )
         others = self._coordinator.hungry(self._queue, besides=self._name)
         is_spared = before > 0

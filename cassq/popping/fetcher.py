@@ -66,8 +66,8 @@ class Fetcher:
         threads = [BackgroundThread(f"cassq-ahead-{context.queue}") for _ in range(AHEAD_MAX)]
         self.beginning = Deadline(float("inf"))
         self._is_finishing = False
-        self._asked: Callable[[], None] = lambda: None
-        taker = replace(taker or Taker(holder), beside=threads[0], asked=self._hear)
+        self._on_end_asked: Callable[[], None] = lambda: None
+        taker = replace(taker or Taker(holder), beside=threads[0], on_end_asked=self._hear)
         self._opener = PipeOpener(context, holder, taker, threads)
         self._pipes = PipeList(context)
         self._memory = PipeBackoff(context.clock)
@@ -141,12 +141,12 @@ class Fetcher:
         if woken:
             self._coordinator.wake(self._queue, min(woken, hungry), besides=self.holder)
 
-    def on_asked(self, asked: Callable[[], None]) -> None:
-        """Have `asked` called, from consumers' threads, when `tend` has something to do."""
-        self._asked = asked
+    def listen(self, on_end_asked: Callable[[], None]) -> None:
+        """Have `on_end_asked` called, from consumers' threads, when `tend` has something to do."""
+        self._on_end_asked = on_end_asked
 
     def _hear(self) -> None:
-        self._asked()
+        self._on_end_asked()
 
     def tend(self) -> None:
         """End the windows whose consumers ask for it, and those whose time is over."""

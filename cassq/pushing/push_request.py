@@ -13,7 +13,7 @@ from cassq.model.message import Headers, MessageIds, size_of
 from cassq.pushing.push_result import PushFuture, PushLatch, answer
 
 #: Hears, once, which messages of a request are stored, and why the others are not.
-Finished = Callable[[MessageIds, CassqError | None], None]
+OnFinished = Callable[[MessageIds, CassqError | None], None]
 
 
 class PushRequest:
@@ -23,16 +23,16 @@ class PushRequest:
         bodies: the bodies, in order; small enough for one batch.
         headers: one mapping for each body.
         deadline: the clock's reading after which nobody waits any more.
-        finished: called once, from the pusher's thread.
+        on_finished: called once, from the pusher's thread.
 
     Attributes:
         callers: how many callers of `push` wait for it, each for one message.
     """
 
-    __slots__ = ("_finished", "bodies", "callers", "deadline", "headers", "ids", "is_finished", "size")
+    __slots__ = ("_on_finished", "bodies", "callers", "deadline", "headers", "ids", "is_finished", "size")
 
     def __init__(
-        self, bodies: Sequence[bytes], headers: Sequence[Headers], deadline: float, finished: Finished
+        self, bodies: Sequence[bytes], headers: Sequence[Headers], deadline: float, on_finished: OnFinished
     ) -> None:
         self.bodies = bodies
         self.headers = headers
@@ -41,7 +41,7 @@ class PushRequest:
         self.ids = MessageIds()
         self.is_finished = False
         self.callers = 0
-        self._finished = finished
+        self._on_finished = on_finished
 
     @property
     def count(self) -> int:
@@ -67,7 +67,7 @@ class PushRequest:
     def _finish(self, error: CassqError | None) -> None:
         if not self.is_finished:
             self.is_finished = True
-            self._finished(self.ids, error)
+            self._on_finished(self.ids, error)
 
 
 class Singles(PushRequest):

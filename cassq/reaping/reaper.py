@@ -85,11 +85,11 @@ class Reaper:
 
     Args:
         holder: the name under which it claims pipes.
-        gone: hears of pipes that were deleted.
+        on_pipe_gone: called with each pipe that was deleted.
     """
 
-    def __init__(self, context: QueueContext, holder: str, gone: Callable[[UUID], None]) -> None:
-        self._gone = gone
+    def __init__(self, context: QueueContext, holder: str, on_pipe_gone: Callable[[UUID], None]) -> None:
+        self._on_pipe_gone = on_pipe_gone
         self._context = context
         self._storage = context.storage
         self._coordinator = context.coordinator
@@ -267,5 +267,5 @@ class Reaper:
     def _delete(self, pipe: UUID, report: ReapReport) -> None:
         self._storage.delete_pipe(self._queue, pipe)
         self._pipes.forget(pipe)
-        self._gone(pipe)
+        self._on_pipe_gone(pipe)
         report.retired += 1

@@ -299,9 +299,9 @@ def test_queues_have_lines_of_their_own(seats):
 def test_a_popper_that_was_alone_is_told_when_another_gets_hungry_and_stays_announced(seats):
     a, b = seats.take(), seats.take()
     crowded_a, crowded_b = Calls(), Calls()
-    of_a = announced(a, "A", crowded=crowded_a)
+    of_a = announced(a, "A", on_crowded=crowded_a)
     assert crowded_a.count == 0
-    of_b = announced(b, "B", crowded=crowded_b)
+    of_b = announced(b, "B", on_crowded=crowded_b)
     assert crowded_a.arrive()
     assert crowded_b.arrive()
     assert eventually(lambda: a.hungry("orders") == 2)
@@ -312,10 +312,12 @@ def test_a_popper_that_was_alone_is_told_when_another_gets_hungry_and_stays_anno
 def test_idle_poppers_do_not_keep_each_other_busy(seats):
     a, b, c = seats.take(), seats.take(), seats.take()
     crowded = Calls()
-    announced(a, "A", crowded=lambda: (crowded(), a.announce_hunger("orders", "A", Calls(), crowded=crowded)))
-    announced(b, "B", crowded=Calls())
+    announced(
+        a, "A", on_crowded=lambda: (crowded(), a.announce_hunger("orders", "A", Calls(), on_crowded=crowded))
+    )
+    announced(b, "B", on_crowded=Calls())
     assert crowded.arrive()
-    announced(c, "C", crowded=Calls())
+    announced(c, "C", on_crowded=Calls())
     # C has been seen by all, and A, already in company, was not told again.
     assert eventually(lambda: a.hungry("orders") == 3)
     assert crowded.count == 1
@@ -369,7 +371,7 @@ def test_callbacks_may_use_the_coordinator(seats):
         a.announce_hunger("orders", "A", Calls())
         done()
 
-    announced(a, "A", crowded=let_go)
+    announced(a, "A", on_crowded=let_go)
     announced(b, "B")
     assert done.arrive()
     assert b.claim("orders", PIPE, "B")

@@ -81,11 +81,11 @@ class Scene:
         coordinator = LocalCoordinator(sidecar, self.clock)
         self.coordination = Failing(coordinator, self.faults)
 
-        def closed():
+        def close_all():
             self._left = coordinator.holders("q")
             coordinator.close()
 
-        self.store = Store("failing", self.storage, self.coordination, clock=self.clock, closed=closed)
+        self.store = Store("failing", self.storage, self.coordination, clock=self.clock, close_all=close_all)
         self.queue = self.store.queue("q", lease=LEASE, max_attempts=3, pipe_messages_max=4)
         self.popper = self.queue.popper()
         self.grouped = self.queue.popper(commit="grouped")

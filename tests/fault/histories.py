@@ -136,7 +136,7 @@ def run_history(
     storage = SqliteStorage(None, clock=clock)
     coordinator = (GenerousCoordinator if is_generous else LocalCoordinator)(None, clock)
     stores = [
-        Store(f"{seed} {name}", FaultyStorage(storage, faults), coordinator, clock=clock, closed=_nothing)
+        Store(f"{seed} {name}", FaultyStorage(storage, faults), coordinator, clock=clock, close_all=_nothing)
         for name in ("pushers", "reaper", *(f"popper{number}" for number in range(poppers)))
     ]
     queues = [store.queue("q", **SETTINGS) for store in stores]

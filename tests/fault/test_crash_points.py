@@ -180,11 +180,11 @@ class _Stage:
             storage = CassandraStorage(_FaultySession(self._cluster, self.clock, fault))
             close = storage.close
 
-        def closed():
+        def close_all():
             coordinator.close()
             close()
 
-        return Store("test", storage, coordinator, clock=self.clock, closed=closed)
+        return Store("test", storage, coordinator, clock=self.clock, close_all=close_all)
 
     def leftovers(self):
         """Return what can still be read of pipes that nobody lists."""

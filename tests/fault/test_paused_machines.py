@@ -54,7 +54,7 @@ class Scene:
 
     def _open(self, name: str, clock: SystemClock) -> Store:
         coordinator = LocalCoordinator(None, clock)
-        return Store(name, self.storage, coordinator, clock=clock, closed=coordinator.close)
+        return Store(name, self.storage, coordinator, clock=clock, close_all=coordinator.close)
 
     def pause(self, *, is_told: bool) -> None:
         """Pause the guest; the others heal what they take for dead."""

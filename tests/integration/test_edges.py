@@ -47,11 +47,11 @@ def tripwire():
 def tripped(tripwire):
     coordinator = LocalCoordinator(None, SystemClock())
 
-    def closed():
+    def close_all():
         coordinator.close()
         tripwire._storage.close()
 
-    with Store("memory:", tripwire, coordinator, clock=SystemClock(), closed=closed) as store:
+    with Store("memory:", tripwire, coordinator, clock=SystemClock(), close_all=close_all) as store:
         yield store
 
 

@@ -41,7 +41,7 @@ for line in sys.stdin:
         say("held", seat.is_held("orders", UUID(rest[0]), name), seat.may_take())
     elif verb == "announce":
         seat.announce_hunger(
-            "orders", name, lambda: say("woken", clock.now()), crowded=lambda: say("crowded")
+            "orders", name, lambda: say("woken", clock.now()), on_crowded=lambda: say("crowded")
         )
         say("announce")
     elif verb == "wake":

@@ -70,12 +70,12 @@ def test_a_claim_that_is_granted_and_given_up_takes_two_requests(seats, requests
 
 def test_who_joins_a_line_asks_once_and_watches_only_its_own_place(seats, requests):
     a, b = seats
-    a.announce_hunger("orders", "A", lambda: None, crowded=lambda: None)
-    b.announce_hunger("orders", "B", lambda: None, crowded=lambda: None)
+    a.announce_hunger("orders", "A", lambda: None, on_crowded=lambda: None)
+    b.announce_hunger("orders", "B", lambda: None, on_crowded=lambda: None)
     b.withdraw_hunger("orders", "B")
     counted = requests(b)
 
-    b.announce_hunger("orders", "B", lambda: None, crowded=lambda: None)
+    b.announce_hunger("orders", "B", lambda: None, on_crowded=lambda: None)
     asked = dict(counted)
 
     assert b.hungry("orders", besides="B") == 1

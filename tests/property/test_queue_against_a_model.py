@@ -42,11 +42,11 @@ def skipping_ground(*, is_fifo: bool = False) -> Ground:
         storage = SqliteStorage(None, clock=clock)
         coordinator = LocalCoordinator(None, clock)
 
-        def closed():
+        def close_all():
             coordinator.close()
             storage.close()
 
-        return Store("memory:", storage, coordinator, clock=clock, closed=closed)
+        return Store("memory:", storage, coordinator, clock=clock, close_all=close_all)
 
     return Ground(connect, clock.skip, is_fifo)
 

@@ -36,7 +36,7 @@ class SeatOdds:
 class _Hungry:
     seat: "Seat"
     wake: Callable[[], None]
-    crowded: Callable[[], None] | None
+    on_crowded: Callable[[], None] | None
     was_crowded: bool = False
 
 
@@ -70,8 +70,8 @@ class Ensemble:
         line = self.lines.get(queue, {})
         for hungry in list(line.values()):
             is_crowded = len(line) > 1
-            if is_crowded and not hungry.was_crowded and hungry.crowded:
-                hungry.seat.call_soon(hungry.crowded)
+            if is_crowded and not hungry.was_crowded and hungry.on_crowded:
+                hungry.seat.call_soon(hungry.on_crowded)
             hungry.was_crowded = is_crowded
 
 
@@ -175,11 +175,16 @@ class Seat:
         return {pipe: held[1] for (of, pipe), held in self._ensemble.claims.items() if of == queue}
 
     def announce_hunger(
-        self, queue: str, popper: str, wake: Callable[[], None], *, crowded: Callable[[], None] | None = None
+        self,
+        queue: str,
+        popper: str,
+        wake: Callable[[], None],
+        *,
+        on_crowded: Callable[[], None] | None = None,
     ) -> int:
         is_unheard = self._travel()
         line = self._ensemble.lines.setdefault(queue, {})
-        line[popper] = _Hungry(self, wake, crowded)
+        line[popper] = _Hungry(self, wake, on_crowded)
         before = list(line).index(popper)
         self._ensemble.tell_crowd(queue)
         if is_unheard:

@@ -359,7 +359,9 @@ class _Stage:
             self.checkpoint.guard(storage, self.broken.append)
         if self.plan.pauses == "heard" and process in self.cast["pusher"]:
             storage.glance_queue = partial(self._stop_and_look, process, storage.glance_queue)  # type: ignore[method-assign]
-        return Store(process.name, storage, seat, clock=ProcessClock(self.world, process), closed=seat.close)
+        return Store(
+            process.name, storage, seat, clock=ProcessClock(self.world, process), close_all=seat.close
+        )
 
     def _stop_and_look(self, process: Process, look: Callable[[str], Any], name: str) -> Any:
         if not process.is_frozen and self.world.dice.random() < PAUSED_LOOKS:

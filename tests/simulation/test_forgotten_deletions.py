@@ -49,7 +49,7 @@ def storage(session):
 def store(storage):
     clock = SystemClock()
     coordinator = LocalCoordinator(None, clock)
-    with Store("a cluster", storage, coordinator, clock=clock, closed=coordinator.close) as opened:
+    with Store("a cluster", storage, coordinator, clock=clock, close_all=coordinator.close) as opened:
         yield opened
 
 

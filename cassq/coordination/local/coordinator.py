@@ -43,7 +43,7 @@ class _Announcement:
 
     token: bytes
     wake: Callable[[], None]
-    crowded: Callable[[], None] | None
+    on_crowded: Callable[[], None] | None
 
 
 class LocalCoordinator:
@@ -124,7 +124,12 @@ class LocalCoordinator:
         return {UUID(bytes=pipe): holder for pipe, holder in rows}
 
     def announce_hunger(
-        self, queue: str, popper: str, wake: Callable[[], None], *, crowded: Callable[[], None] | None = None
+        self,
+        queue: str,
+        popper: str,
+        wake: Callable[[], None],
+        *,
+        on_crowded: Callable[[], None] | None = None,
     ) -> int:
         """Add a row, or keep the one that stands, and tell the one popper that was alone until now."""
         others: list[Any] = []
@@ -147,11 +152,11 @@ class LocalCoordinator:
                     )
                 standing = int(db.execute(_STANDING, values | {"token": token}).fetchone()[0])
             self._stranded.pop((queue, popper), None)
-            self._announced[queue, popper] = _Announcement(token, wake, crowded)
+            self._announced[queue, popper] = _Announcement(token, wake, on_crowded)
         if len(others) == 1:
             self._ring(others, _CROWDED)
-        if others and crowded is not None:
-            _call(crowded)
+        if others and on_crowded is not None:
+            _call(on_crowded)
         return standing
 
     def withdraw_hunger(self, queue: str, popper: str) -> None:
@@ -232,7 +237,7 @@ class LocalCoordinator:
             key, announcement = found[0]
             if kind == _WOKEN:
                 del self._announced[key]
-        call = announcement.wake if kind == _WOKEN else announcement.crowded
+        call = announcement.wake if kind == _WOKEN else announcement.on_crowded
         if call is not None:
             _call(call)
 

@@ -22,5 +22,5 @@ class Announcement:
 
     node: str
     wake: Callable[[], None]
-    crowded: Callable[[], None] | None
+    on_crowded: Callable[[], None] | None
     is_crowded: bool = False

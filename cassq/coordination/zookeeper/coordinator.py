@@ -143,11 +143,16 @@ class ZooKeeperCoordinator:
         return found
 
     def announce_hunger(
-        self, queue: str, popper: str, wake: Callable[[], None], *, crowded: Callable[[], None] | None = None
+        self,
+        queue: str,
+        popper: str,
+        wake: Callable[[], None],
+        *,
+        on_crowded: Callable[[], None] | None = None,
     ) -> int:
         """Join the line of hungry poppers; the callbacks run on the session's own thread."""
         self._session.check_process()
-        return self._line.announce(queue, popper, wake, crowded)
+        return self._line.announce(queue, popper, wake, on_crowded)
 
     def withdraw_hunger(self, queue: str, popper: str) -> None:
         """Leave the line, without waiting for it."""

@@ -2,7 +2,7 @@
 
 Owns the nodes of this process below `hungry/<queue>`; the lines as they were last told are `SeenLines`'s.
 Refuses to know claims. The rule that must not break: an announcement ends when its node goes, and only then
-is `wake` called; being told that others are hungry too (`crowded`) ends nothing, so that two idle poppers
+is `wake` called; being told that others are hungry too (`on_crowded`) ends nothing, so that two idle poppers
 never wake each other in turn.
 
     popper A                ZooKeeper               waker                popper B (waits less long)
@@ -46,7 +46,7 @@ class HungryLine:
         self._doubtful: set[_Key] = set()
 
     def announce(
-        self, queue: str, popper: str, wake: Callable[[], None], crowded: Callable[[], None] | None
+        self, queue: str, popper: str, wake: Callable[[], None], on_crowded: Callable[[], None] | None
     ) -> int:
         """Put a popper at the end of the line, or change whom to call where it stands already.
 
@@ -57,12 +57,12 @@ class HungryLine:
         with self._lock:
             known = self._announced.get(key)
             if known is not None:
-                known.wake, known.crowded = wake, crowded
+                known.wake, known.on_crowded = wake, on_crowded
                 return self._count_before(key, known)
         epoch = self._session.require()
         with self._lock:
             self._stranded.pop(key, None)
-        announcement = Announcement(self._create(key), wake, crowded)
+        announcement = Announcement(self._create(key), wake, on_crowded)
         with self._lock:
             if epoch != self._session.epoch:
                 raise CoordinationUnavailableError("the ZooKeeper session ended while a popper was announced")
@@ -210,7 +210,7 @@ class HungryLine:
     def is_alone(self, queue: str) -> bool:
         """Tell whether a popper of this process wants to hear of the next one to come; the lock is held."""
         return any(
-            key[0] == queue and each.crowded is not None and not each.is_crowded
+            key[0] == queue and each.on_crowded is not None and not each.is_crowded
             for key, each in self._announced.items()
         )
 
@@ -223,8 +223,8 @@ class HungryLine:
                 if of_queue != queue:
                     continue
                 has_others = any(popper_of(node) != popper for node in line)
-                if has_others and not announcement.is_crowded and announcement.crowded is not None:
-                    crowded.append(announcement.crowded)
+                if has_others and not announcement.is_crowded and announcement.on_crowded is not None:
+                    crowded.append(announcement.on_crowded)
                 announcement.is_crowded = has_others
         for call in crowded:
             self._session.call_soon(call)

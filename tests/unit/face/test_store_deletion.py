@@ -42,7 +42,7 @@ def open_store(storage):
 
     def open_store(happens=lambda: None):
         seen = BeforeLetters(storage, happens)
-        opened.append(Store("memory:", seen, coordinator, clock=clock, closed=lambda: None))
+        opened.append(Store("memory:", seen, coordinator, clock=clock, close_all=lambda: None))
         return opened[-1]
 
     yield open_store

@@ -435,7 +435,7 @@ class TestAConsumerOfAWindow:
 
     def test_the_end_is_asked_for_once(self, scene, holder, held):
         asked = []
-        holder.window._asked = lambda: asked.append(window_steps.cut(holder))
+        holder.window._on_end_asked = lambda: asked.append(window_steps.cut(holder))
 
         held.extend()
         held.extend()

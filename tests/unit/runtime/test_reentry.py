@@ -331,7 +331,7 @@ def _hold_lease(_queue, other):
 def test_a_call_never_waits_for_a_thread_that_waits_for_the_call_it_interrupted(hold):
     clock = SystemClock()
     kept, coordinator = SqliteStorage(None, clock=clock), LocalCoordinator(None, clock)
-    with Store("memory", kept, coordinator, clock=clock, closed=coordinator.close) as store:
+    with Store("memory", kept, coordinator, clock=clock, close_all=coordinator.close) as store:
         queue = store.queue("orders")
         with queue.popper() as popper:
             queue.push(b"one")
