@@ -186,7 +186,7 @@ class Workers:
     @property
     def has_closed(self) -> bool:
         """Whether closing has ended."""
-        return self._closing.has_ended
+        return self._closing.has_closed
 
     def check_usable(self) -> None:
         """Raise `ClosedError` once the queue is closed, and in a forked child."""

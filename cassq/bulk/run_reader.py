@@ -238,7 +238,7 @@ class RunReader:
     @property
     def has_closed(self) -> bool:
         """Whether its closing has ended."""
-        return self._closing.has_ended
+        return self._closing.has_closed
 
     def close(self) -> None:
         """Give the claims up; the leases stay, for whoever comes under this name.

@@ -108,11 +108,11 @@ class Inspection:
             state = self._storage.load_pipe(entry.pipe)
             if state is None:
                 return 0
-            owned = FencedPipe(self._context, entry, state, Taker("purge"))
+            fenced = FencedPipe(self._context, entry, state, Taker("purge"))
             if state.window:
-                self._end_window(owned, state.window, knocked)
+                self._end_window(fenced, state.window, knocked)
                 continue
-            count = upkeep.purge(owned)
+            count = upkeep.purge(fenced)
             if count is not None:
                 return count
             refused += 1
@@ -120,14 +120,14 @@ class Inspection:
             f"pipe {entry.pipe} was taken from {PURGE_ATTEMPTS} times meanwhile: pause the queue, then purge"
         )
 
-    def _end_window(self, owned: FencedPipe, window: Run, knocked: set[UUID]) -> None:
+    def _end_window(self, fenced: FencedPipe, window: Run, knocked: set[UUID]) -> None:
         """Bring a window nearer to its end, and wait a moment: its holder cuts it, or it runs out."""
-        if window_steps.is_over(owned):
-            window_steps.take_over(owned)
+        if window_steps.is_over(fenced):
+            window_steps.take_over(fenced)
             return
         if window.lease_id not in knocked:
             knocked.add(window.lease_id)
-            window_steps.knock(owned)
+            window_steps.knock(fenced)
         with self._pause:
             self._clock.wait(self._pause, PURGE_PAUSE_S)
 

@@ -48,118 +48,118 @@ CUT_ATTEMPTS = 3
 SHY_S = 2.0
 
 
-def may_begin(owned: FencedPipe) -> bool:
+def may_begin(fenced: FencedPipe) -> bool:
     """Tell whether a window may begin: in an open pipe whose waiting messages were all read."""
     return (
-        owned.head.phase is Phase.OPEN
-        and not owned.head.is_decided
-        and owned.reader.is_at_end
-        and owned.clock.now() >= owned.no_window_until
+        fenced.head.phase is Phase.OPEN
+        and not fenced.head.is_decided
+        and fenced.reader.is_at_end
+        and fenced.clock.now() >= fenced.no_window_until
     )
 
 
-def begin(owned: FencedPipe) -> bool:
+def begin(fenced: FencedPipe) -> bool:
     """Lease the numbers behind the cursor; False when that was refused."""
-    return _open(owned, owned.head.cursor)
+    return _open(fenced, fenced.head.cursor)
 
 
-def renew(owned: FencedPipe) -> bool:
+def renew(fenced: FencedPipe) -> bool:
     """End the window behind what was handed out of it, which is something, and begin the next one there.
 
     Returns: whether that was applied; if not, the window is to be cut, where it still is the owner's.
     """
-    window, head = _stop(owned)
+    window, head = _stop(fenced)
     ended = _ended(window.run, head.cursor)
-    owned.progress.note_run(replace(ended, leased_at_ms=owned.estimate_now_ms()))
+    fenced.progress.note_run(replace(ended, leased_at_ms=fenced.estimate_now_ms()))
     is_renewed = False
     try:
-        is_renewed = _open(owned, head.cursor, RunChange(ended, window.run.lease_id, is_leased_now=True))
+        is_renewed = _open(fenced, head.cursor, RunChange(ended, window.run.lease_id, is_leased_now=True))
         if not is_renewed:
-            owned.no_window_until = owned.clock.now() + SHY_S
-            owned.keep_window(window, head)
+            fenced.no_window_until = fenced.clock.now() + SHY_S
+            fenced.keep_window(window, head)
     finally:
         if is_renewed:
             window.end(head.cursor)
-        elif owned.window is not window:
+        elif fenced.window is not window:
             window.lose()
     return is_renewed
 
 
-def cut(owned: FencedPipe) -> bool:
+def cut(fenced: FencedPipe) -> bool:
     """End the window behind what was handed out of it; False: refused, it is not this owner's any more."""
-    window, head = _stop(owned)
+    window, head = _stop(fenced)
     ended = _ended(window.run, head.cursor)
     is_cut = False
     try:
         for _ in range(CUT_ATTEMPTS):
             if ended.last >= ended.first:
-                owned.progress.note_run(replace(ended, leased_at_ms=owned.estimate_now_ms()))
-            is_cut = owned.advance(head, (RunChange(ended, window.run.lease_id, is_leased_now=True),))
+                fenced.progress.note_run(replace(ended, leased_at_ms=fenced.estimate_now_ms()))
+            is_cut = fenced.advance(head, (RunChange(ended, window.run.lease_id, is_leased_now=True),))
             if is_cut:
                 break
             # Another owner may have sealed the pipe, or knocked: then the window is there, and still held.
-            owned.no_window_until = owned.clock.now() + SHY_S
-            owned.keep_window(window, head)
-            if owned.window is not window:
+            fenced.no_window_until = fenced.clock.now() + SHY_S
+            fenced.keep_window(window, head)
+            if fenced.window is not window:
                 break
-            _stop(owned)
+            _stop(fenced)
     finally:
         if is_cut:
-            owned.progress.window = None
+            fenced.progress.window = None
             window.end(head.cursor)
         else:
             window.lose()
     return is_cut
 
 
-def is_over(owned: FencedPipe) -> bool:
+def is_over(fenced: FencedPipe) -> bool:
     """Tell whether the window that stands was over for everybody before the last read of the pipe."""
-    window = owned.progress.window
-    return window is not None and window.is_window_over(owned.read_ms, owned.skew_ms)
+    window = fenced.progress.window
+    return window is not None and window.is_window_over(fenced.read_ms, fenced.skew_ms)
 
 
-def take_over(owned: FencedPipe) -> bool:
+def take_over(fenced: FencedPipe) -> bool:
     """End a window that is over, behind all that may have been handed out of it; False: refused."""
-    window = owned.progress.window
-    if window is None or not is_over(owned):
+    window = fenced.progress.window
+    if window is None or not is_over(fenced):
         return False
     query = BatchQuery(last=window.last, is_newest_first=True, is_outline=True)
-    newest = next(iter(owned.storage.read_batches(owned.pipe, query)), None)
-    head = owned.head
+    newest = next(iter(fenced.storage.read_batches(fenced.pipe, query)), None)
+    head = fenced.head
     last, read_from = head.cursor, head.read_from
     if newest and newest.last >= window.first:
         last = min(newest.last, window.last, head.last)
         read_from = last + 1 if newest.last <= last else newest.first
     ended = _ended(window, last)
-    if not owned.advance(
+    if not fenced.advance(
         replace(head, cursor=last, read_from=read_from), (RunChange(ended, window.lease_id),)
     ):
         return False
-    owned.progress.window = None
+    fenced.progress.window = None
     if ended.last >= ended.first:
-        owned.progress.note_run(ended)
+        fenced.progress.note_run(ended)
     return True
 
 
-def knock(owned: FencedPipe) -> None:
+def knock(fenced: FencedPipe) -> None:
     """Have another owner's window end: with a fresh op a renewal is refused, and then its holder cuts it."""
-    owned.advance(owned.head, is_window_out=True)
+    fenced.advance(fenced.head, is_window_out=True)
 
 
-def hand_out(owned: FencedPipe, window: HeldWindow, wanted: int) -> Taken | None:
+def hand_out(fenced: FencedPipe, window: HeldWindow, wanted: int) -> Taken | None:
     """Return what came since, up to `wanted` messages; None when its numbers or its time are used up."""
-    head = owned.head
+    head = fenced.head
     room = window.run.last - head.cursor
     if room <= 0:
         return None
     wanted = min(wanted, room)
-    batches = owned.reader.read(head.read_from, head.cursor, wanted) if wanted > 0 else ()
-    if owned.clock.latest() >= window.ends_at:
+    batches = fenced.reader.read(head.read_from, head.cursor, wanted) if wanted > 0 else ()
+    if fenced.clock.latest() >= window.ends_at:
         return None
-    moved, plan = plan_fresh(owned.progress, batches, wanted, owned.holder)
+    moved, plan = plan_fresh(fenced.progress, batches, wanted, fenced.holder)
     if moved.cursor > window.run.last:
         return None  # by messages that were cancelled: the window ends among them
-    owned.progress.note_head(moved)
+    fenced.progress.note_head(moved)
     if plan is None:
         return Taken(window.run, (), ())
     window.handed_out += plan.taken.count
@@ -167,52 +167,52 @@ def hand_out(owned: FencedPipe, window: HeldWindow, wanted: int) -> Taken | None
     return replace(plan.taken, run=window.run)
 
 
-def wants_renewal(owned: FencedPipe, window: HeldWindow) -> bool:
+def wants_renewal(fenced: FencedPipe, window: HeldWindow) -> bool:
     """Tell whether half of the window's time, or of its numbers, is used."""
-    used = owned.clock.latest() - window.sent_at
-    room = window.run.last - owned.head.cursor
+    used = fenced.clock.latest() - window.sent_at
+    room = window.run.last - fenced.head.cursor
     size = window.run.last - window.run.first + 1
     return used >= RENEW_FROM * window.run.window_ms / 1000 or room < RENEW_FROM * size
 
 
-def _open(owned: FencedPipe, behind: int, *changes: RunChange) -> bool:
-    window_ms = min(WINDOW_MS, owned.holder.lease_ms // 2)
+def _open(fenced: FencedPipe, behind: int, *changes: RunChange) -> bool:
+    window_ms = min(WINDOW_MS, fenced.holder.lease_ms // 2)
     run = Run(
         first=behind + 1,
         last=behind + WINDOW_MESSAGES,
-        read_from=min(owned.head.read_from, behind + 1),
+        read_from=min(fenced.head.read_from, behind + 1),
         state=RunState.LEASED,
         attempt=1,
         lease_id=new_token(),
         leased_at_ms=0,
-        lease_ms=owned.holder.lease_ms + window_ms,
+        lease_ms=fenced.holder.lease_ms + window_ms,
         not_before_ms=0,
-        holder=owned.holder.name,
+        holder=fenced.holder.name,
         window_ms=window_ms,
     )
-    owned.window = HeldWindow(run, owned.clock.latest(), owned.on_end_asked)
+    fenced.window = HeldWindow(run, fenced.clock.latest(), fenced.on_end_asked)
     is_open = False
     try:
         change = RunChange(run, is_leased_now=True)
-        is_open = owned.advance(owned.head, (*changes, change), is_window_out=True)
+        is_open = fenced.advance(fenced.head, (*changes, change), is_window_out=True)
     finally:
         # With the op of another owner on top it is told as refused; that it stands shows that it was applied.
-        standing = owned.progress.window
+        standing = fenced.progress.window
         is_open = is_open or (standing is not None and standing.lease_id == run.lease_id)
         if is_open:
-            owned.progress.window = run
+            fenced.progress.window = run
         else:
-            owned.window = None
+            fenced.window = None
     return is_open
 
 
-def _stop(owned: FencedPipe) -> tuple[HeldWindow, Head]:
+def _stop(fenced: FencedPipe) -> tuple[HeldWindow, Head]:
     """Hand out nothing more of the held window; return it, and how far it was handed out."""
-    window = owned.window
+    window = fenced.window
     if window is None:
         raise AssertionError("only a holder ends its window")
-    owned.window = None
-    return window, owned.head
+    fenced.window = None
+    return window, fenced.head
 
 
 def _ended(run: Run, last: int) -> Run:

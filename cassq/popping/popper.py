@@ -114,7 +114,7 @@ class Popper:
     @property
     def has_closed(self) -> bool:
         """Whether its closing has ended."""
-        return self._closing.has_ended
+        return self._closing.has_closed
 
     def close(self) -> None:
         """End its pops, give back what was not handed out, write the grouped commits that wait.

@@ -157,9 +157,9 @@ class PipeRotation:
             state = self._storage.load_pipe(opened.pipe)
             if state and state.window:
                 entry = PipeEntry(opened.pipe, self._pusher)
-                owned = FencedPipe(self._context, entry, state, Taker(self._pusher))
-                if upkeep.seal(owned):
-                    window_steps.take_over(owned)
+                fenced = FencedPipe(self._context, entry, state, Taker(self._pusher))
+                if upkeep.seal(fenced):
+                    window_steps.take_over(fenced)
         except CassqError as error:
             return error
         return OutcomeUnknownError(f"a popper holds a window of pipe {opened.pipe}")

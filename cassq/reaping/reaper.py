@@ -141,8 +141,8 @@ class Reaper:
                     self._note_failure(report, f"pipe {entry.pipe}: {error}", error)
             self._retire(over, report)
         finally:
-            for owned in over:
-                self._coordinator.release(self._queue, owned.pipe, self._holder)
+            for fenced in over:
+                self._coordinator.release(self._queue, fenced.pipe, self._holder)
         return report
 
     def _note_failure(self, report: ReapReport, words: str, error: CassqError) -> None:
@@ -172,35 +172,35 @@ class Reaper:
         if state is None or state.head.phase is Phase.RETIRED:
             self._delete(entry.pipe, report)
             return
-        owned = FencedPipe(self._context, entry, state, Taker(self._holder))
+        fenced = FencedPipe(self._context, entry, state, Taker(self._holder))
         is_abandoned = self._pipes.is_abandoned(entry)
-        if not (owned.is_over or upkeep.needs_care(owned, is_abandoned=is_abandoned)):
+        if not (fenced.is_over or upkeep.needs_care(fenced, is_abandoned=is_abandoned)):
             return
         if not self._coordinator.claim(self._queue, entry.pipe, self._holder):
             report.busy += 1
             return
         is_over = False
         try:
-            is_over = owned.is_over or self._care(owned, is_abandoned=is_abandoned, report=report)
+            is_over = fenced.is_over or self._care(fenced, is_abandoned=is_abandoned, report=report)
         finally:
             if is_over:
-                over.append(owned)  # released with the others
+                over.append(fenced)  # released with the others
             else:
                 self._coordinator.release(self._queue, entry.pipe, self._holder)
 
-    def _care(self, owned: FencedPipe, *, is_abandoned: bool, report: ReapReport) -> bool:
+    def _care(self, fenced: FencedPipe, *, is_abandoned: bool, report: ReapReport) -> bool:
         """Seal, drain and return what needs it; True when the pipe is over now."""
-        if is_abandoned and owned.head.phase is Phase.OPEN:
+        if is_abandoned and fenced.head.phase is Phase.OPEN:
             self._record.read()
-            if not upkeep.seal(owned):
+            if not upkeep.seal(fenced):
                 return False
             report.sealed += 1
-        if window_steps.is_over(owned) and not window_steps.take_over(owned):
+        if window_steps.is_over(fenced) and not window_steps.take_over(fenced):
             return False
-        if not upkeep.drain(owned):
+        if not upkeep.drain(fenced):
             return False
-        report.returned += upkeep.return_expired(owned)
-        return owned.is_over
+        report.returned += upkeep.return_expired(fenced)
+        return fenced.is_over
 
     def _retire(self, over: list[FencedPipe], report: ReapReport) -> None:
         """Count pipes that are over, all in one write, then retire and delete them one by one."""
@@ -211,9 +211,9 @@ class Reaper:
         except CassqError as error:
             self._note_failure(report, f"the totals could not be written: {error}", error)
             return
-        for pipe, owned in ready.items():
+        for pipe, fenced in ready.items():
             try:
-                if owned is None or upkeep.retire(owned):
+                if fenced is None or upkeep.retire(fenced):
                     self._retired.add(pipe)
                     self._delete(pipe, report)
             except CassqError as error:
@@ -226,24 +226,24 @@ class Reaper:
             if record is None:
                 return {}
             # The record first, then each head: see the race in `cassq.model.queue_record`.
-            ready = {owned.pipe: self._look(owned) for owned in over}
-            alive = {pipe: owned for pipe, owned in ready.items() if owned and owned.is_over}
-            gone = [pipe for pipe, owned in ready.items() if owned is None]
-            new = [owned for pipe, owned in alive.items() if pipe not in record.counted]
+            ready = {fenced.pipe: self._look(fenced) for fenced in over}
+            alive = {pipe: fenced for pipe, fenced in ready.items() if fenced and fenced.is_over}
+            gone = [pipe for pipe, fenced in ready.items() if fenced is None]
+            new = [fenced for pipe, fenced in alive.items() if pipe not in record.counted]
             if new and not self._write_totals(record, new):
                 continue
             return {**alive, **dict.fromkeys(gone)}
         raise OutcomeUnknownError(f"{COUNT_ATTEMPTS} attempts met other reapers' changes")
 
-    def _look(self, owned: FencedPipe) -> FencedPipe | None:
-        is_there = owned.look()
-        return owned if is_there and owned.head.phase is not Phase.RETIRED else None
+    def _look(self, fenced: FencedPipe) -> FencedPipe | None:
+        is_there = fenced.look()
+        return fenced if is_there and fenced.head.phase is not Phase.RETIRED else None
 
     def _write_totals(self, record: QueueRecord, new: Iterable[FencedPipe]) -> bool:
         self._retired &= record.counted
         still_there = frozenset(pipe for pipe in record.counted if not self._is_retired(pipe))
-        totals = sum((owned.tally(owned.head.last) for owned in new), record.totals)
-        counted = still_there | {owned.pipe for owned in new}
+        totals = sum((fenced.tally(fenced.head.last) for fenced in new), record.totals)
+        counted = still_there | {fenced.pipe for fenced in new}
         wanted = replace(record, op=new_token(), totals=totals, counted=counted)
         try:
             return self._storage.change_queue(record, wanted)

@@ -111,7 +111,7 @@ class Closing:
         return self._closer != 0
 
     @property
-    def has_ended(self) -> bool:
+    def has_closed(self) -> bool:
         """Whether nobody need wait for it any more."""
         return self._is_through
 

@@ -341,7 +341,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "drain without a look",
         "cassq.pipes.upkeep",
-        "if not head.allows(Step.DRAIN) or not owned.reader.is_drained(head.read_from, head.cursor):",
+        "if not head.allows(Step.DRAIN) or not fenced.reader.is_drained(head.read_from, head.cursor):",
         "if not head.allows(Step.DRAIN):",
         about="seals",
     ),
@@ -398,14 +398,14 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "hand out of a window whose time is over",
         "cassq.pipes.window_steps",
-        "    if owned.clock.latest() >= window.ends_at:\n        return None\n",
+        "    if fenced.clock.latest() >= window.ends_at:\n        return None\n",
         "",
         test="tests/unit/pipes/test_window_steps.py::test_nothing_is_handed_out_when_the_time_is_over",
     ),
     _one(
         "take a window over before it is over",
         "cassq.pipes.window_steps",
-        "    return window is not None and window.is_window_over(owned.read_ms, owned.skew_ms)\n",
+        "    return window is not None and window.is_window_over(fenced.read_ms, fenced.skew_ms)\n",
         "    return window is not None\n",
         about="windows",
     ),
@@ -421,8 +421,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "cassq.pipes.window_steps",
-                "lease_ms=owned.holder.lease_ms + window_ms,",
-                "lease_ms=owned.holder.lease_ms,",
+                "lease_ms=fenced.holder.lease_ms + window_ms,",
+                "lease_ms=fenced.holder.lease_ms,",
             ),
             Edit(
                 "cassq.popping.claims",

@@ -80,15 +80,15 @@ _PUSH = (
         (
             Edit(
                 "cassq.pipes.upkeep",
-                "        return True\n    op = new_token()\n    return owned.settle(Transaction(ForceSeal(",
+                "        return True\n    op = new_token()\n    return fenced.settle(Transaction(ForceSeal(",
                 "        return True\n"
-                "    owned.was_drained = owned.reader.is_drained(owned.head.read_from, owned.head.cursor)\n"
-                "    op = new_token()\n    return owned.settle(Transaction(ForceSeal(",
+                "    fenced.was_drained = fenced.reader.is_drained(fenced.head.read_from, fenced.head.cursor)\n"
+                "    op = new_token()\n    return fenced.settle(Transaction(ForceSeal(",
             ),
             Edit(
                 "cassq.pipes.upkeep",
-                "not owned.reader.is_drained(head.read_from, head.cursor):",
-                'not getattr(owned, "was_drained", True):',
+                "not fenced.reader.is_drained(head.read_from, head.cursor):",
+                'not getattr(fenced, "was_drained", True):',
             ),
         ),
         test=_FAULT + "test_what_lands_just_before_the_forced_seal_is_not_cut_off",
@@ -123,8 +123,8 @@ _PUSH = (
     planted(
         "close pipes of a later queue by the settings of an earlier one",
         "cassq.reaping.reaper",
-        "            self._record.read()\n            if not upkeep.seal(owned):\n",
-        "            if not upkeep.seal(owned):\n",
+        "            self._record.read()\n            if not upkeep.seal(fenced):\n",
+        "            if not upkeep.seal(fenced):\n",
         test=_FAULT + "test_a_reaper_of_an_earlier_queue_closes_no_pipe_of_a_later_one",
     ),
     planted(
@@ -206,8 +206,8 @@ _TOTALS = (
         "cassq.reaping.reaper",
         "            record = self._read_record()\n            if record is None:\n                return {}\n"
         "            # The record first, then each head: see the race in `cassq.model.queue_record`.\n"
-        "            ready = {owned.pipe: self._look(owned) for owned in over}\n",
-        "            ready = {owned.pipe: self._look(owned) for owned in over}\n"
+        "            ready = {fenced.pipe: self._look(fenced) for fenced in over}\n",
+        "            ready = {fenced.pipe: self._look(fenced) for fenced in over}\n"
         "            record = self._read_record()\n            if record is None:\n                return {}\n",
         about="totals",
     ),
@@ -238,7 +238,7 @@ _WINDOW = (
         (
             Edit(
                 "cassq.pipes.window_steps",
-                "        owned.head.phase is Phase.OPEN\n        and not owned.head.is_decided\n        and ",
+                "        fenced.head.phase is Phase.OPEN\n        and not fenced.head.is_decided\n        and ",
                 "        ",
             ),
             Edit(
@@ -259,8 +259,8 @@ _WINDOW = (
     planted(
         "hand out of a window that is not known to have begun",
         "cassq.pipes.window_steps",
-        "        if is_open:\n            owned.progress.window = run\n",
-        "        is_open = True\n        if is_open:\n            owned.progress.window = run\n",
+        "        if is_open:\n            fenced.progress.window = run\n",
+        "        is_open = True\n        if is_open:\n            fenced.progress.window = run\n",
         about="windows",
     ),
     Mutant(
@@ -282,10 +282,10 @@ _WINDOW = (
     planted(
         "look at the clock before the batches are read",
         "cassq.pipes.window_steps",
-        "    batches = owned.reader.read(head.read_from, head.cursor, wanted) if wanted > 0 else ()\n"
-        "    if owned.clock.latest() >= window.ends_at:\n        return None\n",
-        "    if owned.clock.latest() >= window.ends_at:\n        return None\n"
-        "    batches = owned.reader.read(head.read_from, head.cursor, wanted) if wanted > 0 else ()\n",
+        "    batches = fenced.reader.read(head.read_from, head.cursor, wanted) if wanted > 0 else ()\n"
+        "    if fenced.clock.latest() >= window.ends_at:\n        return None\n",
+        "    if fenced.clock.latest() >= window.ends_at:\n        return None\n"
+        "    batches = fenced.reader.read(head.read_from, head.cursor, wanted) if wanted > 0 else ()\n",
         test=_WINDOWS + "test_nothing_is_handed_out_whose_read_outlasted_the_window",
     ),
     planted(
@@ -299,8 +299,8 @@ _WINDOW = (
     planted(
         "hand out of a window whose cut was sent",
         "cassq.pipes.window_steps",
-        "    owned.window = None\n    return window, owned.head\n",
-        "    return window, owned.head\n",
+        "    fenced.window = None\n    return window, fenced.head\n",
+        "    return window, fenced.head\n",
         about="windows",
     ),
     Mutant(
@@ -308,17 +308,17 @@ _WINDOW = (
         (
             Edit(
                 "cassq.pipes.window_steps",
-                "    window = owned.progress.window\n    return window is not None and window.is_window_over(",
-                "    window = owned.progress.window\n"
-                "    if window is not None and owned.seen_newest is None:\n"
+                "    window = fenced.progress.window\n    return window is not None and window.is_window_over(",
+                "    window = fenced.progress.window\n"
+                "    if window is not None and fenced.seen_newest is None:\n"
                 "        query = BatchQuery(last=window.last, is_newest_first=True, is_outline=True)\n"
-                "        owned.seen_newest = owned.storage.read_batches(owned.pipe, query)\n"
+                "        fenced.seen_newest = fenced.storage.read_batches(fenced.pipe, query)\n"
                 "    return window is not None and window.is_window_over(",
             ),
             Edit(
                 "cassq.pipes.window_steps",
-                "    newest = next(iter(owned.storage.read_batches(owned.pipe, query)), None)\n",
-                "    newest = next(iter(owned.seen_newest), None)\n",
+                "    newest = next(iter(fenced.storage.read_batches(fenced.pipe, query)), None)\n",
+                "    newest = next(iter(fenced.seen_newest), None)\n",
             ),
             Edit(
                 "cassq.pipes.fenced_pipe",
@@ -337,8 +337,8 @@ _WINDOW = (
     planted(
         "purge beside a window",
         "cassq.pipes.upkeep",
-        "    owned.heed()\n    if owned.progress.window:\n        return None\n",
-        "    owned.heed()\n",
+        "    fenced.heed()\n    if fenced.progress.window:\n        return None\n",
+        "    fenced.heed()\n",
         test=_WINDOWS + "test_another_owner_leaves_a_window_alone_until_it_is_over",
     ),
     planted(
@@ -351,22 +351,22 @@ _WINDOW = (
     planted(
         "drain beside a window",
         "cassq.pipes.upkeep",
-        "    head = owned.head\n    if owned.progress.window:\n        return True\n",
-        "    head = owned.head\n",
+        "    head = fenced.head\n    if fenced.progress.window:\n        return True\n",
+        "    head = fenced.head\n",
         test=_WINDOWS + "test_no_pipe_is_drained_beside_a_window",
     ),
     planted(
         "wait for a window without sealing by force",
         "cassq.pushing.pipe_rotation",
-        "                if upkeep.seal(owned):\n                    window_steps.take_over(owned)\n",
-        "                window_steps.take_over(owned)\n",
+        "                if upkeep.seal(fenced):\n                    window_steps.take_over(fenced)\n",
+        "                window_steps.take_over(fenced)\n",
         test=_WINDOWS + "TestAPusherThatMustSettle::test_seals_by_force_so_that_the_holder_cuts_its_window",
     ),
     planted(
         "leave the window of a popper that died to others",
         "cassq.pushing.pipe_rotation",
-        "                if upkeep.seal(owned):\n                    window_steps.take_over(owned)\n",
-        "                upkeep.seal(owned)\n",
+        "                if upkeep.seal(fenced):\n                    window_steps.take_over(fenced)\n",
+        "                upkeep.seal(fenced)\n",
         test=_WINDOWS
         + "TestAPusherThatMustSettle::test_cuts_the_window_of_a_popper_that_died_behind_what_landed",
     ),

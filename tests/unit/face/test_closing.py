@@ -16,7 +16,7 @@ class HeldClosing:
 
     def __init__(self, closed, owner, name, monkeypatch):
         """Close `closed`, which is held behind its last step: the method `name` of `owner`."""
-        self.has_ended = False
+        self.has_closed = False
         self.go_on = threading.Event()
         self._begun = threading.Event()
         self._closing = closed._closing
@@ -27,7 +27,7 @@ class HeldClosing:
             step(*values)
             self._begun.set()
             self.go_on.wait()
-            self.has_ended = True
+            self.has_closed = True
 
         monkeypatch.setattr(owner, name, held)
         self.thread = threading.Thread(target=closed.close)
@@ -68,7 +68,7 @@ def test_a_queue_waits_for_a_popper_that_is_still_closing_as_the_next_is_made(st
 
     queue.close()
 
-    assert closing.has_ended
+    assert closing.has_closed
 
 
 def test_a_queue_waits_for_a_run_reader_that_is_still_closing_as_the_next_is_made(store, hold):
@@ -79,7 +79,7 @@ def test_a_queue_waits_for_a_run_reader_that_is_still_closing_as_the_next_is_mad
 
     queue.close()
 
-    assert closing.has_ended
+    assert closing.has_closed
 
 
 def test_a_store_waits_for_a_queue_that_is_still_closing_as_it_is_opened_again(store, hold):
@@ -89,7 +89,7 @@ def test_a_store_waits_for_a_queue_that_is_still_closing_as_it_is_opened_again(s
 
     store.close()
 
-    assert closing.has_ended
+    assert closing.has_closed
 
 
 def test_a_close_that_raised_holds_up_no_other_one():
@@ -101,5 +101,5 @@ def test_a_close_that_raised_holds_up_no_other_one():
     with ThreadPoolExecutor(1) as pool:
         with pytest.raises(RuntimeError, match="planted"):
             closing.run(fail)
-        assert closing.has_ended
+        assert closing.has_closed
         pool.submit(closing.run, fail).result()  # of the two the first is through
