@@ -6,7 +6,7 @@ is paused, without a read for every message.
 
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 
 from cassq.errors import OutcomeUnknownError, QueueNotFoundError, UnavailableError
@@ -59,6 +59,10 @@ class CachedRecord:
 
     def may_take(self) -> bool:
         """Return False while the queue is paused; raise `QueueNotFoundError` when it was deleted."""
+        if self._is_looking and not self._is_fresh():
+            # Another thread looks. What is known may be much older, and to wait would know no deadline.
+            with suppress(UnavailableError):
+                self._note(self._storage.glance_queue(self._record.name))
         self.check_open()
         return self._record.state is QueueState.ACTIVE
 

@@ -17,7 +17,7 @@ from cassandra.cluster import Session as DriverSession
 
 import cassq
 from cassq.runtime.clock import SystemClock
-from cassq.storage.cassandra import session as cassandra_session
+from cassq.storage.cassandra import cluster
 
 pytestmark = [pytest.mark.service, pytest.mark.slow]
 
@@ -216,7 +216,7 @@ def pop_the_rest(store):
 @pytest.fixture
 def patience(monkeypatch):
     """Let a request of the patient store take longer than any call here, and no heartbeat end it."""
-    monkeypatch.setattr(cassandra_session, "_HEARTBEAT_S", PATIENT_S)
+    monkeypatch.setattr(cluster, "_HEARTBEAT_S", PATIENT_S)
     monkeypatch.setattr(DriverSession, "_default_timeout", PATIENT_S)
 
 

@@ -1,18 +1,41 @@
-"""The driver's connection with buffers that fit batches of messages.
+"""The driver's connection with buffers that fit batches of messages, begun where no signal interrupts it.
 
 The driver moves 4 KiB per system call. A batch of a thousand messages is sixty times that, and after each
 call its thread asks for the interpreter's lock again, against every other thread of the process.
+
+The first connection starts the thread of the driver's loop. A signal handler that raises in the middle of
+that leaves a thread which never starts, and the driver's own clean-up at exit fails on it.
 """
+
+import threading
+from functools import partial
+from typing import Any
 
 from cassandra.connection import Connection
 
 from cassq.limits import KIB
+from cassq.runtime.background_thread import BackgroundThread
 
 #: What one system call moves at most.
 BUFFER_BYTES = 128 * KIB
 
 
 def wide(connection: type[Connection]) -> type[Connection]:
-    """Return a driver's connection class with larger buffers."""
-    sizes = {"in_buffer_size": BUFFER_BYTES, "out_buffer_size": BUFFER_BYTES}
-    return type(f"Wide{connection.__name__}", (connection,), sizes)
+    """Return a driver's connection class with larger buffers, which no signal handler tears apart."""
+
+    def factory(cls: type[Connection], *args: Any, **named: Any) -> Connection:  # noqa: ANN401 - the driver's
+        connect = partial(connection.factory.__func__, cls)
+        if threading.current_thread() is not threading.main_thread():
+            return connect(*args, **named)
+        beside = BackgroundThread("cassq-connect")
+        try:
+            return beside.submit(connect, *args, **named).result()
+        finally:
+            beside.shutdown(wait=False)
+
+    members = {
+        "in_buffer_size": BUFFER_BYTES,
+        "out_buffer_size": BUFFER_BYTES,
+        "factory": classmethod(factory),
+    }
+    return type(f"Wide{connection.__name__}", (connection,), members)

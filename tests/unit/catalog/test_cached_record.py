@@ -1,7 +1,9 @@
 """What is known of a queue's record, and what a change is told, where the database falls silent."""
 
+import threading
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from support.clocks import HandClock
@@ -119,3 +121,25 @@ def test_a_look_that_failed_is_made_again_when_the_next_one_is_due(storage, reco
     clock.seconds += REFRESH_S
     # Then it is seen
     assert not cached.may_take()
+
+
+def test_a_pause_is_heard_of_though_another_thread_looks_at_that_moment(storage, record):
+    clock = HandClock()
+    asking = SimpleNamespace(glance_queue=storage.glance_queue, read_queues=storage.read_queues)
+    cached = CachedRecord(asking, record, clock)
+    assert cached.may_take()
+    assert storage.change_queue(record, pause(replace(record, op=new_token())))
+    clock.seconds += 60
+    heard = []
+
+    def glance(name):  # of the thread that looks first; meanwhile another one asks
+        asking.glance_queue = storage.glance_queue
+        other = threading.Thread(target=lambda: heard.append(cached.may_take()))
+        other.start()
+        other.join()
+        return storage.glance_queue(name)
+
+    asking.glance_queue = glance
+    cached.check_open()
+
+    assert heard == [False]
