@@ -86,7 +86,7 @@ class HeldRun:
         Others count from `leased_at` on, and add the most that nodes' clocks differ. So it runs on for at
         least as long as the node that answers says.
         """
-        if self.is_live:
+        if self.clock.latest() < self.ends_at:
             return True
         if self.clock.now() + self._ahead_s < self.ends_at:  # a witness of time says no
             ended_at = self.ends_at

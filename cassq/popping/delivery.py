@@ -182,7 +182,8 @@ class Delivery:
 
     def finish(self, ending: str) -> None:
         """Claim the delivery for the one ending it gets, or raise `ClosedError`."""
-        self.check_unfinished()
+        if self._ending:
+            self.check_unfinished()
         self._ending = ending
 
     def unfinish(self) -> None:

@@ -49,8 +49,13 @@ class GroupedCommitter:
             DeliveryExpiredError: the lease of one has ended already; it is delivered again.
         """
         self._birthplace.check("the popper")
-        ended = {run for run in {each.run for each in deliveries} if not run.still_runs()}
-        expired = next((each for each in deliveries if each.run in ended), None)
+        ended: set[HeldRun] = set()
+        run: HeldRun | None = None
+        for each in deliveries:  # of one run mostly: a set of them all would cost more than the rest
+            if each.run is not run:
+                run = each.run
+                if not run.still_runs():
+                    ended.add(run)
         live = [each for each in deliveries if each.run not in ended] if ended else deliveries
         with self._changed:
             if not self._waiting:
@@ -60,7 +65,8 @@ class GroupedCommitter:
             is_closed = self._is_closed
         if is_closed:
             self.flush()
-        if expired:
+        if ended:
+            expired = next(each for each in deliveries if each.run in ended)
             raise DeliveryExpiredError(f"the lease of {expired!r} has ended: it is delivered again")
 
     def flush(self) -> None:

@@ -83,15 +83,16 @@ class Popper:
         """
         while True:
             try:
-                delivery = self.pop(POLL_MAX_S)
+                self._birthplace.check("the popper")
+                popped = self._intake.buffer.get(1, self._clock.now() + POLL_MAX_S, self)
             except ClosedError:
                 return
             except (UnavailableError, OutcomeUnknownError, CorruptError) as error:
                 # A damaged pipe is left alone; whoever iterates is there for the others.
                 log_trouble(_log, error, "queue %s: %s", self._queue, error)
             else:
-                if delivery:
-                    yield go_on_after(delivery)
+                if popped:
+                    yield go_on_after(popped[0])
 
     def commit_many(self, deliveries: Sequence[Delivery]) -> None:
         """Commit many at once: one mark for each stretch of neighbours.

@@ -23,29 +23,38 @@ class Callers:
     __slots__ = ("_clock", "_requests")
 
     def __init__(self, requests: list[PushRequest], clock: Clock) -> None:
-        self._requests = [request for request in requests if not request.is_finished]
+        self._requests = requests
         self._clock = clock
 
-    @property
-    def are_waiting(self) -> bool:
-        """Whether one of them was told nothing yet."""
-        return any(not request.is_finished for request in self._requests)
+    def still_wait(self) -> bool:
+        """Leave out who was told; tell whether anybody is left. Not while a batch of theirs is on its way."""
+        self._requests = [request for request in self._requests if not request.is_finished]
+        return bool(self._requests)
 
     @property
     def count(self) -> int:
         """How many messages they wait for."""
-        return sum(request.count for request in self._requests)
+        count = 0
+        for request in self._requests:  # one mostly, for which a generator would cost more than the sum
+            count += request.count
+        return count
 
     @property
     def size(self) -> int:
         """How many bytes these have."""
-        return sum(request.size for request in self._requests)
+        size = 0
+        for request in self._requests:
+            size += request.size
+        return size
 
     @property
     def deadline(self) -> float:
         """When the first of those who still wait has no time left."""
-        waiting = (request.deadline for request in self._requests if not request.is_finished)
-        return min(waiting, default=float("inf"))
+        deadline = float("inf")
+        for request in self._requests:
+            if request.deadline < deadline and not request.is_finished:
+                deadline = request.deadline
+        return deadline
 
     def in_time(self) -> Deadline:
         """Bound a call by the first caller who has no time left; once all of them are told, by nothing.

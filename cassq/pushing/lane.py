@@ -100,11 +100,11 @@ class Lane:
     def write(self, requests: list[PushRequest]) -> None:
         """Store the requests in order; returns when each of them has ended."""
         pause = PAUSE_S
-        while (callers := Callers(requests, self._clock)).are_waiting:
+        callers = Callers(requests, self._clock)
+        while callers.still_wait():
             if self._reason:
                 callers.fail(self._not_pushed(), only_late=not self._is_closing)
-                callers = Callers(requests, self._clock)
-                if not callers.are_waiting:
+                if not callers.still_wait():
                     return
             try:
                 with callers.in_time():

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 
@@ -117,7 +118,8 @@ class Pusher:
 
         def land() -> None:
             with noted():
-                wait_for(list(flying)[:1], min(max(0.0, deadlines[0] - self._clock.now()), LANDING_S))
+                with suppress(TimeoutError):
+                    flying[0].exception(min(max(0.0, deadlines[0] - self._clock.now()), LANDING_S))
                 self._expire_at(deadlines.popleft())
                 ids.extend(flying.popleft().result())
             if progress:
@@ -247,7 +249,8 @@ class Pusher:
 
     def _check_not_a_callback(self) -> None:
         check_may_wait("push()")
-        if threading.current_thread() in self._threads or self._beside.is_current:
+        thread = threading.current_thread()
+        if thread in self._threads or thread is self._beside.thread:
             raise InvalidOptionError(
                 "push() and push_many() inside a callback of push_soon() would wait for themselves: "
                 "call push_soon() there"

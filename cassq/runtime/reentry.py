@@ -97,18 +97,17 @@ class Closing:
 
     A call in the middle of another one of its thread returns at once, and a thread of its own closes as soon
     as that one has ended.
+
+    Attributes:
+        has_begun: whether it is closed, or is being closed.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._changed = threading.Condition()
         self._closer = 0
+        self.has_begun = False
         self._is_through = False
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether it is closed, or is being closed."""
-        return self._closer != 0
 
     @property
     def has_closed(self) -> bool:
@@ -124,6 +123,7 @@ class Closing:
         me = threading.get_ident()
         with self._changed:
             is_first, self._closer = not self._closer, self._closer or me
+            self.has_begun = True
         if is_first:
             try:
                 close()

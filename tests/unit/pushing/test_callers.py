@@ -63,17 +63,19 @@ def test_only_those_without_time_are_told_while_the_others_can_wait(clock):
     clock.seconds += 1.0
     callers.fail(AWAY, only_late=True)
     assert (hurried.ended, patient.ended) == ([([], AWAY)], [])
-    assert callers.are_waiting
+    assert callers.still_wait()
     assert callers.deadline == patient.request.deadline
     callers.fail(AWAY)
-    assert not callers.are_waiting
+    assert not callers.still_wait()
     assert callers.deadline == float("inf")
 
 
 def test_who_was_told_before_is_no_caller_any_more(clock):
     told, waiting = Call(b"1", clock=clock), Call(b"2", clock=clock)
     told.request.fail(AWAY)
-    assert callers_of(clock, told, waiting).batch(1).bodies == (b"2",)
+    callers = callers_of(clock, told, waiting)
+    assert callers.still_wait()
+    assert callers.batch(1).bodies == (b"2",)
 
 
 def test_a_call_has_a_moment_though_a_caller_has_none(clock):
