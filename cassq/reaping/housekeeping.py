@@ -1,6 +1,6 @@
 """What a process with poppers does for its queue in the background.
 
-Owns when the reaper makes a pass and when a sample for the rates is taken. Neither is needed for any
+Owns its duties: passes of the reaper, looks after bulk writes, samples for the rates. None is needed for any
 promise: a process that never does them leaves them to the others.
 """
 
@@ -12,9 +12,9 @@ from cassq.catalog.queue_context import QueueContext
 from cassq.errors import QueueNotFoundError
 from cassq.model.queue_record import Sample
 from cassq.observing.statistics import SAMPLES_MAX, Statistics
+from cassq.reaping.duty import Duty
 from cassq.reaping.reaper import Reaper
 from cassq.runtime.periodic_thread import PeriodicThread
-from cassq.runtime.poll_spread import PASSES_PER_S
 
 #: How often a process with poppers reaps, how seldom while it finds nothing to do, and how many pipes it
 #: examines then: others reap too, and poppers that wait look after what they would take.
@@ -34,7 +34,7 @@ SAMPLE_MAX_S = 40.0
 
 
 class Housekeeping:
-    """Reaps and samples one queue until it is closed.
+    """Does the duties of one queue until it is closed.
 
     Args:
         thread: does so for all queues of the store.
@@ -55,51 +55,47 @@ class Housekeeping:
         self._record = context.record
         self._staging = staging
         self._clock = context.clock
-        self._tidy_at = self._clock.now() + TIDY_S
-        self._sample_pause_s = SAMPLE_S
-        self._sample_at = 0.0
+        self._duties = (
+            Duty(self._reap, REAP_S, REAP_MAX_S),
+            Duty(self._tidy, TIDY_S, TIDY_S, due_at=self._clock.now() + TIDY_S),
+            Duty(self._sample, SAMPLE_S, SAMPLE_MAX_S),
+        )
         self._is_deleted = False
         self._passed_at = 0.0
-        self._whole_at = 0.0
-        self._whole_pause_s = REAP_S
         self._taken: tuple[Sample, ...] = ()
         self._loop = thread.repeat(f"queue {context.queue}: reaping", self.run_once, REAP_S)
         self._polls.enter()
 
     def run_once(self) -> None:
-        """Make a short pass when one is due; none any more once the queue was deleted."""
-        is_due = self._reaper.has_hints or self._clock.now() >= min(self._whole_at, self._sample_at)
-        if self._is_deleted or not is_due:
+        """Do what is due; nothing any more once the queue was deleted."""
+        if self._is_deleted or not (self._reaper.has_hints or self._clock.now() >= self._due_at()):
             return
         try:
-            self._reap_and_sample()
+            self._do_duties()
         except QueueNotFoundError:
             self._is_deleted = True
         finally:
-            left = min(self._whole_at, self._sample_at) - self._clock.now()
-            self._loop.seconds = max(REAP_S, left)
+            self._loop.seconds = max(REAP_S, self._due_at() - self._clock.now())
 
-    def _reap_and_sample(self) -> None:
+    def _due_at(self) -> float:
+        return min(duty.due_at for duty in self._duties)
+
+    def _do_duties(self) -> None:
         self._record.check_open()
         now = self._passed_at = self._clock.now()
-        if now >= self._whole_at:
-            report = self._reaper.run_once(REAP_PIPES_MAX)
-            is_idle = not (report.sealed or report.returned or report.retired or report.failed)
-            self._whole_pause_s = min(2 * self._whole_pause_s, REAP_MAX_S) if is_idle else REAP_S
-            is_rested = self._whole_pause_s == REAP_MAX_S
-            self._whole_at = now + (self._spread(REAP_MAX_S) if is_rested else self._whole_pause_s)
-        elif self._reaper.has_hints:
+        if self._reaper.has_hints and now < self._duties[0].due_at:
             self._reaper.run_once(0)
-        if now >= self._tidy_at:
-            self._tidy_at = now + self._spread(TIDY_S)
-            self._staging.tidy()
-        if now >= self._sample_at:
-            self._sample_pause_s = SAMPLE_S if self._sample() else min(2 * self._sample_pause_s, SAMPLE_MAX_S)
-            is_rested = self._sample_pause_s == SAMPLE_MAX_S
-            self._sample_at = now + (self._spread(SAMPLE_MAX_S) if is_rested else self._sample_pause_s)
+        for duty in self._duties:
+            if now >= duty.due_at:
+                duty.run_once(now, self._polls, self._queue)
 
-    def _spread(self, seconds: float) -> float:
-        return self._polls.spread(seconds, PASSES_PER_S, self._queue)
+    def _reap(self) -> bool:
+        report = self._reaper.run_once(REAP_PIPES_MAX)
+        return bool(report.sealed or report.returned or report.retired or report.failed)
+
+    def _tidy(self) -> bool:
+        self._staging.tidy()
+        return True
 
     def hint(self, pipe: UUID) -> None:
         """Hear that a pipe may be over, and look at it soon: a drain stays even when pipes go one by one."""

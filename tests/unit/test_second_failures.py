@@ -170,7 +170,7 @@ def test_queues_that_others_deleted_do_not_make_the_rest_slower():
             queue = store.queue(f"job{number}")
             with queue.popper():
                 queue.record.change(lambda record: replace(record, state=QueueState.DELETED))
-                queue._workers._housekeeping._whole_at = 0.0
+                queue._workers._housekeeping._duties[0].due_at = 0.0
                 queue._workers._housekeeping.run_once()
             queue.close()
         assert store._services.polls.spread(16.0, 2.0, "q") == 16.0
