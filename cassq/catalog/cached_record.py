@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 
-from cassq.errors import OutcomeUnknownError, QueueNotFoundError, UnavailableError
+from cassq.errors import OutcomeUnknownError, QueueNotFoundError, UnavailableError, UsageError
 from cassq.model.ids import new_token
 from cassq.model.queue_record import QueueRecord, QueueState, Sample
 from cassq.runtime.clock import Clock
@@ -59,10 +59,6 @@ class CachedRecord:
 
     def may_take(self) -> bool:
         """Return False while the queue is paused; raise `QueueNotFoundError` when it was deleted."""
-        if self._is_looking and not self._is_fresh():
-            # Another thread looks. What is known may be much older, and to wait would know no deadline.
-            with suppress(UnavailableError):
-                self._note(self._storage.glance_queue(self._record.name))
         self.check_open()
         return self._record.state is QueueState.ACTIVE
 
@@ -110,7 +106,13 @@ class CachedRecord:
         raise OutcomeUnknownError(f"queue {self._record.name!r}: others kept changing it; try again")
 
     def _refresh(self) -> None:
-        if self._is_fresh() or self._is_looking:
+        if self._is_fresh():
+            return
+        if self._is_looking:
+            # Another thread looks, or this one did, and was interrupted. What is known may be much older, and
+            # to wait for the other would know no deadline.
+            with suppress(UnavailableError, UsageError):
+                self._note(self._storage.glance_queue(self._record.name))
             return
         with self._alone():  # of whom Ctrl-C tears out of here nothing stays locked
             if self._is_fresh():

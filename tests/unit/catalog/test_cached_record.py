@@ -10,7 +10,7 @@ from support.clocks import HandClock
 from support.slow_ports import Delay, Slow
 
 from cassq.catalog.cached_record import REFRESH_S, CachedRecord
-from cassq.errors import OutcomeUnknownError, StorageUnavailableError
+from cassq.errors import OutcomeUnknownError, QueueNotFoundError, StorageUnavailableError
 from cassq.model.ids import new_token
 from cassq.model.queue_record import QueueRecord, QueueState
 from cassq.model.settings import QueueSettings
@@ -123,23 +123,36 @@ def test_a_look_that_failed_is_made_again_when_the_next_one_is_due(storage, reco
     assert not cached.may_take()
 
 
-def test_a_pause_is_heard_of_though_another_thread_looks_at_that_moment(storage, record):
+def is_open(cached):
+    try:
+        cached.check_open()
+    except QueueNotFoundError:
+        return False
+    return True
+
+
+def delete(seen):
+    return replace(seen, state=QueueState.DELETED)
+
+
+@pytest.mark.parametrize(("change", "ask"), [(pause, CachedRecord.may_take), (delete, is_open)])
+def test_a_change_is_heard_of_though_another_thread_looks_at_that_moment(storage, record, change, ask):
     clock = HandClock()
     asking = SimpleNamespace(glance_queue=storage.glance_queue, read_queues=storage.read_queues)
     cached = CachedRecord(asking, record, clock)
     assert cached.may_take()
-    assert storage.change_queue(record, pause(replace(record, op=new_token())))
+    assert storage.change_queue(record, change(replace(record, op=new_token())))
     clock.seconds += 60
     heard = []
 
     def glance(name):  # of the thread that looks first; meanwhile another one asks
         asking.glance_queue = storage.glance_queue
-        other = threading.Thread(target=lambda: heard.append(cached.may_take()))
+        other = threading.Thread(target=lambda: heard.append(ask(cached)))
         other.start()
         other.join()
         return storage.glance_queue(name)
 
     asking.glance_queue = glance
-    cached.check_open()
+    is_open(cached)
 
     assert heard == [False]
