@@ -249,8 +249,7 @@ class Pusher:
 
     def _check_not_a_callback(self) -> None:
         check_may_wait("push()")
-        thread = threading.current_thread()
-        if thread in self._threads or thread is self._beside.thread:
+        if threading.current_thread() in self._threads or self._beside.is_current:
             raise InvalidOptionError(
                 "push() and push_many() inside a callback of push_soon() would wait for themselves: "
                 "call push_soon() there"

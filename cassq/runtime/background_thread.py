@@ -12,17 +12,18 @@ from typing import Any
 
 
 class BackgroundThread(Executor):
-    """An executor of one daemon thread, started when it is first needed.
-
-    Attributes:
-        thread: the thread, once it was needed.
-    """
+    """An executor of one daemon thread, started when it is first needed."""
 
     def __init__(self, name: str) -> None:
         self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._starting = threading.Lock()
         self._name = name
-        self.thread: threading.Thread | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it is the thread that asks."""
+        return self._thread is not None and threading.current_thread() is self._thread
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":  # noqa: ANN401
         """Run `fn` on the thread; return the future of what it returns."""
@@ -36,13 +37,13 @@ class BackgroundThread(Executor):
 
         self._work.put(run)
         # Whoever is starting it starts it for this, too; that may be this thread, interrupted.
-        if self.thread is None and self._starting.acquire(blocking=False):
+        if self._thread is None and self._starting.acquire(blocking=False):
             try:
-                if self.thread is None:
+                if self._thread is None:
                     thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                     try:
                         thread.start()
-                        self.thread = thread
+                        self._thread = thread
                     except RuntimeError:  # the interpreter ends, and begins no thread any more
                         while not self._work.empty():
                             if work := self._work.get():
@@ -54,8 +55,8 @@ class BackgroundThread(Executor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002
         """End the thread after the work that was submitted."""
         self._work.put(None)
-        if wait and self.thread:
-            self.thread.join()
+        if wait and self._thread:
+            self._thread.join()
 
     def _run(self) -> None:
         while work := self._work.get():
