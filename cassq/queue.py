@@ -21,6 +21,7 @@ from cassq.model.ids import MessageId, to_message_id
 from cassq.model.message import Headers, Message, MessageIds
 from cassq.model.queue_record import QueueRecord, QueueState
 from cassq.model.rollup import Rollup
+from cassq.model.settings import QueueSettings
 from cassq.observing.dead_letters import DeadLetters
 from cassq.observing.inspection import Inspection, MessageStatus
 from cassq.observing.statistics import PipeStats, QueueStats, Statistics
@@ -37,15 +38,13 @@ class Queue:
 
     Attributes:
         name: its name.
-        settings: what it was created with.
         dead: its dead letters.
         staging: its pipes that nobody sees yet, for bulk writes that happen all or not at all.
     """
 
     def __init__(self, services: Services, record: QueueRecord) -> None:
         self.name = record.name
-        self.settings = record.settings
-        skew_s = self.settings.clock_skew_max.total_seconds()
+        skew_s = record.settings.clock_skew_max.total_seconds()
         heard = witnessed(services.storage, services.clock, skew_s)
         self._services = services = replace(services, storage=heard)
         self.record = CachedRecord(services.storage, record, services.clock)
@@ -54,7 +53,6 @@ class Queue:
             services.storage,
             services.coordinator,
             self.name,
-            self.settings,
             self.record,
             services.clock,
             services.polls,
@@ -63,6 +61,11 @@ class Queue:
         self._statistics = Statistics(self._context)
         self._inspection = Inspection(self._context)
         self._workers = Workers(services, context, self._statistics, self.staging)
+
+    @property
+    def settings(self) -> QueueSettings:
+        """Its settings, as far as this process knows: see `Store.alter_queue`."""
+        return self.record.settings
 
     def push(
         self, body: bytes, headers: Headers | None = None, *, timeout: float | timedelta = PUSH_TIMEOUT

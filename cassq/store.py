@@ -25,7 +25,7 @@ from cassq.errors import (
 )
 from cassq.model.ids import check_name
 from cassq.model.queue_record import QueueRecord, QueueState
-from cassq.model.settings import QueueOptions, QueueSettings
+from cassq.model.settings import AlterOptions, QueueOptions, QueueSettings
 from cassq.queue import Queue
 from cassq.reaping.reaper import ReapReport
 from cassq.runtime.clock import Clock
@@ -94,7 +94,8 @@ class Store:
 
         Raises:
             InvalidNameError: the name breaks the rule.
-            InvalidOptionError: a setting is unknown or out of range, or the queue has another value.
+            InvalidOptionError: a setting is unknown or out of range, or the queue has another value:
+                `alter_queue` gives it that.
             StorageUnavailableError: the database cannot be reached.
         """
         self._check_usable()
@@ -119,6 +120,28 @@ class Store:
                 + (f"; there are: {names}" if names else "; there is none at all")
             )
         return self._open(record)
+
+    def alter_queue(self, name: str, **settings: Unpack[AlterOptions]) -> QueueSettings:
+        """Give a queue other settings, while it is in use; the others stay.
+
+        Pushers and poppers of all processes go by them within a second or two, `push_width` from their next
+        start on. What is leased by then keeps its lease, and the pipes that are open their bounds.
+
+        Args:
+            settings: see `QueueSettings`; those that processes judge each other by cannot be altered.
+
+        Returns: all settings that the queue has now.
+
+        Raises:
+            QueueNotFoundError: there is none of this name.
+            InvalidOptionError: a setting is unknown, out of range, or cannot be altered; nothing was.
+            UnavailableError: nothing was altered.
+            OutcomeUnknownError: they may be altered; altering them again is harmless.
+        """
+        record = self.find_queue(name).record
+        return record.change(
+            lambda seen: replace(seen, settings=seen.settings.altered(name, settings))
+        ).settings
 
     def queues(self) -> list[str]:
         """Return the names of all queues, in order."""

@@ -130,7 +130,7 @@ class Workers:
         self.check_usable()
         self._record.check_open()
         check_name(name, "name of a reader")
-        context = replace(self._context, settings=replace(self._context.settings, lease=lease))
+        context = replace(self._context, own_lease=lease)
         taker = Taker(tag(name), is_outline=True)
         with alone(self._making, "run_reader()"):
             fetcher = Fetcher(

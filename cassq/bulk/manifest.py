@@ -5,7 +5,6 @@ its pipe is told only once all of it is stored.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from uuid import UUID
 
 from cassq.bulk.staged_pipes import StagedPipes
@@ -27,7 +26,7 @@ def write_manifest(context: QueueContext, label: str, pipes: Sequence[UUID]) -> 
 
     Raises: StorageUnavailableError, OutcomeUnknownError, PipeLostError: as `StagedPipes`.
     """
-    staged = StagedPipes(replace(context, settings=_SETTINGS), label)
+    staged = StagedPipes(context, label, _SETTINGS)
     for begin in range(0, len(pipes), _PIPES_PER_BODY):
         named = pipes[begin : begin + _PIPES_PER_BODY]
         staged.add_checked(b"".join(pipe.bytes for pipe in named), NO_HEADERS)

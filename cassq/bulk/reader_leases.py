@@ -35,7 +35,7 @@ class ReaderLeases:
     """The runs that one reader holds; its threads share them.
 
     Args:
-        context: of the queue, with the lease of this reader in its settings.
+        context: of the queue, with the lease of this reader.
         name: the reader's.
     """
 
@@ -43,7 +43,7 @@ class ReaderLeases:
         self._storage = context.storage
         self._name = name
         self._clock = context.clock
-        self._lease_ms = round(1000 * context.settings.lease.total_seconds())
+        self._lease_ms = round(1000 * context.lease.total_seconds())
         self._hold = partial(HeldRun, context, on_row_changed=lambda _: None)
         self._held: dict[UUID, _Held] = {}
         self._lock = threading.RLock()

@@ -62,7 +62,7 @@ class RunReader:
     """Leases runs under a stable name. One thread calls it; a loop of its own keeps the leases alive.
 
     Args:
-        context: of the queue, with the lease of this reader in its settings.
+        context: of the queue, with the lease of this reader.
         fetcher: takes, under the name that `tag` makes of `name`.
         name: the reader's name, the same after every restart.
 
@@ -76,7 +76,6 @@ class RunReader:
         self._queue = context.queue
         self._name = name
         self._holder = fetcher.holder
-        self._attempts_max = context.settings.max_attempts
         self._check_takes = context.record.may_take
         self._clock = context.clock
         self._leases = ReaderLeases(context, name)
@@ -87,7 +86,7 @@ class RunReader:
         self._until: dict[UUID, int] | None = None
         self._seat = uuid5(_NAMES, name)
         self._sit_down(NAME_PATIENCE_S)
-        seconds = context.settings.lease.total_seconds() / EXTEND_PER_LEASE
+        seconds = context.lease.total_seconds() / EXTEND_PER_LEASE
         thread = PeriodicThread(f"cassq-reader-{name}", context.clock)
         self._loop = thread.repeat(f"reader {name}", self.keep_alive, seconds)
 
@@ -154,7 +153,7 @@ class RunReader:
             state = self._storage.load_pipe(entry.pipe)
             for row in state.runs if state else ():
                 is_ours = row.holder == tag(self._name) and row.lease_id not in known
-                if state and is_ours and row.attempt <= self._attempts_max:
+                if state and is_ours and not row.is_burial:
                     run = left_of(entry.pipe, state, row)
                     if run and self._leases.begin_anew(run):
                         found.append(run)

@@ -61,7 +61,6 @@ def read_sections(
     storage: PipeStorage,
     pipe: UUID,
     *,
-    attempts_max: int,
     fates: Collection[Fate] = tuple(Fate),
     is_outline: bool = False,
 ) -> Iterator[Section]:
@@ -73,14 +72,13 @@ def read_sections(
     may be shown: all of it had ended then.
 
     Args:
-        attempts_max: of the queue; runs beyond are leased to be buried.
         fates: only messages with one of these.
         is_outline: leave bodies and headers out.
     """
     state = storage.load_pipe(pipe, is_whole=True)
     if state is None:
         return
-    pieces = [piece for piece in _pieces(state, attempts_max) if piece.fate in fates]
+    pieces = [piece for piece in _pieces(state) if piece.fate in fates]
     if not pieces:
         return
     first = min(piece.read_from for piece in pieces)
@@ -116,7 +114,7 @@ def _part(batch: Batch, first: int, last: int, *, is_outline: bool) -> Batch:
     return batch.part(first, last)
 
 
-def _pieces(state: PipeState, attempts_max: int) -> list[_Piece]:
+def _pieces(state: PipeState) -> list[_Piece]:
     """Cut the numbers of a pipe where the fate of its messages changes."""
     head = state.head
     window = state.window
@@ -130,8 +128,7 @@ def _pieces(state: PipeState, attempts_max: int) -> list[_Piece]:
         held = Fate.LEASED if run.state is RunState.LEASED else Fate.RETURNED
         # Rows of a very large pipe are read page by page: a run that was split in between overlaps its rest.
         begin, reached = max(run.first, reached + 1), max(reached, run.last)
-        is_buried = run.state is RunState.LEASED and run.attempt > attempts_max
-        for part in () if is_buried else gone.missing(begin, run.last):
+        for part in () if run.is_burial else gone.missing(begin, run.last):
             pieces += [_Piece(each, Fate.COMMITTED, run, run.read_from) for each in committed.within(*part)]
             pieces += [_Piece(each, held, run, run.read_from) for each in committed.missing(*part)]
     # Behind a window a batch may begin inside it; elsewhere the head says where the next one begins.

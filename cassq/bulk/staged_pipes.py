@@ -17,6 +17,7 @@ from cassq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.message import Batch, Headers, check_body, check_headers, pack_headers, size_of
 from cassq.model.pipe import Head, PipeEntry
+from cassq.model.settings import QueueSettings
 from cassq.model.transaction import Seal, Transaction
 
 Answer = TypeVar("Answer")
@@ -48,12 +49,13 @@ class StagedPipes:
 
     Args:
         label: what the pipes are listed under; `cassq.bulk.staging` finds a writer's pipes by its beginning.
+        settings: the bounds of bodies and pipes; None: those that the queue has now.
     """
 
-    def __init__(self, context: QueueContext, label: str) -> None:
+    def __init__(self, context: QueueContext, label: str, settings: QueueSettings | None = None) -> None:
         self._storage = context.storage
         self._queue = context.queue
-        self._settings = context.settings
+        self._settings = settings or context.settings
         self._label = label
         self._clock = context.clock
         self._filling: _Filling | None = None

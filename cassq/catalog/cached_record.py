@@ -12,6 +12,7 @@ from dataclasses import replace
 from cassq.errors import OutcomeUnknownError, QueueNotFoundError, UnavailableError, UsageError
 from cassq.model.ids import new_token
 from cassq.model.queue_record import QueueRecord, QueueState, Sample
+from cassq.model.settings import QueueSettings
 from cassq.runtime.clock import Clock
 from cassq.runtime.reentry import alone
 from cassq.storage.port import RecordStorage
@@ -46,6 +47,11 @@ class CachedRecord:
                 f"queue {self._record.name!r} was deleted: nothing was pushed or popped; "
                 f"open it anew with store.queue({self._record.name!r})"
             )
+
+    @property
+    def settings(self) -> QueueSettings:
+        """The queue's settings, as far as is known; reads nothing."""
+        return self._record.settings
 
     @property
     def publications(self) -> int:

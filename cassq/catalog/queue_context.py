@@ -1,6 +1,7 @@
 """What all parts of one queue work with in one process."""
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from cassq.catalog.cached_record import CachedRecord
 from cassq.coordination.port import Coordinator
@@ -17,18 +18,28 @@ class QueueContext:
 
     Attributes:
         queue: its name.
-        settings: what it was created with; where a run reader works, with the lease of that.
-        record: raises `QueueNotFoundError` where the queue was deleted since, or is a later one of its name:
-            whose pipes are not judged by these settings.
+        record: knows the settings, which may be altered at any time. It raises `QueueNotFoundError` where
+            the queue was deleted since, or is a later one of its name: whose pipes are not judged by them.
         polls: spreads the looks of a process with many queues.
+        own_lease: of a run reader, which the queue's settings do not change.
         guard: tells the process that made it from one that was forked since.
     """
 
     storage: Storage
     coordinator: Coordinator
     queue: str
-    settings: QueueSettings
     record: CachedRecord
     clock: Clock
     polls: PollSpread
+    own_lease: timedelta | None = None
     guard: ForkGuard = field(default_factory=ForkGuard)
+
+    @property
+    def settings(self) -> QueueSettings:
+        """The queue's settings, as far as is known: about a second old where it is pushed or popped."""
+        return self.record.settings
+
+    @property
+    def lease(self) -> timedelta:
+        """For how long a take leases."""
+        return self.own_lease or self.settings.lease

@@ -1,25 +1,26 @@
 """`cassq queue …`: declare queues, look at them, steer them, end them.
 
-Owns nothing but words; what a setting may be is in `cassq.QueueSettings`, and its options are made from it.
+Owns nothing but words; those of a queue's settings are in `cassq.cli.queue_settings`.
 """
 
-import dataclasses
 import threading
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any
 
 import click
 
 import cassq
+from cassq.cli import queue_settings
 from cassq.cli.output import count_of, print_figures, print_json, print_table, say
 from cassq.cli.session import Session, common_options, find_queue, pass_session
 from cassq.cli.signals import Wish
-from cassq.cli.values import to_bytes, to_duration, to_pause
-from cassq.model.settings import QueueOptions
+from cassq.cli.values import to_pause
 
 #: How soon a watching command notices a signal.
 TICK_S = 0.2
+
+#: What `cassq queue list` tells of each queue.
+DEPTH = "queue", "state", "waiting", "pending", "delayed", "oldest_age_s"
 
 
 @click.group("queue")
@@ -27,49 +28,30 @@ def queues() -> None:
     """Declare queues, look at them, steer them, end them."""
 
 
-def setting_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add an option for every setting of a queue."""
-    for setting in reversed(dataclasses.fields(cassq.QueueSettings)):
-        is_duration = isinstance(setting.default, timedelta)
-        kind: Any = to_duration if is_duration else to_bytes if "_bytes_" in setting.name else click.INT
-        shown = f"{setting.default.total_seconds():g}s" if is_duration else setting.default
-        command = click.option(
-            f"--{setting.name.replace('_', '-')}",
-            setting.name,
-            type=kind,
-            metavar="DURATION" if is_duration else "NUMBER",
-            help=f"{setting.metadata['meaning']}  [default: {shown}]",
-        )(command)
-    return command
-
-
-@queues.command()
-@click.argument("name")
-@setting_options
-@common_options
-@pass_session
-def create(session: Session, /, name: str, **settings: object) -> None:
-    """Create a queue; fine if it is there already with the settings that are named."""
-    named = {setting: value for setting, value in settings.items() if value is not None}
-    with session.store() as store:
-        queue = store.queue(name, **cast(QueueOptions, named))
-        if session.is_json:
-            print_json({"queue": queue.name, "settings": queue.settings.to_stored()})
-        else:
-            say(f"queue {queue.name} stands in {store.url}")
+for command in (queue_settings.create, queue_settings.alter, queue_settings.show):
+    queues.add_command(command)
 
 
 @queues.command("list")
+@click.option("--names", is_flag=True, help="Only the names; reads no pipe.")
 @common_options
 @pass_session
-def list_queues(session: Session) -> None:
-    """List the queues of a store."""
+def list_queues(session: Session, *, names: bool) -> None:
+    """List the queues of a store: how many messages each holds, and the age of the oldest."""
     with session.store() as store:
-        names = store.queues()
+        found = [{"queue": name} if names else _depth_of(store, name) for name in store.queues()]
     if session.is_json:
-        print_json([{"queue": name} for name in names])
-    for name in () if session.is_json else names:
-        click.echo(name)
+        print_json(found)
+    elif names:
+        for each in found:
+            click.echo(each["queue"])
+    else:
+        print_table(found)
+
+
+def _depth_of(store: cassq.Store, name: str) -> dict[str, Any]:
+    told = store.find_queue(name).stats().to_json()
+    return {figure: told[figure] for figure in DEPTH}
 
 
 @queues.command()

@@ -149,6 +149,10 @@ class Head:
         return step in TRANSITIONS[self.phase, self.is_decided]
 
 
+#: More than any `max_attempts`: a run that is to be buried shows it, to those who go by other settings, too.
+BURIAL = 1_000_000_000
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """A stretch of messages that was handed out together, or a window: numbers that may not be pushed yet.
@@ -157,7 +161,7 @@ class Run:
         first, last: the stretch. Runs of a pipe never overlap; they are split, never joined.
         read_from: first number of the batch that holds message `first`.
         state: leased, or returned.
-        attempt: how many times the run was handed out.
+        attempt: how many times the run was handed out; `BURIAL` more once it is to be buried.
         lease_id: a fresh id for each lease; what its holder's writes are conditional on.
         leased_at_ms: database's clock when the lease began or was extended.
         lease_ms: how long it runs from then.
@@ -185,6 +189,11 @@ class Run:
     def is_empty(self) -> bool:
         """Whether it is what is left of a window of which nothing was handed out."""
         return self.last < self.first
+
+    @property
+    def is_burial(self) -> bool:
+        """Whether it is to be buried: nobody delivers it any more, whatever `max_attempts` is altered to."""
+        return self.attempt >= BURIAL
 
     def is_window_over(self, now_ms: int, skew_ms: int) -> bool:
         """Tell whether its holder hands out nothing more of a window, by the database's clock."""

@@ -65,7 +65,7 @@ class QueueRecord:
     Attributes:
         name: the queue's name.
         incarnation: tells a queue from an earlier one of the same name.
-        settings: what it was created with.
+        settings: what it was created with, or altered to since.
         state: active, paused, or deleted (its pipes are being removed).
         op: changes with every write; what the next one is conditional on.
         totals: the tallies of all retired pipes.

@@ -2,9 +2,13 @@
 
 Settings belong to the queue, not to whoever opens it: pushers, poppers and reapers in other processes
 count on the same ages and leases. So they are stored with it, and opening it with other ones is an error.
+
+What must not break: by the ages of pushes, processes judge each other. So these stand for as long as the
+queue does: what a pusher tells as stored by the old ones, a reaper may have cut off by the new ones. A lease
+stands in each run, so it may be altered; what is leased keeps the one it has.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from typing import Any, Self, TypedDict
@@ -17,8 +21,13 @@ from cassq.model.ids import shorten
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-def _setting(default: Any, low: Any, high: Any, meaning: str) -> Any:  # noqa: ANN401 - int or timedelta
-    return field(default=default, metadata={"low": low, "high": high, "meaning": meaning})
+_Value = int | timedelta
+
+
+def _setting(default: _Value, low: _Value, high: _Value, meaning: str, *, is_fixed: bool = False) -> Any:  # noqa: ANN401
+    return field(
+        default=default, metadata={"low": low, "high": high, "meaning": meaning, "is_fixed": is_fixed}
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +45,14 @@ class QueueSettings:
         timedelta(milliseconds=100),
         timedelta(hours=1),
         "how long a pipe takes pushes",
+        is_fixed=True,
     )
     push_grace: timedelta = _setting(
         timedelta(seconds=20),
         timedelta(milliseconds=100),
         timedelta(hours=1),
         "how long after push_age_max a silent pusher counts as dead",
+        is_fixed=True,
     )
     lease: timedelta = _setting(
         timedelta(seconds=30),
@@ -54,6 +65,7 @@ class QueueSettings:
         timedelta(0),
         timedelta(minutes=5),
         "how far the clocks of two database nodes may differ",
+        is_fixed=True,
     )
     pop_width: int = _setting(8, 1, 256, "pipes one popper claims side by side")
     push_width: int = _setting(1, 1, 64, "pipes one pusher fills side by side")
@@ -76,29 +88,46 @@ class QueueSettings:
         Raises:
             InvalidOptionError: an option is unknown, of the wrong type or out of range.
         """
-        known = {setting.name for setting in fields(cls)}
-        for name in options:
-            if name not in known:
-                raise InvalidOptionError(
-                    f"{shorten(name)} is not a setting of a queue; "
-                    f"the settings are {', '.join(sorted(known))}"
-                )
+        _check_known(options)
         return cls(**options)  # type: ignore[arg-type]  # __post_init__ checks every value
 
     def check_same(self, queue: str, options: Mapping[str, object]) -> None:
-        """Check that the options somebody named are the ones the queue was created with.
+        """Check that the options somebody named are the ones that the queue has.
 
         Raises:
-            InvalidOptionError: one differs; the message names both values.
+            InvalidOptionError: some differ; the message names them all, and how to alter them.
         """
         type(self).from_options(options)
-        for name, wanted in options.items():
-            stands = getattr(self, name)
-            if wanted != stands:
-                raise InvalidOptionError(
-                    f"queue {queue!r} was created with {name}={_tell(stands)}, not {_tell(wanted)}: "
-                    f"open it without {name}, or delete it and create it anew"
-                )
+        others = {name: wanted for name, wanted in options.items() if wanted != getattr(self, name)}
+        if others:
+            told = ", ".join(
+                f"{name}={tell_setting(getattr(self, name))}, not {tell_setting(wanted)}"
+                for name, wanted in others.items()
+            )
+            fixed = others.keys() & fixed_settings()
+            way_out = (
+                f"{_listed(fixed)} cannot be altered: delete the queue and create it anew"
+                if fixed
+                else f"alter them by store.alter_queue({queue!r}, …) or `cassq queue alter {queue}`"
+            )
+            raise InvalidOptionError(
+                f"queue {queue!r} has {told}: open it without {_listed(others)}; {way_out}"
+            )
+
+    def altered(self, queue: str, options: Mapping[str, object]) -> Self:
+        """Return the settings with other values for some.
+
+        Raises:
+            InvalidOptionError: an option is unknown, out of range, or cannot be altered.
+        """
+        _check_known(options)
+        fixed = {name for name in fixed_settings() & options.keys() if options[name] != getattr(self, name)}
+        if fixed:
+            raise InvalidOptionError(
+                f"{_listed(fixed)} of queue {queue!r} cannot be altered, as processes that have not "
+                "heard of it yet would judge others by the old value: delete the queue and create it anew"
+            )
+        return replace(self, **options)  # type: ignore[arg-type]  # __post_init__ checks every value
 
     def to_stored(self) -> dict[str, int]:
         """Return the settings as integers (durations in milliseconds), as they are stored."""
@@ -128,19 +157,42 @@ class QueueSettings:
             raise DecodeError(f"stored queue settings are not valid: {error}") from error
 
 
-class QueueOptions(TypedDict, total=False):
-    """The settings of `QueueSettings` as `Store.queue` takes them, for type checkers."""
+class AlterOptions(TypedDict, total=False):
+    """Those settings of `QueueSettings` that `Store.alter_queue` takes, for type checkers."""
 
     pipe_messages_max: int
     pipe_bytes_max: int
-    push_age_max: timedelta
-    push_grace: timedelta
     lease: timedelta
-    clock_skew_max: timedelta
     pop_width: int
     push_width: int
     max_attempts: int
     body_bytes_max: int
+
+
+class QueueOptions(AlterOptions, total=False):
+    """The settings of `QueueSettings` as `Store.queue` takes them, for type checkers."""
+
+    push_age_max: timedelta
+    push_grace: timedelta
+    clock_skew_max: timedelta
+
+
+def fixed_settings() -> frozenset[str]:
+    """Return the names of the settings that stand for as long as the queue does."""
+    return frozenset(setting.name for setting in fields(QueueSettings) if setting.metadata["is_fixed"])
+
+
+def _check_known(options: Iterable[str]) -> None:
+    known = {setting.name for setting in fields(QueueSettings)}
+    for name in options:
+        if name not in known:
+            raise InvalidOptionError(
+                f"{shorten(name)} is not a setting of a queue; the settings are {_listed(known)}"
+            )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
 
 
 def _from_stored(name: str, value: object, *, is_duration: bool) -> int | timedelta:
@@ -161,17 +213,20 @@ def _check(name: str, value: object, default: object, bounds: Mapping[str, Any])
         )
     if not bounds["low"] <= value <= bounds["high"]:
         raise InvalidOptionError(
-            f"{name}={_tell(value)} is out of range: "
-            f"{_tell(bounds['low'])} to {_tell(bounds['high'])} ({bounds['meaning']})"
+            f"{name}={tell_setting(value)} is out of range: "
+            f"{tell_setting(bounds['low'])} to {tell_setting(bounds['high'])} ({bounds['meaning']})"
         )
     if isinstance(value, timedelta) and value % _MILLISECOND:
         # It would be stored as another value, and differ from it at the next opening.
-        raise InvalidOptionError(f"{name}={_tell(value)} must be whole milliseconds ({bounds['meaning']})")
+        raise InvalidOptionError(
+            f"{name}={tell_setting(value)} must be whole milliseconds ({bounds['meaning']})"
+        )
 
 
 def _to_int(value: int | timedelta) -> int:
     return value // _MILLISECOND if isinstance(value, timedelta) else value
 
 
-def _tell(value: object) -> str:
+def tell_setting(value: object) -> str:
+    """Return a value for people to read: a duration with its unit."""
     return tell_duration(value) if isinstance(value, timedelta) else shorten(value)

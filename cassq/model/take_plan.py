@@ -12,7 +12,7 @@ from itertools import accumulate, repeat
 from cassq.limits import TAKE_BYTES_MAX
 from cassq.model.ids import new_token
 from cassq.model.message import NO_HEADERS, Batch, Headers
-from cassq.model.pipe import Head, Run, RunState
+from cassq.model.pipe import BURIAL, Head, Run, RunState
 from cassq.model.progress import Progress
 from cassq.model.ranges import Range
 from cassq.model.transaction import RunChange
@@ -211,6 +211,14 @@ def plan_again(progress: Progress, run: Run, batches: Sequence[Batch], wanted: i
         changes.append(RunChange(rest))
     firsts = tuple(batch.first for batch in batches if batch.first <= last)
     return Plan(Taken(taken, parts, firsts), tuple(changes), rest)
+
+
+def as_burial(plan: Plan) -> Plan:
+    """Return the plan to take again so that what is taken is buried, by whoever has it in the end."""
+    attempts = (plan.taken.run.attempt - 1) % BURIAL
+    run = replace(plan.taken.run, attempt=BURIAL + attempts)
+    changes = (replace(plan.changes[0], run=run), *plan.changes[1:])
+    return replace(plan, taken=replace(plan.taken, run=run), changes=changes)
 
 
 def returned(progress: Progress, run: Run, part: Range, read_from: int) -> Run:

@@ -64,7 +64,6 @@ class Inspection:
         self._storage = context.storage
         self._queue = context.queue
         self._clock = context.clock
-        self._attempts_max = context.settings.max_attempts
         self._pause = threading.Condition()
 
     def peek(self, count: int) -> list[Message]:
@@ -83,7 +82,7 @@ class Inspection:
         state = load_seen(self._storage, pipe)
         if state is None:
             return MessageStatus.DEAD if self._is_dead(message_id) else MessageStatus.ENDED
-        progress = progress_seen(state, self._attempts_max)
+        progress = progress_seen(state, self._context.settings.max_attempts)
         ending = progress.ending_of(seq)
         if ending:
             return MessageStatus(ending.value)
@@ -135,7 +134,7 @@ class Inspection:
         state = load_seen(self._storage, entry.pipe)
         if state is None:
             return
-        progress = progress_seen(state, self._attempts_max)
+        progress = progress_seen(state, self._context.settings.max_attempts)
         reader = BatchReader(self._storage, entry.pipe)
         for run in sorted(progress.runs.values(), key=lambda run: run.first):
             if run.is_due(state.now_ms):

@@ -139,7 +139,7 @@ class Statistics:
 
     def __init__(self, context: QueueContext) -> None:
         self._storage = context.storage
-        self._attempts_max = context.settings.max_attempts
+        self._context = context
         self._queue = context.queue
         self._pipes = PipeList(context)
         self._listing = threading.RLock()
@@ -240,7 +240,7 @@ class Statistics:
             return None  # what was retired is in the totals
         pushed = find_pushed(self._storage, entry.pipe, state.head)
         state = state.seen_at(pushed)
-        progress = progress_seen(state, self._attempts_max)
+        progress = progress_seen(state, self._context.settings.max_attempts)
         return PipeSurvey(entry, state, progress, pushed, progress.tally(pushed))
 
     def _find_oldest(self, surveys: Sequence[PipeSurvey]) -> int | None:

@@ -77,14 +77,14 @@ class FencedPipe:
         taker: Taker,
         sent_at: float | None = None,
     ) -> None:
-        settings = context.settings
+        self._context = context
+        self._taker = taker
         self.storage = context.storage
         self.queue = context.queue
         self.entry = entry
         self.pipe = entry.pipe
-        self.attempts_max = settings.max_attempts
-        self.holder = Holder(taker.name, _ms(settings.lease.total_seconds()))
-        self.skew_ms = _ms(settings.clock_skew_max.total_seconds())
+        self.skew_ms = _ms(context.settings.clock_skew_max.total_seconds())
+        self.heed_settings()
         self.clock = context.clock
         self.on_end_asked = taker.on_end_asked
         self.window: HeldWindow | None = None
@@ -171,6 +171,11 @@ class FencedPipe:
                 if note.state is RunState.LEASED:  # since when, the database knows
                     note = replace(note, leased_at_ms=self.estimate_now_ms())
                 self.progress.note_run(note)
+
+    def heed_settings(self) -> None:
+        """Take in what was altered since the last take: one take goes by one reading of the settings."""
+        self.attempts_max = self._context.settings.max_attempts
+        self.holder = Holder(self._taker.name, _ms(self._context.lease.total_seconds()))
 
     def advance(
         self,

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from cassq.errors import CassqError, DecodeError
 from cassq.limits import NO_LIMIT, TAKE_BYTES_MAX, TAKE_MESSAGES_MAX, TAKE_RUNS_MAX
 from cassq.model.ids import MessageId
-from cassq.model.pipe import End, Head, Mark, Phase, Run, RunState
+from cassq.model.pipe import BURIAL, End, Head, Mark, Phase, Run, RunState
 from cassq.model.ranges import Ranges
-from cassq.model.take_plan import Plan, Taken, plan_again, plan_fresh, portion_of
+from cassq.model.take_plan import Plan, Taken, as_burial, plan_again, plan_fresh, portion_of
 from cassq.pipes import window_steps
 from cassq.pipes.batch_reader import BatchReader
 from cassq.pipes.fenced_pipe import FencedPipe
@@ -123,6 +123,7 @@ class OwnedPipe(FencedPipe):
                 may have been leased comes back when its lease ends.
         """
         self.heed()
+        self.heed_settings()
         wanted = min(wanted, TAKE_MESSAGES_MAX)
         if self.window:
             taken = self._take_from_window(self.window, wanted, is_flowing=is_flowing)
@@ -174,8 +175,8 @@ class OwnedPipe(FencedPipe):
             self.progress.note_run(replace(plan.taken.run, leased_at_ms=self.estimate_now_ms()))
             if plan.rest:
                 self.progress.note_run(plan.rest)
-        runs = [plan.taken for plan in plans if plan.taken.run.attempt <= self.attempts_max]
-        dead = [plan.taken for plan in plans if plan.taken.run.attempt > self.attempts_max]
+        runs = [plan.taken for plan in plans if not plan.taken.run.is_burial]
+        dead = [plan.taken for plan in plans if plan.taken.run.is_burial]
         return TakeResult(runs, dead, sent_at)
 
     def _find_nothing(self, head: Head, wanted: int) -> TakeResult | None:
@@ -206,7 +207,7 @@ class OwnedPipe(FencedPipe):
             living = Ranges((part.first, part.last) for part in taken.parts)
             kept = [batch.part(*each) for batch in batches for each in living.within(batch.first, batch.last)]
             taken = replace(taken, parts=tuple(kept))
-        attempts = taken.run.attempt - 1
+        attempts = taken.run.attempt - BURIAL
         reason = f"rolled back or expired {attempts} times (max_attempts={self.attempts_max})"
         letters = [
             DeadLetter(MessageId(self.pipe, seq), body, headers, pushed_at_ms, attempts, reason)
@@ -229,16 +230,17 @@ class OwnedPipe(FencedPipe):
             if left <= 0 or len(plans) >= TAKE_RUNS_MAX or size >= TAKE_BYTES_MAX:
                 break
             # What is to be buried is nothing that anybody waits for: all of it goes at once.
-            portion = left if run.attempt < self.attempts_max else TAKE_MESSAGES_MAX
+            is_spent = run.attempt >= self.attempts_max
+            portion = TAKE_MESSAGES_MAX if is_spent else left
             last = portion_of(self.progress, run, portion)
             batches = self.reader.read_run(run, last)
-            plans.append(plan_again(self.progress, run, batches, portion, self.holder))
+            plan = plan_again(self.progress, run, batches, portion, self.holder)
+            plans.append(as_burial(plan) if is_spent else plan)
         return plans
 
     def _count_living(self, plans: Sequence[Plan]) -> int:
         """Return how many of the planned messages will be handed out, not buried."""
-        most = self.attempts_max
-        return sum(plan.taken.count for plan in plans if plan.taken.run.attempt <= most)
+        return sum(plan.taken.count for plan in plans if not plan.taken.run.is_burial)
 
     def _plan_fresh(self, wanted: int) -> tuple[Head, Plan | None]:
         head = self.head

@@ -71,7 +71,7 @@ class FetchThread:
         self._coordinator = context.coordinator
         self._queue = context.queue
         self._name = fetcher.holder
-        self._lease_s = context.settings.lease.total_seconds()
+        self._shortest_s = POLL_S  # of the leases in hand
         self._committer = committer
         self._check_takes = check_takes
         self._clock = context.clock
@@ -103,7 +103,7 @@ class FetchThread:
                 self._fetcher.share()
                 if is_woken:
                     self._pass_on()
-                self._buffer.rest_while_full(min(POLL_S, self._lease_s / 4))
+                self._buffer.rest_while_full(min(POLL_S, self._shortest_s / 4))
             case _Step.STARVE:
                 self._starve(wanted)
             case _Step.AWAIT:
@@ -260,8 +260,10 @@ class FetchThread:
             return
         if self._buffer.take_surplus():
             self._give_back()
-        for run in self._buffer.runs():
-            if run.is_live and run.left_s < self._lease_s / 2:
+        runs = self._buffer.runs()
+        self._shortest_s = min((run.lease_s for run in runs), default=POLL_S)
+        for run in runs:
+            if run.is_live and run.left_s < run.lease_s / 2:
                 if run.is_window_out:
                     self._fetcher.end_windows()  # `extend` waits for this very thread to do it
                 try:

@@ -59,7 +59,7 @@ class Fetcher:
         self.holder = holder
         self._coordinator = context.coordinator
         self._queue = context.queue
-        self._settings = context.settings
+        self._context = context
         self._clock = context.clock
         self._record = context.record
         self._on_pipe_over = on_pipe_over
@@ -197,7 +197,7 @@ class Fetcher:
                 self._take(claimed, wanted, fetched)
             taken = sum(taken.count for _, taken in fetched[before:])
             wanted -= taken
-            if self._settings.pop_width == 1 and self._memory.may_have_older(entry.pipe):
+            if self._context.settings.pop_width == 1 and self._memory.may_have_older(entry.pipe):
                 order.hold_back(entry)
             if claimed and taken and (claimed.owned.may_have_more or taken >= HAUL_MIN):
                 # As much as one take may carry: the rest comes from here, not from a younger pipe. Or enough
@@ -258,7 +258,7 @@ class Fetcher:
             return None
         if self._memory.is_left_alone(entry.pipe):
             return None
-        if len(self._claims) >= self._settings.pop_width and not self._claims.make_room():
+        if len(self._claims) >= self._context.settings.pop_width and not self._claims.make_room():
             return None
         try:
             opened = self._opener.open(entry)

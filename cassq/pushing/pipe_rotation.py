@@ -53,7 +53,6 @@ class PipeRotation:
         self._context = context
         self._storage = context.storage
         self._queue = context.queue
-        self._settings = context.settings
         self._pusher = pusher
         self._number = number
         self._executor = executor
@@ -100,7 +99,7 @@ class PipeRotation:
             self.finish(ahead.result())
 
     def _has_room(self, opened: OpenPipe, count: int, size: int) -> bool:
-        settings = self._settings
+        settings = self._context.settings
         if self._age(opened) >= settings.push_age_max.total_seconds():
             return False
         # An empty pipe takes any batch: the requests are cut so that one batch never exceeds a pipe.
@@ -165,21 +164,21 @@ class PipeRotation:
         return OutcomeUnknownError(f"a popper holds a window of pipe {opened.pipe}")
 
     def _reaped_after(self) -> float:
-        return (self._settings.push_age_max + self._settings.push_grace).total_seconds()
+        return (self._context.settings.push_age_max + self._context.settings.push_grace).total_seconds()
 
     def _age(self, opened: OpenPipe) -> float:
         return self._clock.latest() - opened.opened_at
 
     def _is_well_used(self, opened: OpenPipe) -> bool:
         return (
-            opened.acked >= OPEN_AHEAD * self._settings.pipe_messages_max
-            or opened.size >= OPEN_AHEAD * self._settings.pipe_bytes_max
-            or self._age(opened) >= OPEN_AHEAD * self._settings.push_age_max.total_seconds()
+            opened.acked >= OPEN_AHEAD * self._context.settings.pipe_messages_max
+            or opened.size >= OPEN_AHEAD * self._context.settings.pipe_bytes_max
+            or self._age(opened) >= OPEN_AHEAD * self._context.settings.push_age_max.total_seconds()
         )
 
     def is_late(self, opened: OpenPipe) -> bool:
         """Tell whether an acknowledgement that comes now must not be believed without a look at the head."""
-        settings = self._settings
+        settings = self._context.settings
         return self._age(opened) > (settings.push_age_max + settings.push_grace / 2).total_seconds()
 
     def tend(self) -> float:
@@ -191,7 +190,7 @@ class PipeRotation:
             return self._tend()
 
     def _tend(self) -> float:
-        age_max = self._settings.push_age_max.total_seconds()
+        age_max = self._context.settings.push_age_max.total_seconds()
         if self._current and self._age(self._current) >= age_max:
             old, self._current = self._current, None
             self.finish(old)

@@ -57,14 +57,13 @@ class Pusher:
     """
 
     def __init__(self, context: QueueContext, check_open: Callable[[], None] = lambda: None) -> None:
-        settings = context.settings
+        self._context = context
         self._coordinator = context.coordinator
         self._queue = context.queue
-        self._settings = settings
         self._clock = context.clock
         self.check_open = check_open
-        self._cutter = BatchCutter(settings)
-        self._buffer = PushBuffer(self._clock, self._cutter.messages_max, self._cutter.bytes_max)
+        cutter = BatchCutter(context.settings)
+        self._buffer = PushBuffer(self._clock, cutter.messages_max, cutter.bytes_max)
         name = str(new_pipe_id())
         # What need not hold up a batch: opening the next pipe, waking poppers.
         self._beside = BackgroundThread(f"cassq-beside-{self._queue}")
@@ -74,7 +73,7 @@ class Pusher:
         self._pushed_at = float("-inf")
         self._lanes = [
             Lane(context, host=self, pusher=name, number=number, executor=self._beside)
-            for number in range(settings.push_width)
+            for number in range(context.settings.push_width)
         ]
         self._threads = [
             threading.Thread(target=self._run, args=(lane,), name=f"cassq-push-{self._queue}", daemon=True)
@@ -126,7 +125,7 @@ class Pusher:
                 progress(len(ids))
 
         try:
-            for chunk, headers in self._cutter.cut(bodies):
+            for chunk, headers in BatchCutter(self._context.settings).cut(bodies):
                 future: Future[MessageIds] = Future()
                 deadline = self._clock.now() + to_seconds(timeout)
                 self._buffer.put(PushRequest(chunk, headers, deadline, partial(_resolve, future)))
@@ -236,7 +235,7 @@ class Pusher:
     def _put_one(
         self, body: bytes, headers: object, timeout: float | timedelta, end: PushFuture | PushLatch
     ) -> float:
-        checked = check_body(body, self._settings.body_bytes_max)
+        checked = check_body(body, self._context.settings.body_bytes_max)
         deadline = self._clock.now() + to_seconds(timeout)
         if not self._buffer.put_one(checked, check_headers(headers), deadline, end):
             self._beside.submit(self._buffer.take_in)

@@ -33,7 +33,6 @@ class PipesPartition(InputPartition):
     """A stretch of pipes of one queue: (pipe, pusher) each."""
 
     queue: str
-    attempts_max: int
     pipes: Sequence[tuple[UUID, str]]
 
 
@@ -83,13 +82,13 @@ class SnapshotReader(DataSourceReader):
             ]
             if self._fates & _IN_PIPES:
                 planned += [
-                    PipesPartition(queue.name, queue.settings.max_attempts, listed[begin : begin + width])
+                    PipesPartition(queue.name, listed[begin : begin + width])
                     for begin in range(0, len(listed), width)
                 ]
             if Fate.DEAD in self._fates:
                 planned.append(LettersPartition(queue.name))
         # An empty list would be read as one partition of everything.
-        return planned or [PipesPartition("", 0, ())]
+        return planned or [PipesPartition("", ())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition; runs in an executor."""
@@ -107,7 +106,6 @@ class SnapshotReader(DataSourceReader):
                 for section in read_sections(
                     storage,
                     pipe,
-                    attempts_max=partition.attempts_max,
                     fates=self._fates,
                     is_outline=is_outline,
                 ):

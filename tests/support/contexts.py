@@ -1,5 +1,6 @@
 """What parts of a queue work with, for tests that use one part alone."""
 
+from dataclasses import replace
 from uuid import uuid4
 
 from cassq.catalog.cached_record import CachedRecord
@@ -25,7 +26,5 @@ def context_of(
     """Return the context of a queue, with the record that is stored, or one that nobody has stored."""
     clock = clock or SystemClock()
     found = storage.read_queues(queue) or [QueueRecord(queue, uuid4(), settings, new_token())]
-    record = CachedRecord(storage, found[0], clock)
-    return QueueContext(
-        storage, coordinator or AbsentCoordinator(), queue, settings, record, clock, PollSpread()
-    )
+    record = CachedRecord(storage, replace(found[0], settings=settings), clock)
+    return QueueContext(storage, coordinator or AbsentCoordinator(), queue, record, clock, PollSpread())

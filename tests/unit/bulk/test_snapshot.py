@@ -9,12 +9,10 @@ from cassq.bulk import snapshot
 from cassq.bulk.snapshot import Fate, read_sections
 from cassq.model.ids import MessageId, new_pipe_id, new_token
 from cassq.model.message import Batch
-from cassq.model.pipe import End, Head, Mark, PipeEntry, Run, RunState
+from cassq.model.pipe import BURIAL, End, Head, Mark, PipeEntry, Run, RunState
 from cassq.model.transaction import Advance, RunChange, Transaction
 from cassq.storage.port import DeadLetter
 from cassq.storage.sqlite.storage import SqliteStorage
-
-ATTEMPTS_MAX = 3
 
 
 @pytest.fixture
@@ -36,8 +34,8 @@ def pipe(storage):
     runs = [
         _run(1, 2, read_from=1),
         _run(3, 6, read_from=1, state=RunState.RETURNED, attempt=2),
-        _run(7, 7, read_from=5, attempt=ATTEMPTS_MAX + 1),
-        _run(8, 8, read_from=5, attempt=ATTEMPTS_MAX),
+        _run(7, 7, read_from=5, attempt=BURIAL + 3),
+        _run(8, 8, read_from=5, attempt=3),
     ]
     moved = Head(new_token(), cursor=8, read_from=9)
     marks = (
@@ -64,7 +62,7 @@ def shown(sections):
 
 
 def test_each_message_is_shown_once_with_what_became_of_it(storage, pipe):
-    sections = list(read_sections(storage, pipe, attempts_max=ATTEMPTS_MAX))
+    sections = list(read_sections(storage, pipe))
     expected = {
         1: Fate.COMMITTED,
         2: Fate.LEASED,
@@ -85,20 +83,20 @@ def test_each_message_is_shown_once_with_what_became_of_it(storage, pipe):
 
 def test_a_stretch_that_lies_in_two_batches_is_cut_at_their_edge(storage, pipe):
     storage.mark(pipe, [Mark(3, 6, End.COMMITTED)])
-    sections = read_sections(storage, pipe, attempts_max=ATTEMPTS_MAX, fates=[Fate.COMMITTED])
+    sections = read_sections(storage, pipe, fates=[Fate.COMMITTED])
     assert list(shown(sections)) == [1, 3, 5, 6]
 
 
 @pytest.mark.parametrize("fate", list(Fate))
 def test_what_is_not_asked_for_is_left_out(storage, pipe, fate):
-    everything = shown(read_sections(storage, pipe, attempts_max=ATTEMPTS_MAX))
+    everything = shown(read_sections(storage, pipe))
     wanted = {seq: found for seq, found in everything.items() if found[0] is fate}
-    assert shown(read_sections(storage, pipe, attempts_max=ATTEMPTS_MAX, fates=[fate])) == wanted
+    assert shown(read_sections(storage, pipe, fates=[fate])) == wanted
 
 
 def test_the_outline_counts_the_same_messages_without_their_bodies(storage, pipe):
-    whole = read_sections(storage, pipe, attempts_max=ATTEMPTS_MAX)
-    outline = list(read_sections(storage, pipe, attempts_max=ATTEMPTS_MAX, is_outline=True))
+    whole = read_sections(storage, pipe)
+    outline = list(read_sections(storage, pipe, is_outline=True))
     assert [(each.batch.first, each.batch.count) for each in outline] == [
         (each.batch.first, each.batch.count) for each in whole
     ]
@@ -110,7 +108,7 @@ def test_what_waits_from_the_middle_of_a_batch_on_is_shown(storage, pipe):
     op = storage.load_pipe(pipe).head.op
     moved = Head(new_token(), cursor=10, read_from=9)
     assert storage.transact(pipe, Transaction(Advance(op, moved))).is_applied
-    waiting = read_sections(storage, pipe, attempts_max=ATTEMPTS_MAX, fates=[Fate.WAITING])
+    waiting = read_sections(storage, pipe, fates=[Fate.WAITING])
     assert shown(waiting) == {11: (Fate.WAITING, b"11")}
 
 
@@ -118,13 +116,13 @@ def test_what_ended_below_the_floor_is_shown_too(storage, pipe):
     op = storage.load_pipe(pipe).head.op
     moved = Head(new_token(), floor=1, cursor=8, read_from=9)
     assert storage.transact(pipe, Transaction(Advance(op, moved))).is_applied
-    assert shown(read_sections(storage, pipe, attempts_max=ATTEMPTS_MAX))[1] == (Fate.COMMITTED, b"1")
+    assert shown(read_sections(storage, pipe))[1] == (Fate.COMMITTED, b"1")
 
 
 def test_it_is_read_page_by_page(storage, pipe, monkeypatch):
-    whole = shown(read_sections(storage, pipe, attempts_max=ATTEMPTS_MAX))
+    whole = shown(read_sections(storage, pipe))
     monkeypatch.setattr(snapshot, "_BATCHES_READ", 1)
-    assert shown(read_sections(storage, pipe, attempts_max=ATTEMPTS_MAX)) == whole
+    assert shown(read_sections(storage, pipe)) == whole
 
 
 def test_a_run_that_was_split_while_its_pages_were_read_is_shown_once(storage, pipe, monkeypatch):
@@ -133,13 +131,13 @@ def test_a_run_that_was_split_while_its_pages_were_read_is_shown_once(storage, p
     before = _run(3, 8, read_from=1)
     runs = tuple(before if run.first == 3 else run for run in state.runs)
     monkeypatch.setattr(storage, "load_pipe", lambda *_, **__: replace(state, runs=runs))
-    sections = list(read_sections(storage, pipe, attempts_max=ATTEMPTS_MAX))
+    sections = list(read_sections(storage, pipe))
     numbers = [seq for each in sections for seq in range(each.batch.first, each.batch.last + 1)]
     assert len(numbers) == len(set(numbers))
 
 
 def test_of_a_pipe_that_is_gone_nothing_is_shown(storage):
-    assert list(read_sections(storage, new_pipe_id(), attempts_max=ATTEMPTS_MAX)) == []
+    assert list(read_sections(storage, new_pipe_id())) == []
 
 
 def test_all_letters_are_read_however_many_there_are(storage, monkeypatch):

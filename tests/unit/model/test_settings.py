@@ -54,7 +54,7 @@ def test_only_the_settings_that_are_named_are_compared():
     settings = QueueSettings(lease=timedelta(seconds=7))
 
     settings.check_same("orders", {"max_attempts": 5})
-    with pytest.raises(InvalidOptionError, match="created with lease=7s, not 8s"):
+    with pytest.raises(InvalidOptionError, match="has lease=7s, not 8s"):
         settings.check_same("orders", {"lease": timedelta(seconds=8)})
 
 

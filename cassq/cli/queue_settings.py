@@ -1,0 +1,111 @@
+"""`cassq queue create`, `alter` and `show`: the settings of a queue.
+
+Owns nothing but words; what a setting may be is in `cassq.QueueSettings`, and the options are made from it.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, cast
+
+import click
+
+import cassq
+from cassq.cli.output import print_json, print_table, say
+from cassq.cli.session import Session, common_options, find_queue, pass_session
+from cassq.cli.values import to_bytes, to_duration
+from cassq.model.settings import AlterOptions, QueueOptions, fixed_settings, tell_setting
+
+SETTINGS = dataclasses.fields(cassq.QueueSettings)
+
+
+def setting_options(*, is_new: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return what adds an option for every setting.
+
+    Args:
+        is_new: the queue is about to be created, so what is not named gets its default.
+    """
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        for setting in reversed(SETTINGS):
+            is_duration = isinstance(setting.default, timedelta)
+            kind: Any = to_duration if is_duration else to_bytes if "_bytes_" in setting.name else click.INT
+            shown = f"  [default: {tell_setting(setting.default)}]" if is_new else ""
+            command = click.option(
+                f"--{setting.name.replace('_', '-')}",
+                setting.name,
+                type=kind,
+                metavar="DURATION" if is_duration else "NUMBER",
+                help=f"{setting.metadata['meaning']}{shown}",
+            )(command)
+        return command
+
+    return add
+
+
+@click.command()
+@click.argument("name")
+@setting_options(is_new=True)
+@common_options
+@pass_session
+def create(session: Session, /, name: str, **settings: object) -> None:
+    """Create a queue; fine if it is there already with the settings that are named."""
+    with session.store() as store:
+        queue = store.queue(name, **cast(QueueOptions, _named(settings)))
+        if session.is_json:
+            print_json({"queue": queue.name, "settings": queue.settings.to_stored()})
+        else:
+            say(f"queue {queue.name} stands in {store.url}")
+
+
+@click.command()
+@click.argument("name")
+@setting_options(is_new=False)
+@common_options
+@pass_session
+def alter(session: Session, /, name: str, **settings: object) -> None:
+    """Give a queue other settings while it is in use; those that are not named stay."""
+    named = _named(settings)
+    if not named:
+        raise click.UsageError(
+            "name what to alter, for example --lease 1m; `cassq queue show` tells what stands"
+        )
+    with session.store() as store:
+        before = find_queue(store, name).settings
+        after = store.alter_queue(name, **cast(AlterOptions, named))
+    if session.is_json:
+        print_json({"queue": name, "settings": after.to_stored()})
+        return
+    for setting in named:
+        old, new = (tell_setting(getattr(settings, setting)) for settings in (before, after))
+        say(f"queue {name}: {setting} is {new}" + (f", and was {old}" if old != new else " already"))
+
+
+@click.command()
+@click.argument("name")
+@common_options
+@pass_session
+def show(session: Session, name: str) -> None:
+    """Show the settings of a queue, what each means, and whether it can be altered."""
+    with session.queue(name) as queue:
+        settings = queue.settings
+    if session.is_json:
+        print_json({"queue": name, "settings": settings.to_stored()})
+        return
+    fixed = fixed_settings()
+    print_table(
+        [
+            {
+                "setting": setting.name,
+                "value": tell_setting(getattr(settings, setting.name)),
+                "default": tell_setting(setting.default),
+                "can be altered": "no" if setting.name in fixed else "yes",
+                "meaning": setting.metadata["meaning"],
+            }
+            for setting in SETTINGS
+        ]
+    )
+
+
+def _named(settings: dict[str, object]) -> dict[str, object]:
+    return {setting: value for setting, value in settings.items() if value is not None}
