@@ -4,9 +4,9 @@ Owns the checks of what `push_many` is given, message by message. Pure: what com
 it is needed.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from cassq.errors import InvalidOptionError
+from cassq.errors import BodyTooLargeError, InvalidOptionError
 from cassq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from cassq.model.ids import shorten
 from cassq.model.message import NO_HEADERS, Headers, check_body, check_headers, size_of
@@ -19,12 +19,15 @@ Part = tuple[tuple[bytes, ...], tuple[Headers, ...]]
 class BatchCutter:
     """Cuts by the settings of one queue.
 
+    Args:
+        body_max: returns how many bytes a body may have, as far as is known; with True as it stands now.
+
     Attributes:
         messages_max, bytes_max: what one batch carries at most.
     """
 
-    def __init__(self, settings: QueueSettings) -> None:
-        self._body_max = settings.body_bytes_max
+    def __init__(self, settings: QueueSettings, body_max: Callable[[bool], int] | None = None) -> None:
+        self._body_max = body_max or (lambda _: settings.body_bytes_max)
         self.messages_max = min(BATCH_MESSAGES_MAX, settings.pipe_messages_max)
         self.bytes_max = min(BATCH_BYTES_MAX, settings.pipe_bytes_max)
 
@@ -37,14 +40,19 @@ class BatchCutter:
         bodies: list[bytes] = []
         headers: list[Headers] = []
         size = 0
+        body_max = self._body_max(False)
         for message in _each_of(messages):
             body, header = _parts_of(message)
-            body = check_body(body, self._body_max)
-            weight = size_of(body, header)
+            try:
+                checked = check_body(body, body_max)
+            except BodyTooLargeError:
+                body_max = self._body_max(True)
+                checked = check_body(body, body_max)
+            weight = size_of(checked, header)
             if bodies and (len(bodies) >= self.messages_max or size + weight > self.bytes_max):
                 yield tuple(bodies), tuple(headers)
                 bodies, headers, size = [], [], 0
-            bodies.append(body)
+            bodies.append(checked)
             headers.append(header)
             size += weight
         if bodies:

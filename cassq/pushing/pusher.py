@@ -16,11 +16,12 @@ from datetime import timedelta
 from functools import partial
 
 from cassq.catalog.queue_context import QueueContext
-from cassq.errors import CassqError, InvalidOptionError, OutcomeUnknownError, UsageError
+from cassq.errors import BodyTooLargeError, CassqError, InvalidOptionError, OutcomeUnknownError, UsageError
 from cassq.model.arguments import to_seconds
 from cassq.model.ids import MessageId, new_pipe_id
 from cassq.model.message import Headers, MessageIds, check_body, check_headers
 from cassq.pushing.batch_cutter import BatchCutter
+from cassq.pushing.callers import CALL_S
 from cassq.pushing.lane import Lane
 from cassq.pushing.linger import Linger
 from cassq.pushing.push_buffer import PushBuffer
@@ -57,13 +58,13 @@ class Pusher:
     """
 
     def __init__(self, context: QueueContext, check_open: Callable[[], None] = lambda: None) -> None:
-        self._context = context
+        self._record = context.record
         self._coordinator = context.coordinator
         self._queue = context.queue
         self._clock = context.clock
         self.check_open = check_open
-        cutter = BatchCutter(context.settings)
-        self._buffer = PushBuffer(self._clock, cutter.messages_max, cutter.bytes_max)
+        self._cutter = BatchCutter(context.settings, self._body_max)
+        self._buffer = PushBuffer(self._clock, self._cutter.messages_max, self._cutter.bytes_max)
         name = str(new_pipe_id())
         # What need not hold up a batch: opening the next pipe, waking poppers.
         self._beside = BackgroundThread(f"cassq-beside-{self._queue}")
@@ -125,7 +126,7 @@ class Pusher:
                 progress(len(ids))
 
         try:
-            for chunk, headers in BatchCutter(self._context.settings).cut(bodies):
+            for chunk, headers in self._cutter.cut(bodies):
                 future: Future[MessageIds] = Future()
                 deadline = self._clock.now() + to_seconds(timeout)
                 self._buffer.put(PushRequest(chunk, headers, deadline, partial(_resolve, future)))
@@ -235,11 +236,20 @@ class Pusher:
     def _put_one(
         self, body: bytes, headers: object, timeout: float | timedelta, end: PushFuture | PushLatch
     ) -> float:
-        checked = check_body(body, self._context.settings.body_bytes_max)
+        try:
+            checked = check_body(body, self._record.settings.body_bytes_max)
+        except BodyTooLargeError:
+            checked = check_body(body, self._body_max(is_fresh=True))
         deadline = self._clock.now() + to_seconds(timeout)
         if not self._buffer.put_one(checked, check_headers(headers), deadline, end):
             self._beside.submit(self._buffer.take_in)
         return deadline
+
+    def _body_max(self, is_fresh: bool) -> int:  # noqa: FBT001 - of the cutter's making
+        if is_fresh:  # who only pushes what is too large hears of an alteration nowhere else
+            with Deadline(self._clock.now() + CALL_S):
+                self._record.check_open()
+        return self._record.settings.body_bytes_max
 
     @property
     def is_inside(self) -> bool:

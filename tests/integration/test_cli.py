@@ -106,8 +106,51 @@ class TestQueue:
     def test_is_listed(self, orders):
         orders.ok("queue", "create", "bills")
 
-        assert orders.ok("queue", "list") == "bills\norders\n"
-        assert orders.json("queue", "list") == [{"queue": "bills"}, {"queue": "orders"}]
+        assert orders.ok("queue", "list", "--names") == "bills\norders\n"
+        assert orders.json("queue", "list", "--names") == [{"queue": "bills"}, {"queue": "orders"}]
+
+    def test_is_listed_with_what_waits_in_it(self, orders):
+        orders.ok("queue", "create", "bills")
+        orders.ok("push", "orders", stdin=b"one")
+
+        bills, found = orders.json("queue", "list")
+
+        assert (bills["queue"], bills["waiting"], bills["oldest_age_s"]) == ("bills", 0, None)
+        assert (found["queue"], found["waiting"], found["state"]) == ("orders", 1, "active")
+        assert found["oldest_age_s"] >= 0
+        heads, *rows = orders.ok("queue", "list").splitlines()
+        assert [row.split()[0] for row in (heads, *rows)] == ["queue", "bills", "orders"]
+
+    def test_is_altered_and_shown(self, orders):
+        told = orders.run("queue", "alter", "orders", "--lease", "1m", "--max-attempts", "5")
+
+        assert told.returncode == 0
+        assert "queue orders: lease is 60s, and was 20s\n" in told.stderr
+        assert "queue orders: max_attempts is 5 already\n" in told.stderr
+        altered = orders.json("queue", "alter", "orders", "--pop-width", "3")
+        assert altered == orders.json("queue", "show", "orders")
+        assert (altered["settings"]["lease_ms"], altered["settings"]["pop_width"]) == (60_000, 3)
+        shown = [line.split() for line in orders.ok("queue", "show", "orders").splitlines()]
+        assert ["lease", "60s", "30s", "yes"] in [line[:4] for line in shown]
+        assert ["push_grace", "20s", "20s", "no"] in [line[:4] for line in shown]
+
+    @pytest.mark.parametrize(
+        ("words", "exit_code", "told"),
+        [
+            (("orders",), 64, "name what to alter"),
+            (("orders", "--lease", "0s"), 64, "lease=0s is out of range"),
+            (("orders", "--push-grace", "1m"), 64, "push_grace of queue 'orders' cannot be altered"),
+            (("bills", "--lease", "1m"), 66, "there is no queue 'bills'"),
+        ],
+    )
+    def test_says_why_it_is_not_altered(self, orders, words, exit_code, told):
+        before = orders.json("queue", "show", "orders")
+
+        refused = orders.run("queue", "alter", *words)
+
+        assert refused.returncode == exit_code
+        assert told in refused.stderr
+        assert orders.json("queue", "show", "orders") == before
 
     def test_tells_its_figures(self, orders):
         orders.ok("push", "orders", stdin=b"one")
@@ -200,7 +243,7 @@ class TestQueue:
         assert asking.wait(30) == exit_code
         assert b"Delete queue" in os.read(ours, 4096)
         os.close(ours)
-        assert orders.json("queue", "list") == left
+        assert orders.json("queue", "list", "--names") == left
 
 
 class TestPush:

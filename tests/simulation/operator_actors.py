@@ -1,4 +1,4 @@
-"""What happens to a queue that operators pause, resume, delete and create again while others work on it.
+"""What happens to a queue that operators pause, resume, alter, delete and create again while others work on it.
 
 Owns the operators, and pushers and poppers that last: each works on with what it has opened, whatever failed,
 and opens the queue anew only once it hears that the one it had was deleted. What must not break: the promises
@@ -159,23 +159,25 @@ def _find(stage: SteeredStage, store: Store) -> Queue | None:
 
 
 def steer(stage: SteeredStage, process: Process, acts: int) -> None:
-    """Pause, resume and delete the queue while faults last, and create it again."""
+    """Pause, resume, alter and delete the queue while faults last, and create it again."""
     store = stage.store(process)
     dice = stage.world.dice
     for _ in range(acts):
         stage.world.sleep(dice.choice((0.1, 0.3, 0.8)))
         if stage.is_healed:
             break
-        act = dice.choice(("pause", "resume", "resume", "delete"))
+        act = dice.choice(("pause", "resume", "resume", "delete", "alter"))
         with suppress(UnavailableError, OutcomeUnknownError, QueueNotFoundError):
             if act == "delete":
                 _delete(stage, process, store)
                 stage.world.sleep(dice.choice((0.0, 0.3, 1.5)))
-            queue = store.queue("q", **stage.settings)
+            queue = _open(stage, store)
             if act == "pause":
                 queue.pause()
             elif act == "resume":
                 queue.resume()
+            elif act == "alter":
+                store.alter_queue("q", lease=stage.settings["lease"] / dice.choice((1, 2, 4)))
             stage.say(f"has the queue in order after {act}", process.name)
 
 
@@ -183,7 +185,7 @@ def steer_at_last(stage: SteeredStage, process: Process, acts: Iterable[str], pr
     """Bring the queue in order; then do each of these, with time for everybody to hear of it."""
     steering, world = stage.steering, stage.world
     store = stage.store(process)
-    queue = _insist(stage, lambda: store.queue("q", **stage.settings))
+    queue = _insist(stage, lambda: _open(stage, store))
     _insist(stage, queue.resume)
     steering.stops.append((0.0, world.now))
     world.sleep(max(0.0, steering.settled_at - world.now))
@@ -198,12 +200,19 @@ def steer_at_last(stage: SteeredStage, process: Process, acts: Iterable[str], pr
         else:
             _insist(stage, partial(_delete, stage, process, store))
             world.sleep(world.dice.choice((0.0, NOTICE_S + 1.0)))
-            queue = _insist(stage, lambda: store.queue("q", **stage.settings))
+            queue = _insist(stage, lambda: _open(stage, store))
         stage.say(f"is done with {act}", process.name)
         steering.stops.append((begun_at, world.now + NOTICE_S))
         world.sleep(NOTICE_S)
     world.sleep(prompt_s)
     steering.is_over = True
+
+
+def _open(stage: SteeredStage, store: Store) -> Queue:
+    try:
+        return store.find_queue("q")  # whose lease may have been altered
+    except QueueNotFoundError:
+        return store.queue("q", **stage.settings)
 
 
 def _insist(stage: SteeredStage, act: Callable[[], Result]) -> Result:

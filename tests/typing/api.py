@@ -22,6 +22,9 @@ def opens_stores_and_queues() -> None:
         store.queue("orders", lease=30)  # type: ignore[arg-type]
         store.queue("orders", leese=timedelta(seconds=30))  # type: ignore[call-arg]
         store.queue(b"orders")  # type: ignore[arg-type]
+        assert_type(store.alter_queue("orders", lease=timedelta(seconds=30)), cassq.QueueSettings)
+        store.alter_queue("orders", lease=30)  # type: ignore[arg-type]
+        store.alter_queue("orders", push_grace=timedelta(seconds=30))  # type: ignore[call-arg]
 
 
 def connects_with_options() -> None:

@@ -7,7 +7,7 @@ from typing import get_type_hints
 import pytest
 
 from cassq.errors import DecodeError, InvalidOptionError
-from cassq.model.settings import QueueOptions, QueueSettings
+from cassq.model.settings import AlterOptions, QueueOptions, QueueSettings, fixed_settings
 
 
 def test_settings_read_back_what_was_stored():
@@ -58,6 +58,49 @@ def test_only_the_settings_that_are_named_are_compared():
         settings.check_same("orders", {"lease": timedelta(seconds=8)})
 
 
+def test_all_settings_that_differ_are_told_with_the_way_to_alter_them():
+    settings = QueueSettings()
+
+    with pytest.raises(
+        InvalidOptionError, match=r"pop_width=8, not 3, lease=30s, not 8s.*cassq queue alter orders"
+    ):
+        settings.check_same("orders", {"pop_width": 3, "lease": timedelta(seconds=8)})
+    with pytest.raises(InvalidOptionError, match="push_grace cannot be altered: delete"):
+        settings.check_same("orders", {"push_grace": timedelta(seconds=8)})
+
+
+def test_the_others_stay_when_some_are_altered():
+    settings = QueueSettings(pop_width=3)
+
+    altered = settings.altered("orders", {"lease": timedelta(minutes=2), "max_attempts": 9})
+
+    assert altered == QueueSettings(pop_width=3, lease=timedelta(minutes=2), max_attempts=9)
+
+
+@pytest.mark.parametrize("name", sorted(fixed_settings()))
+def test_what_processes_judge_each_other_by_is_not_altered(name):
+    settings = QueueSettings()
+    longer = {name: 2 * getattr(settings, name)}
+
+    with pytest.raises(InvalidOptionError, match=f"{name} of queue 'orders' cannot be altered"):
+        settings.altered("orders", longer)
+    assert settings.altered("orders", {name: getattr(settings, name)}) == settings
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"leese": 1}, "'leese' is not a setting"),
+        ({"lease": timedelta(0)}, "lease=0s is out of range"),
+        ({"pop_width": "3"}, "pop_width='3' must be an int"),
+        ({"pipe_bytes_max": 4096}, "raise pipe_bytes_max"),
+    ],
+)
+def test_settings_are_not_altered_to_what_no_queue_may_have(options, words):
+    with pytest.raises(InvalidOptionError, match=words):
+        QueueSettings(body_bytes_max=8192).altered("orders", options)
+
+
 def test_stored_settings_that_are_not_ours_are_refused():
     with pytest.raises(DecodeError):
         QueueSettings.from_stored({"pop_width": 0})
@@ -66,4 +109,8 @@ def test_stored_settings_that_are_not_ours_are_refused():
 
 
 def test_type_checkers_know_every_setting_by_its_type():
-    assert get_type_hints(QueueOptions) == get_type_hints(QueueSettings)
+    types = get_type_hints(QueueSettings)
+    assert get_type_hints(QueueOptions) == types
+    assert get_type_hints(AlterOptions) == {
+        name: kind for name, kind in types.items() if name not in fixed_settings()
+    }

@@ -1,5 +1,6 @@
 """What one take brings home, what came back before what is new, and when to look again."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -11,6 +12,7 @@ from cassq.limits import TAKE_MESSAGES_MAX, TAKE_RUNS_MAX
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.message import Batch
 from cassq.model.pipe import End, Head, Mark, PipeEntry, RunState
+from cassq.model.queue_record import QueueRecord
 from cassq.model.ranges import Ranges
 from cassq.model.settings import QueueSettings
 from cassq.model.transaction import Seal, Transaction
@@ -39,6 +41,8 @@ class Scene:
         self.entry = PipeEntry(new_pipe_id(), "a pusher")
         self.pipe = self.entry.pipe
         self.storage.create_pipe("q", self.entry, Head(new_token()))
+        assert self.storage.change_queue(None, QueueRecord("q", new_token(), SETTINGS, new_token()))
+        self.context = context_of(self.storage, SETTINGS, self.clock)
         self.pushed = 0
         self.owned = self.own()
 
@@ -52,9 +56,8 @@ class Scene:
         state = self.storage.load_pipe(self.pipe)
         return OwnedPipe(self.context, self.entry, state, Taker("a popper"))
 
-    @property
-    def context(self):
-        return context_of(self.storage, SETTINGS, self.clock)
+    def alter(self, **options):
+        self.context.record.change(lambda seen: replace(seen, settings=seen.settings.altered("q", options)))
 
     def hold(self, taken, sent_at):
         ends_at = sent_at + LEASE_S
@@ -81,6 +84,19 @@ class Scene:
         """The rows as they stand: first, last, attempt, and whether it is leased."""
         runs = self.storage.load_pipe(self.pipe).runs
         return [(run.first, run.last, run.attempt, run.state is RunState.LEASED) for run in runs]
+
+
+class Unmarked:
+    """A storage that no mark reaches any more."""
+
+    def __init__(self, storage):
+        self._storage = storage
+
+    def __getattr__(self, name):
+        return getattr(self._storage, name)
+
+    def mark(self, pipe, marks):
+        raise StorageUnavailableError(f"no node answers: {len(marks)} marks of pipe {pipe} are not written")
 
 
 @pytest.fixture
@@ -196,6 +212,52 @@ def test_what_came_back_from_its_last_attempt_is_buried_though_it_is_to_rest(sce
     assert (letter.message_id.seq, letter.body, letter.attempts) == (1, b"1", SETTINGS.max_attempts)
     assert scene.owned.progress.ending_of(1) is End.DEAD
     assert Mark(1, 1, End.DEAD) in scene.storage.load_pipe(scene.pipe).marks
+
+
+def test_what_was_taken_to_be_buried_is_delivered_to_nobody_though_more_attempts_are_allowed_since(scene):
+    # Given messages whose letters are written, and whose owner died before they ended
+    scene.push(2)
+    for _ in range(SETTINGS.max_attempts):
+        scene.take_back(1, 2)
+    (spent,) = scene.owned.take(9).dead
+    scene.owned.storage = Unmarked(scene.storage)
+    with pytest.raises(StorageUnavailableError):
+        scene.owned.bury(spent)
+    letters = scene.storage.read_dead("q", None, 10)
+    assert len(letters) == 2
+    # When the queue allows more attempts, and the lease of the burial has ended
+    scene.alter(max_attempts=SETTINGS.max_attempts + 5)
+    scene.clock.seconds += LEASE_S + SKEW_S + 1.0
+    scene.owned = scene.own()
+    result = scene.owned.take(9)
+    # Then they are buried, and what their letters say stays
+    assert numbers(result) == []
+    (again,) = result.dead
+    assert scene.owned.bury(again) == 2
+    assert [letter.attempts for letter in scene.storage.read_dead("q", None, 10)] == [
+        letter.attempts for letter in letters
+    ]
+
+
+def test_what_came_back_from_its_last_attempt_is_delivered_again_once_more_attempts_are_allowed(scene):
+    scene.push(1)
+    for _ in range(SETTINGS.max_attempts):
+        scene.take_back(1, 1)
+    scene.alter(max_attempts=SETTINGS.max_attempts + 1)
+    (taken,) = scene.owned.take(9).runs
+    assert taken.run.attempt == SETTINGS.max_attempts + 1
+
+
+def test_a_lease_that_was_altered_counts_for_what_is_taken_from_then_on(scene):
+    scene.push(2)
+    (before,) = scene.owned.take(1).runs
+    scene.alter(lease=2 * SETTINGS.lease)
+    (after,) = scene.owned.take(1).runs
+    assert (before.run.lease_ms, after.run.lease_ms) == (1000 * LEASE_S, 2000 * LEASE_S)
+    # And what was taken before keeps its own
+    scene.clock.seconds += LEASE_S + SKEW_S + 1.0
+    scene.owned = scene.own()
+    assert scene.take(9) == [1]
 
 
 def test_nobody_is_handed_what_is_taken_for_the_last_time_but_it_is_still_one_attempt(scene):
