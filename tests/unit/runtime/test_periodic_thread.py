@@ -7,6 +7,7 @@ import pytest
 
 from cassq.errors import StorageUnavailableError
 from cassq.runtime.clock import SystemClock
+from cassq.runtime.deadline import CLOSING_S, seconds_to_begin
 from cassq.runtime.periodic_thread import PeriodicThread
 
 NAME = "cassq-of-this-test"
@@ -121,3 +122,66 @@ def test_an_error_ends_neither_the_task_nor_the_others(thread, caplog, error):
     for task in tasks:
         task.close()
     assert any(each.getMessage().startswith("it fails: ") for each in caplog.records)
+
+
+def test_a_task_that_had_its_turn_lets_those_come_that_are_due(thread):
+    turns = Turns(), Turns()
+    tasks = [thread.repeat("a task", each, 3600.0) for each in turns]
+    for _ in range(2):
+        for task, each in zip(tasks, turns, strict=True):
+            task.poke()
+            each.wait()
+    for task in tasks:
+        task.close()
+    # And it does not come again by itself
+    assert not any(each.began.acquire(blocking=False) for each in turns)
+
+
+def test_a_poke_brings_a_turn_forward_and_never_puts_it_off(thread):
+    turns = Turns()
+    task = thread.repeat("a task", turns, 3600.0)
+    turns.may_end.clear()
+    task.poke()
+    turns.wait()
+    task.poke()
+    task.poke(3600.0)
+    turns.may_end.set()
+    turns.wait()
+    task.close()
+
+
+def test_a_turn_that_is_under_way_when_its_task_is_closed_waits_for_little(thread):
+    left, done = [], threading.Event()
+
+    def turn():
+        left.append(seconds_to_begin(SystemClock(), 3600.0))
+        task.close()
+        left.append(seconds_to_begin(SystemClock(), 3600.0))
+        done.set()
+
+    task = thread.repeat("a task", turn, 3600.0)
+    task.poke()
+    assert done.wait(30)
+    assert left[0] == 3600.0
+    assert left[1] <= CLOSING_S
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_that_was_ended_by_a_task_is_followed_by_another_one(thread):
+    ending, other = Turns(), Turns()
+    ending.errors = [SystemExit()]
+    task = thread.repeat("it exits", ending, 3600.0)
+    (first,) = threads()
+    task.poke()
+    first.join(30)
+    assert not first.is_alive()
+    later = thread.repeat("another", other, 3600.0)
+    later.poke()
+    other.wait()
+    # Also for the task that ended it
+    task.poke()
+    ending.wait()
+    ending.wait()
+    for each in (task, later):
+        each.close()
+    assert threads() == []
