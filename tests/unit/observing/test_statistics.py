@@ -13,7 +13,7 @@ from cassq.model.pipe import End, Head, Mark, PipeEntry, Tally
 from cassq.model.queue_record import QueueRecord, Sample
 from cassq.model.ranges import Ranges
 from cassq.model.settings import QueueSettings
-from cassq.model.transaction import Seal, Transaction
+from cassq.model.transaction import Retire, Seal, Transaction
 from cassq.observing.statistics import SAMPLE_EVERY, WINDOW, Statistics, rates_between
 from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.held_run import HeldRun
@@ -168,6 +168,22 @@ class TestASample:
         assert (sample.pushed, sample.popped, sample.committed) == (6, 4, 3)
 
 
+def test_a_message_waits_until_it_is_handed_out_and_is_pending_until_it_ends(scene):
+    def found():
+        stats = scene.stats()
+        return stats.waiting, stats.pending, stats.delayed
+
+    pipe = scene.open()
+    for number in (1, 2):
+        scene.push(pipe, number)
+    assert found() == (2, 0, 0)
+    scene.take(pipe)
+    scene.push(pipe, 3)
+    assert found() == (1, 2, 0)
+    scene.commit(pipe, 1)
+    assert found() == (1, 1, 0)
+
+
 class TestAPipe:
     def test_is_empty_once_all_of_it_has_ended(self, scene):
         pipe = scene.open()
@@ -196,21 +212,31 @@ class TestAPipe:
         scene.change(totals=Tally(pushed=1, popped=1, committed=1), counted=frozenset({pipe}))
         stats = scene.stats()
         assert (stats.pushed, stats.popped, stats.committed, stats.pipes) == (1, 1, 1, 0)
+        # Also once the totals have forgotten its name
+        op = scene.storage.load_pipe(pipe).head.op
+        assert scene.storage.transact(pipe, Transaction(Retire(op, new_token()))).is_applied
+        scene.change(counted=frozenset())
+        stats = scene.stats()
+        assert (stats.pushed, stats.popped, stats.committed, stats.pipes) == (1, 1, 1, 0)
 
     @pytest.mark.parametrize("is_remembered", [True, False], ids=["counted", "counted and forgotten"])
     def test_that_goes_while_it_is_counted_is_counted_once(self, scene, monkeypatch, is_remembered):
         pipe = scene.open()
         scene.push(pipe)
+        scene.seal(pipe, 1)
+        scene.take(pipe)
+        scene.commit(pipe, 1)
         load_pipe = scene.storage.load_pipe
 
         def load(asked):
+            found = load_pipe(asked)
             if scene.read().totals == Tally():
                 scene.change(
                     totals=Tally(pushed=1, popped=1, committed=1),
                     counted=frozenset({pipe} if is_remembered else ()),
                 )
                 scene.storage.delete_pipe("q", pipe)
-            return load_pipe(asked)
+            return found
 
         monkeypatch.setattr(scene.storage, "load_pipe", load)
         stats = scene.stats()

@@ -10,7 +10,7 @@ from support.clocks import HandClock
 from support.contexts import context_of
 
 import cassq
-from cassq.errors import AccessDeniedError, OutcomeUnknownError, StorageUnavailableError
+from cassq.errors import AccessDeniedError, InvalidOptionError, OutcomeUnknownError, StorageUnavailableError
 from cassq.model.ids import new_pipe_id
 from cassq.pushing.pusher import PARCELS_IN_FLIGHT, PUSH_TIMEOUT, Pusher
 
@@ -83,6 +83,12 @@ def failing_after(count):
     raise ValueError("no more of them")
 
 
+def breaking_a_rule_after(count):
+    """Yield so many bodies, and something that is none."""
+    yield from (b"%d" % number for number in range(count))
+    yield "no bytes"
+
+
 @pytest.mark.parametrize(
     ("call", "error"),
     [
@@ -122,9 +128,12 @@ def test_each_part_of_many_has_the_whole_time(scene, monkeypatch):
     assert given == [30.0] * 4
 
 
-def test_all_that_is_stored_is_told_where_the_bodies_fail_on_the_way(scene):
-    with pytest.raises(ValueError, match="no more") as error:
-        scene.many(failing_after(20))
+@pytest.mark.parametrize(
+    ("bodies", "reason"), [(failing_after, ValueError), (breaking_a_rule_after, InvalidOptionError)]
+)
+def test_all_that_is_stored_is_told_where_the_bodies_fail_on_the_way(scene, bodies, reason):
+    with pytest.raises(reason) as error:
+        scene.many(bodies(20))
     stored = scene.queue.stats().pushed
     assert stored > 2 * PARCELS_IN_FLIGHT  # also of parts that were through by then
     assert error.value.__notes__ == [f"{stored} of the messages are stored"]
