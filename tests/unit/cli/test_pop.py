@@ -54,11 +54,13 @@ def test_what_was_written_out_is_committed_what_was_cut_is_rolled_back_and_the_r
 
 def test_each_lot_is_counted_from_its_own_beginning(scene):
     finish = _Committing(scene.popper)
-    for lot in (1, 2):
-        finish.hold(scene.pop(2))
-        finish.note(1)
-        finish.end(written=2, begun=2)
-        assert scene.committed == 2 * lot
+    finish.hold(scene.pop(2))
+    finish.end(written=2, begun=2)
+    finish.hold(scene.pop(4))
+    finish.note(1)
+    assert scene.committed == 3
+    finish.end(written=4, begun=4)
+    assert scene.committed == 6
     assert scene.queue.stats().rolled_back == 0
 
 

@@ -95,6 +95,24 @@ def test_a_close_waits_for_the_turn_under_way_of_its_own_task_alone(thread):
     assert threads() == []
 
 
+def test_a_close_waits_for_the_turn_under_way_though_the_thread_goes_on_for_others(thread):
+    turns, has_ended = Turns(), []
+    other = thread.repeat("another", Turns(), 3600.0)
+    task = thread.repeat("a task", lambda: (turns(), has_ended.append(True)), 3600.0)
+    turns.may_end.clear()
+    task.poke()
+    turns.wait()
+    found = []
+    closing = threading.Thread(target=lambda: (task.close(), found.extend(has_ended)))
+    closing.start()
+    while task in thread._steps:  # the test's own time limit ends it otherwise
+        pass
+    turns.may_end.set()
+    closing.join(30)
+    assert found == [True]
+    other.close()
+
+
 def test_a_task_may_close_itself(thread):
     done = threading.Event()
 
