@@ -68,9 +68,10 @@ class Pusher:
         name = str(new_pipe_id())
         # What need not hold up a batch: opening the next pipe, waking poppers.
         self._beside = BackgroundThread(f"cassq-beside-{self._queue}")
-        self._lock = threading.RLock()  # of the two counts below it
+        self._lock = threading.RLock()  # of what stands below it
         self._to_wake = 0
         self._left_behind = 0
+        self._written: dict[Lane, list[PushRequest]] = {}
         self._pushed_at = float("-inf")
         self._lanes = [
             Lane(context, host=self, pusher=name, number=number, executor=self._beside)
@@ -166,7 +167,9 @@ class Pusher:
         for thread in self._threads:
             thread.join(timeout.total_seconds())
         self._beside.shutdown()
-        left = self._left_behind + self._buffer.messages
+        with self._lock:  # with what a lane waits for, in a call that does not end
+            left = self._left_behind + self._buffer.messages
+            left += sum(map(_count_left, self._written.values()))
         if left:
             _log.warning(
                 "queue %s: closed with %d messages that are not known to be stored", self._queue, left
@@ -222,10 +225,12 @@ class Pusher:
             requests = self._buffer.get()
             if requests:
                 started = self._clock.now()
+                self._written[lane] = requests
                 lane.write(requests)
-                if self._buffer.is_closed:
-                    with self._lock:
-                        self._left_behind += sum(request.count for request in requests)
+                with self._lock:
+                    del self._written[lane]
+                    if self._buffer.is_closed:
+                        self._left_behind += _count_left(requests)
                 linger.note_answered(sum(p.callers for p in requests), self._clock.now() - started)
                 linger.wait(self._buffer)
                 idle_s = 0.0
@@ -263,6 +268,10 @@ class Pusher:
                 "push() and push_many() inside a callback of push_soon() would wait for themselves: "
                 "call push_soon() there"
             )
+
+
+def _count_left(requests: list[PushRequest]) -> int:
+    return sum(request.count for request in requests)
 
 
 def _resolve(future: "Future[MessageIds]", ids: MessageIds, error: CassqError | None) -> None:

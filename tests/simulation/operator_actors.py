@@ -1,4 +1,4 @@
-"""What happens to a queue that operators pause, resume, alter, delete and create again while others work on it.
+"""What happens to a queue that operators pause, alter, delete and create again while others work on it.
 
 Owns the operators, and pushers and poppers that last: each works on with what it has opened, whatever failed,
 and opens the queue anew only once it hears that the one it had was deleted. What must not break: the promises
