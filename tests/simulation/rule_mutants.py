@@ -682,8 +682,8 @@ _ORDER = (
     planted(
         "hold a younger pipe back only if the older one gave nothing",
         "cassq.popping.fetcher",
-        "            if self._settings.pop_width == 1 and self._memory",
-        "            if self._settings.pop_width == 1 and not taken and self._memory",
+        "            if self._context.settings.pop_width == 1 and self._memory",
+        "            if self._context.settings.pop_width == 1 and not taken and self._memory",
         test=_FAULT + "test_what_lands_in_an_older_pipe_between_two_reads_comes_before_what_follows_it",
     ),
     planted(
@@ -729,6 +729,43 @@ _RECORDS = (
 
 #: Bugs in the code between the rules, each of which once went by unseen.
 _BETWEEN = (
+    Mutant(
+        "deliver what was taken to be buried once more attempts are allowed",
+        (
+            Edit(
+                "cassq.pipes.owned_pipe",
+                "plans.append(as_burial(plan) if is_spent else plan)",
+                "plans.append(plan)",
+            ),
+            Edit(
+                "cassq.pipes.owned_pipe",
+                "runs = [plan.taken for plan in plans if not plan.taken.run.is_burial]",
+                "runs = [plan.taken for plan in plans if plan.taken.run.attempt <= self.attempts_max]",
+            ),
+            Edit(
+                "cassq.pipes.owned_pipe",
+                "dead = [plan.taken for plan in plans if plan.taken.run.is_burial]",
+                "dead = [plan.taken for plan in plans if plan.taken.run.attempt > self.attempts_max]",
+            ),
+            Edit("cassq.pipes.owned_pipe", "taken.run.attempt - BURIAL", "taken.run.attempt - 1"),
+        ),
+        test=_OWNED
+        + "test_what_was_taken_to_be_buried_is_delivered_to_nobody_though_more_attempts_are_allowed_since",
+    ),
+    planted(
+        "lease by the settings that stood when the pipe was claimed",
+        "cassq.pipes.owned_pipe",
+        "        self.heed_settings()\n",
+        "",
+        test=_OWNED + "test_a_lease_that_was_altered_counts_for_what_is_taken_from_then_on",
+    ),
+    planted(
+        "alter what processes judge each other by",
+        "cassq.model.settings",
+        "fixed = {name for name in fixed_settings() & options.keys() if options[name] != getattr(self, name)}",
+        "fixed = set()",
+        test="tests/unit/model/test_settings.py::test_what_processes_judge_each_other_by_is_not_altered",
+    ),
     planted(
         "leave what comes due to wait for as long as a flow goes on",
         "cassq.pipes.owned_pipe",
