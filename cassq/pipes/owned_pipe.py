@@ -7,6 +7,7 @@ in the head decides who owns, and a claim only spares wasted work. What must not
 - a run is taken again only when its lease had ended.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -21,6 +22,8 @@ from cassq.pipes.batch_reader import BatchReader
 from cassq.pipes.fenced_pipe import FencedPipe
 from cassq.pipes.held_window import HeldWindow
 from cassq.storage.port import DeadLetter
+
+_log = logging.getLogger("cassq.popper")
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +221,12 @@ class OwnedPipe(FencedPipe):
         marks = [Mark(part.first, part.last, End.DEAD) for part in buried]
         self.storage.mark(self.pipe, marks)
         self.progress.note_marks(marks)
+        if letters:
+            first, last = letters[0].message_id, letters[-1].message_id
+            told = f"message {first} is a dead letter"
+            if len(letters) > 1:
+                told = f"{len(letters)} messages from {first} to {last} are dead letters"
+            _log.warning("queue %s: %s now: %s", self.queue, told, reason)
         return len(letters)
 
     def _plan_again(self, wanted: int) -> list[Plan]:

@@ -71,7 +71,7 @@ class FetchThread:
         self._coordinator = context.coordinator
         self._queue = context.queue
         self._name = fetcher.holder
-        self._shortest_s = POLL_S  # of the leases in hand
+        self._rest_s = POLL_S  # less where a lease in hand is short
         self._committer = committer
         self._check_takes = check_takes
         self._clock = context.clock
@@ -103,7 +103,7 @@ class FetchThread:
                 self._fetcher.share()
                 if is_woken:
                     self._pass_on()
-                self._buffer.rest_while_full(min(POLL_S, self._shortest_s / 4))
+                self._buffer.rest_while_full(self._rest_s)
             case _Step.STARVE:
                 self._starve(wanted)
             case _Step.AWAIT:
@@ -261,7 +261,7 @@ class FetchThread:
         if self._buffer.take_surplus():
             self._give_back()
         runs = self._buffer.runs()
-        self._shortest_s = min((run.lease_s for run in runs), default=POLL_S)
+        self._rest_s = min((POLL_S, *(run.lease_s / 4 for run in runs)))
         for run in runs:
             if run.is_live and run.left_s < run.lease_s / 2:
                 if run.is_window_out:

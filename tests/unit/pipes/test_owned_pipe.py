@@ -9,7 +9,7 @@ from support.contexts import context_of
 
 from cassq.errors import DecodeError, StorageUnavailableError
 from cassq.limits import TAKE_MESSAGES_MAX, TAKE_RUNS_MAX
-from cassq.model.ids import new_pipe_id, new_token
+from cassq.model.ids import MessageId, new_pipe_id, new_token
 from cassq.model.message import Batch
 from cassq.model.pipe import End, Head, Mark, PipeEntry, RunState
 from cassq.model.queue_record import QueueRecord
@@ -193,6 +193,28 @@ def test_nothing_is_due_where_nothing_is_out(scene):
     assert scene.owned.next_due() is None
     assert scene.owned.is_at_rest
     assert not scene.owned.has_due
+
+
+def test_a_death_is_told_in_the_log(scene, caplog):
+    scene.push(3)
+    for _ in range(SETTINGS.max_attempts):
+        scene.take_back(1, 1)
+    for spent in scene.owned.take(9).dead:
+        scene.owned.bury(spent)
+    scene.owned = scene.own()
+    scene.clock.seconds += SETTINGS.max_attempts * (LEASE_S + SKEW_S + 1.0)
+    for _ in range(SETTINGS.max_attempts):
+        for spent in scene.own().take(9).dead:
+            scene.owned.bury(spent)
+        scene.clock.seconds += LEASE_S + SKEW_S + 1.0
+    told = [(record.name, record.levelname, record.getMessage()) for record in caplog.records]
+    assert {each[:2] for each in told} == {("cassq.popper", "WARNING")}
+    one, two = (words for _, _, words in told)
+    assert f"queue q: message {MessageId(scene.pipe, 1)} is a dead letter now: rolled back" in one
+    assert (
+        f"2 messages from {MessageId(scene.pipe, 2)} to {MessageId(scene.pipe, 3)} are dead letters now"
+        in two
+    )
 
 
 def test_what_came_back_from_its_last_attempt_is_buried_though_it_is_to_rest(scene):
