@@ -928,8 +928,8 @@ class TestWayOut:
         url = f"sqlite:///{tmp_path}/a.db"
 
         assert bare.ok("--url", url, "queue", "create", "orders") == ""
-        assert bare.ok("queue", "list", "--url", url) == "orders\n"
-        assert bare.ok("--json", "--url", url, "queue", "list") == '[{"queue": "orders"}]\n'
+        assert bare.ok("queue", "list", "--names", "--url", url) == "orders\n"
+        assert bare.ok("--json", "--url", url, "queue", "list", "--names") == '[{"queue": "orders"}]\n'
 
     def test_memory_is_a_store_too(self):
         assert CommandLine("memory:").json("queue", "list") == []

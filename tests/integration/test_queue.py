@@ -515,7 +515,7 @@ def test_a_queue_is_opened_twice_with_the_same_settings(store, name):
 
     assert store.queue(name) is created
     assert store.queue(name, lease=timedelta(seconds=7)) is created
-    with pytest.raises(cassq.InvalidOptionError, match="created with lease=7s, not 8s"):
+    with pytest.raises(cassq.InvalidOptionError, match="has lease=7s, not 8s"):
         store.queue(name, lease=timedelta(seconds=8))
     assert name in store.queues()
 

@@ -544,14 +544,26 @@ MUTANTS: tuple[Mutant, ...] = (
         about="bulk writes",
     ),
     # What one failure leaves behind
-    _one(
+    Mutant(
         "look at the record no more once a look has failed",
-        "cassq.catalog.cached_record",
-        "        try:\n"
-        "            return self._note(look())\n"
-        "        finally:\n"
-        "            self._is_looking = False\n",
-        "        found = self._note(look())\n        self._is_looking = False\n        return found\n",
+        (
+            Edit(
+                "cassq.catalog.cached_record",
+                "        try:\n"
+                "            return self._note(look())\n"
+                "        finally:\n"
+                "            self._is_looking = False\n",
+                "        found = self._note(look())\n"
+                "        self._is_looking = False\n"
+                "        return found\n",
+            ),
+            Edit(
+                "cassq.catalog.cached_record",
+                "            with suppress(UnavailableError, UsageError):\n"
+                "                self._note(self._storage.glance_queue(self._record.name))\n",
+                "",
+            ),
+        ),
         about="operators",
     ),
     _one(
