@@ -124,8 +124,8 @@ class Store:
     def alter_queue(self, name: str, **settings: Unpack[AlterOptions]) -> QueueSettings:
         """Give a queue other settings, while it is in use; the others stay.
 
-        Pushers and poppers of all processes go by them within a second or two, `push_width` from their next
-        start on. What is leased by then keeps its lease, and the pipes that are open their bounds.
+        Pushers and poppers of all processes go by them within a second or two; a pusher goes by `push_width`
+        once the queue is opened again. What is leased by then keeps its lease.
 
         Args:
             settings: see `QueueSettings`; those that processes judge each other by cannot be altered.
@@ -257,6 +257,8 @@ class Store:
                 if queue and not queue.is_closed:
                     queue.close()
                 queue = self._queues[record.name] = Queue(self._services, record)
+            else:
+                queue.record.note(record)
             return queue
 
     def _take_off(self, name: str) -> Queue | None:

@@ -128,7 +128,8 @@ def _pieces(state: PipeState) -> list[_Piece]:
         held = Fate.LEASED if run.state is RunState.LEASED else Fate.RETURNED
         # Rows of a very large pipe are read page by page: a run that was split in between overlaps its rest.
         begin, reached = max(run.first, reached + 1), max(reached, run.last)
-        for part in () if run.is_burial else gone.missing(begin, run.last):
+        is_buried = run.state is RunState.LEASED and run.is_burial
+        for part in () if is_buried else gone.missing(begin, run.last):
             pieces += [_Piece(each, Fate.COMMITTED, run, run.read_from) for each in committed.within(*part)]
             pieces += [_Piece(each, held, run, run.read_from) for each in committed.missing(*part)]
     # Behind a window a batch may begin inside it; elsewhere the head says where the next one begins.

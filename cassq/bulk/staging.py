@@ -102,6 +102,7 @@ class Staging:
         Raises: InvalidNameError: the writer's name breaks the rule.
         """
         label = f"{check_name(writer, 'name of a writer')}/{batch}/{task}"
+        self._record.check_open()  # and hear of settings that were altered
         return StagedPipes(self._context, label)
 
     def publish(self, writer: str, batch: int, pipes: Sequence[UUID]) -> bool:

@@ -118,7 +118,7 @@ class CachedRecord:
             # Another thread looks, or this one did, and was interrupted. What is known may be much older, and
             # to wait for the other would know no deadline.
             with suppress(UnavailableError, UsageError):
-                self._note(self._storage.glance_queue(self._record.name))
+                self.note(self._storage.glance_queue(self._record.name))
             return
         with self._alone():  # of whom Ctrl-C tears out of here nothing stays locked
             if self._is_fresh():
@@ -142,11 +142,12 @@ class CachedRecord:
     def _look(self, look: Callable[[], QueueRecord | None]) -> QueueRecord:
         self._is_looking = True
         try:
-            return self._note(look())
+            return self.note(look())
         finally:
             self._is_looking = False
 
-    def _note(self, found: QueueRecord | None) -> QueueRecord:
+    def note(self, found: QueueRecord | None) -> QueueRecord:
+        """Remember what was read just now; return what is known."""
         self._read_at = self._clock.now()
         if found is None or found.incarnation != self._record.incarnation:
             self._record = replace(self._record, state=QueueState.DELETED)

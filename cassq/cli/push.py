@@ -8,9 +8,9 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import BinaryIO
 
 import click
@@ -20,6 +20,7 @@ from cassq.cli.exit_codes import NO_INPUT
 from cassq.cli.output import Bar, count_of, print_json, progress_bar, say
 from cassq.cli.session import Session, common_options, pass_session
 from cassq.cli.values import to_header
+from cassq.runtime.clock import DEAF_S
 
 Pushed = Future[cassq.MessageId]
 
@@ -109,7 +110,7 @@ def _push_all(
         target=_feed, args=(queue, bodies, headers, flying, stop), name="cassq-input", daemon=True
     ).start()
     failed: BaseException | None = None
-    while (future := flying.get()) is not None:
+    while (future := _next_of(flying)) is not None:
         try:
             printer.note(future.result())
         except cassq.CassqError as error:
@@ -120,6 +121,13 @@ def _push_all(
         if printer.count:
             say(f"cassq: pushed {count_of(printer.count, 'message')}, and then failed:")
         raise failed
+
+
+def _next_of(flying: "SimpleQueue[Pushed | None]") -> "Pushed | None":
+    # Not for ever at once: a signal may come just before the wait, and is heard after it.
+    while True:
+        with suppress(Empty):
+            return flying.get(timeout=DEAF_S)
 
 
 def _feed(

@@ -31,6 +31,8 @@ def setting_options(*, is_new: bool) -> Callable[[Callable[..., None]], Callable
             is_duration = isinstance(setting.default, timedelta)
             kind: Any = to_duration if is_duration else to_bytes if "_bytes_" in setting.name else click.INT
             shown = f"  [default: {tell_setting(setting.default)}]" if is_new else ""
+            if not is_new and setting.metadata["is_fixed"]:
+                shown = "  [cannot be altered]"
             command = click.option(
                 f"--{setting.name.replace('_', '-')}",
                 setting.name,

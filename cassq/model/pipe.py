@@ -191,6 +191,11 @@ class Run:
         return self.last < self.first
 
     @property
+    def attempts(self) -> int:
+        """How many times the run was handed out."""
+        return self.attempt % BURIAL
+
+    @property
     def is_burial(self) -> bool:
         """Whether it is to be buried: nobody delivers it any more, whatever `max_attempts` is altered to."""
         return self.attempt >= BURIAL

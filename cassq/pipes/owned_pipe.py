@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from cassq.errors import CassqError, DecodeError
 from cassq.limits import NO_LIMIT, TAKE_BYTES_MAX, TAKE_MESSAGES_MAX, TAKE_RUNS_MAX
 from cassq.model.ids import MessageId
-from cassq.model.pipe import BURIAL, End, Head, Mark, Phase, Run, RunState
+from cassq.model.pipe import End, Head, Mark, Phase, Run, RunState
 from cassq.model.ranges import Ranges
 from cassq.model.take_plan import Plan, Taken, as_burial, plan_again, plan_fresh, portion_of
 from cassq.pipes import window_steps
@@ -210,7 +210,7 @@ class OwnedPipe(FencedPipe):
             living = Ranges((part.first, part.last) for part in taken.parts)
             kept = [batch.part(*each) for batch in batches for each in living.within(batch.first, batch.last)]
             taken = replace(taken, parts=tuple(kept))
-        attempts = taken.run.attempt - BURIAL
+        attempts = taken.run.attempts
         reason = f"rolled back or expired {attempts} times (max_attempts={self.attempts_max})"
         letters = [
             DeadLetter(MessageId(self.pipe, seq), body, headers, pushed_at_ms, attempts, reason)

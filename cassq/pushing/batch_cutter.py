@@ -16,20 +16,20 @@ from cassq.model.settings import QueueSettings
 Part = tuple[tuple[bytes, ...], tuple[Headers, ...]]
 
 
+def bounds_of(settings: QueueSettings) -> tuple[int, int]:
+    """Return how many messages, and how many bytes, one batch carries at most."""
+    return min(BATCH_MESSAGES_MAX, settings.pipe_messages_max), min(BATCH_BYTES_MAX, settings.pipe_bytes_max)
+
+
 class BatchCutter:
-    """Cuts by the settings of one queue.
+    """Cuts by the settings of one queue, which may be altered meanwhile.
 
     Args:
-        body_max: returns how many bytes a body may have, as far as is known; with True as it stands now.
-
-    Attributes:
-        messages_max, bytes_max: what one batch carries at most.
+        settings: returns them as far as is known; with True as they stand now.
     """
 
-    def __init__(self, settings: QueueSettings, body_max: Callable[[bool], int] | None = None) -> None:
-        self._body_max = body_max or (lambda _: settings.body_bytes_max)
-        self.messages_max = min(BATCH_MESSAGES_MAX, settings.pipe_messages_max)
-        self.bytes_max = min(BATCH_BYTES_MAX, settings.pipe_bytes_max)
+    def __init__(self, settings: Callable[[bool], QueueSettings]) -> None:
+        self._settings = settings
 
     def cut(self, messages: Iterable[bytes | tuple[bytes, Headers]]) -> Iterator[Part]:
         """Yield the messages in parts, in order.
@@ -40,18 +40,21 @@ class BatchCutter:
         bodies: list[bytes] = []
         headers: list[Headers] = []
         size = 0
-        body_max = self._body_max(False)
+        settings = self._settings(False)
+        body_max, (messages_max, bytes_max) = settings.body_bytes_max, bounds_of(settings)
         for message in _each_of(messages):
             body, header = _parts_of(message)
             try:
                 checked = check_body(body, body_max)
             except BodyTooLargeError:
-                body_max = self._body_max(True)
+                body_max = self._settings(True).body_bytes_max
                 checked = check_body(body, body_max)
             weight = size_of(checked, header)
-            if bodies and (len(bodies) >= self.messages_max or size + weight > self.bytes_max):
+            if bodies and (len(bodies) >= messages_max or size + weight > bytes_max):
                 yield tuple(bodies), tuple(headers)
                 bodies, headers, size = [], [], 0
+                settings = self._settings(False)
+                body_max, (messages_max, bytes_max) = settings.body_bytes_max, bounds_of(settings)
             bodies.append(checked)
             headers.append(header)
             size += weight

@@ -179,6 +179,10 @@ class PushBuffer:
                 finally:
                     self._idle -= 1
 
+    def bound(self, messages_max: int, bytes_max: int) -> None:
+        """Give batches other bounds from now on."""
+        self._messages_max, self._bytes_max = messages_max, bytes_max
+
     def get(self) -> list[PushRequest]:
         """Take requests for one batch: at least one if any is here, and more while they fit."""
         with self._lock:

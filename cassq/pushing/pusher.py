@@ -20,7 +20,8 @@ from cassq.errors import BodyTooLargeError, CassqError, InvalidOptionError, Outc
 from cassq.model.arguments import to_seconds
 from cassq.model.ids import MessageId, new_pipe_id
 from cassq.model.message import Headers, MessageIds, check_body, check_headers
-from cassq.pushing.batch_cutter import BatchCutter
+from cassq.model.settings import QueueSettings
+from cassq.pushing.batch_cutter import BatchCutter, bounds_of
 from cassq.pushing.callers import CALL_S
 from cassq.pushing.lane import Lane
 from cassq.pushing.linger import Linger
@@ -63,8 +64,8 @@ class Pusher:
         self._queue = context.queue
         self._clock = context.clock
         self.check_open = check_open
-        self._cutter = BatchCutter(context.settings, self._body_max)
-        self._buffer = PushBuffer(self._clock, self._cutter.messages_max, self._cutter.bytes_max)
+        self._cutter = BatchCutter(self._settings)
+        self._buffer = PushBuffer(self._clock, *bounds_of(context.settings))
         name = str(new_pipe_id())
         # What need not hold up a batch: opening the next pipe, waking poppers.
         self._beside = BackgroundThread(f"cassq-beside-{self._queue}")
@@ -222,6 +223,7 @@ class Pusher:
         idle_s = 0.0
         while not self._buffer.is_finished:
             self._buffer.wait(idle_s)
+            self._buffer.bound(*bounds_of(self._record.settings))
             requests = self._buffer.get()
             if requests:
                 started = self._clock.now()
@@ -244,17 +246,17 @@ class Pusher:
         try:
             checked = check_body(body, self._record.settings.body_bytes_max)
         except BodyTooLargeError:
-            checked = check_body(body, self._body_max(is_fresh=True))
+            checked = check_body(body, self._settings(is_fresh=True).body_bytes_max)
         deadline = self._clock.now() + to_seconds(timeout)
         if not self._buffer.put_one(checked, check_headers(headers), deadline, end):
             self._beside.submit(self._buffer.take_in)
         return deadline
 
-    def _body_max(self, is_fresh: bool) -> int:  # noqa: FBT001 - of the cutter's making
+    def _settings(self, is_fresh: bool) -> QueueSettings:  # noqa: FBT001 - of the cutter's making
         if is_fresh:  # who only pushes what is too large hears of an alteration nowhere else
             with Deadline(self._clock.now() + CALL_S):
                 self._record.check_open()
-        return self._record.settings.body_bytes_max
+        return self._record.settings
 
     @property
     def is_inside(self) -> bool:

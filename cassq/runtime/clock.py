@@ -63,6 +63,11 @@ GLIMPSE_S = 0.001
 GLIMPSES = 20
 
 
+#: The main thread waits no longer at a time. A signal may come between its last instruction and the wait,
+#: while it hands the interpreter to another thread: then it is heard only when the wait ends.
+DEAF_S = 1.0
+
+
 class SystemClock:
     """The machine's own clock. One for each database: `hear` compares with a single one."""
 
@@ -123,5 +128,12 @@ class SystemClock:
                 self._lead = lead_at_most
 
     def wait(self, condition: threading.Condition, seconds: float | None) -> None:
-        """Wait on the condition variable itself."""
+        """Wait on the condition variable itself; in the main thread a second at a time."""
+        left = float("inf") if seconds is None else seconds
+        if left > DEAF_S and threading.current_thread() is threading.main_thread():
+            while left > DEAF_S:
+                if condition.wait(DEAF_S):
+                    return
+                left -= DEAF_S
+            seconds = left
         condition.wait(seconds)

@@ -99,7 +99,7 @@ class RowBuilder:
                 "pipe": str(pipe),
                 "pushed_at": _micros(batch.pushed_at_ms or 0),
                 "state": section.fate.value,
-                "attempt": run.attempt if run else 0,
+                "attempt": run.attempts if run else 0,
                 "holder": run.holder if run else None,
                 "leased_at": _micros(run.leased_at_ms) if run and run.leased_at_ms else None,
                 "phase": section.phase.value,

@@ -136,3 +136,38 @@ def test_an_operator_is_told_what_cannot_be_altered_and_nothing_is(operator, que
         operator.alter_queue("another", lease=timedelta(minutes=9))
     queue.stats()
     assert queue.settings == before
+
+
+def test_a_pusher_at_work_goes_by_other_bounds_of_pipes(operator, queue):
+    queue.push(b"opens a pipe")
+    operator.alter_queue(queue.name, pipe_messages_max=2)
+    queue.stats()  # which reads the record
+    queue.push_many([b"x"] * 7)
+    assert max(pipe.pushed for pipe in queue.pipes()) == 2
+
+    operator.alter_queue(queue.name, pipe_messages_max=10_000)
+    queue.stats()
+    queue.push_many([b"x"] * 300)
+    assert max(pipe.pushed for pipe in queue.pipes()) >= 300
+
+
+def test_who_only_stages_hears_of_larger_bodies(operator, queue):
+    large = bytes(2 * cassq.QueueSettings().body_bytes_max)
+    operator.alter_queue(queue.name, body_bytes_max=len(large))
+
+    while True:
+        staged = queue.staging.open("writer", 1, "a task")
+        try:
+            staged.add(large)
+        except cassq.BodyTooLargeError:
+            continue
+        finally:
+            staged.discard()
+        break
+
+
+def test_who_opens_a_queue_again_sees_the_settings_that_stand(url, operator, name):
+    with cassq.connect(url) as store:
+        store.queue(name)
+        operator.alter_queue(name, lease=timedelta(seconds=77))
+        assert store.find_queue(name).settings.lease == timedelta(seconds=77)

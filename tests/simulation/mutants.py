@@ -550,17 +550,15 @@ MUTANTS: tuple[Mutant, ...] = (
             Edit(
                 "cassq.catalog.cached_record",
                 "        try:\n"
-                "            return self._note(look())\n"
+                "            return self.note(look())\n"
                 "        finally:\n"
                 "            self._is_looking = False\n",
-                "        found = self._note(look())\n"
-                "        self._is_looking = False\n"
-                "        return found\n",
+                "        found = self.note(look())\n        self._is_looking = False\n        return found\n",
             ),
             Edit(
                 "cassq.catalog.cached_record",
                 "            with suppress(UnavailableError, UsageError):\n"
-                "                self._note(self._storage.glance_queue(self._record.name))\n",
+                "                self.note(self._storage.glance_queue(self._record.name))\n",
                 "",
             ),
         ),

@@ -747,7 +747,11 @@ _BETWEEN = (
                 "dead = [plan.taken for plan in plans if plan.taken.run.is_burial]",
                 "dead = [plan.taken for plan in plans if plan.taken.run.attempt > self.attempts_max]",
             ),
-            Edit("cassq.pipes.owned_pipe", "taken.run.attempt - BURIAL", "taken.run.attempt - 1"),
+            Edit(
+                "cassq.pipes.owned_pipe",
+                "attempts = taken.run.attempts\n",
+                "attempts = taken.run.attempt - 1\n",
+            ),
         ),
         test=_OWNED
         + "test_what_was_taken_to_be_buried_is_delivered_to_nobody_though_more_attempts_are_allowed_since",

@@ -1,8 +1,10 @@
 """What the clock makes of its witnesses: the time of day, and what the database's clock showed."""
 
+import threading
+
 import pytest
 
-from cassq.runtime.clock import STEP_S, SystemClock
+from cassq.runtime.clock import DEAF_S, STEP_S, SystemClock
 
 
 class Machine(SystemClock):
@@ -215,3 +217,37 @@ def test_each_pause_counts_whatever_came_between(machine, database):
     database.pause(30)
     database.answer()
     assert machine.latest() - begun >= 30
+
+
+class Deaf:
+    """A condition that wakes whoever waits only when told, and notes for how long each wait was."""
+
+    def __init__(self, notified_at=None):
+        self.waits = []
+        self._notified_at = notified_at
+
+    def wait(self, seconds):
+        self.waits.append(seconds)
+        return len(self.waits) == self._notified_at
+
+
+def test_the_main_thread_hears_a_signal_that_came_just_before_a_wait():
+    condition = Deaf(notified_at=3)
+    SystemClock().wait(condition, None)
+    assert condition.waits == [DEAF_S] * 3
+
+
+@pytest.mark.parametrize("seconds", [0.25, 1.0, 3.25])
+def test_the_main_thread_waits_no_shorter_for_that(seconds):
+    condition = Deaf()
+    SystemClock().wait(condition, seconds)
+    assert sum(condition.waits) == pytest.approx(seconds)
+    assert max(condition.waits) <= DEAF_S
+
+
+def test_other_threads_wait_at_one_go():
+    condition = Deaf()
+    thread = threading.Thread(target=SystemClock().wait, args=(condition, 30.0))
+    thread.start()
+    thread.join()
+    assert condition.waits == [30.0]
