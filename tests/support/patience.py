@@ -1,20 +1,28 @@
 """Patience with servers that have just started, or have just lost a peer, on a busy machine."""
 
+import threading
 from collections.abc import Callable
 from typing import TypeVar
 
 from cassq.errors import OutcomeUnknownError, UnavailableError
+from cassq.runtime.clock import SystemClock
 
 Answer = TypeVar("Answer")
 
-ATTEMPTS = 20
+#: A node that has not heard of a new table yet refuses at once: what counts is the time, not the attempts.
+PATIENCE_S = 180.0
+PAUSE_S = 0.5
 
 
 def patiently(do: Callable[[], Answer]) -> Answer:
     """Do what may be done twice, again while nobody answers."""
-    for _ in range(ATTEMPTS - 1):
+    clock, pause = SystemClock(), threading.Condition()
+    end = clock.now() + PATIENCE_S
+    while True:
         try:
             return do()
         except (UnavailableError, OutcomeUnknownError):
-            continue
-    return do()
+            if clock.now() > end:
+                raise
+        with pause:
+            clock.wait(pause, PAUSE_S)
