@@ -130,7 +130,8 @@ class Workers:
         self.check_usable()
         self._record.check_open()
         check_name(name, "name of a reader")
-        context = replace(self._context, own_lease=lease)
+        checked = replace(self._context.settings, lease=lease).lease
+        context = replace(self._context, own_lease=checked)
         taker = Taker(tag(name), is_outline=True)
         with alone(self._making, "run_reader()"):
             fetcher = Fetcher(
