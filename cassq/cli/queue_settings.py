@@ -14,7 +14,7 @@ import cassq
 from cassq.cli.output import print_json, print_table, say
 from cassq.cli.session import Session, common_options, find_queue, pass_session
 from cassq.cli.values import to_bytes, to_duration
-from cassq.model.settings import AlterOptions, QueueOptions, fixed_settings, tell_setting
+from cassq.model.settings import AlterOptions, QueueOptions, tell_setting
 
 SETTINGS = dataclasses.fields(cassq.QueueSettings)
 
@@ -55,7 +55,7 @@ def create(session: Session, /, name: str, **settings: object) -> None:
     with session.store() as store:
         queue = store.queue(name, **cast(QueueOptions, _named(settings)))
         if session.is_json:
-            print_json({"queue": queue.name, "settings": queue.settings.to_stored()})
+            _print_stored(name, queue.settings)
         else:
             say(f"queue {queue.name} stands in {store.url}")
 
@@ -76,7 +76,7 @@ def alter(session: Session, /, name: str, **settings: object) -> None:
         before = find_queue(store, name).settings
         after = store.alter_queue(name, **cast(AlterOptions, named))
     if session.is_json:
-        print_json({"queue": name, "settings": after.to_stored()})
+        _print_stored(name, after)
         return
     for setting in named:
         old, new = (tell_setting(getattr(settings, setting)) for settings in (before, after))
@@ -92,21 +92,24 @@ def show(session: Session, name: str) -> None:
     with session.queue(name) as queue:
         settings = queue.settings
     if session.is_json:
-        print_json({"queue": name, "settings": settings.to_stored()})
+        _print_stored(name, settings)
         return
-    fixed = fixed_settings()
     print_table(
         [
             {
                 "setting": setting.name,
                 "value": tell_setting(getattr(settings, setting.name)),
                 "default": tell_setting(setting.default),
-                "can be altered": "no" if setting.name in fixed else "yes",
+                "can be altered": "no" if setting.metadata["is_fixed"] else "yes",
                 "meaning": setting.metadata["meaning"],
             }
             for setting in SETTINGS
         ]
     )
+
+
+def _print_stored(name: str, settings: cassq.QueueSettings) -> None:
+    print_json({"queue": name, "settings": settings.to_stored()})
 
 
 def _named(settings: dict[str, object]) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """Cuts many messages into parts, each small enough for one write and for one pipe.
 
-Owns the checks of what `push_many` is given, message by message. Pure: what comes from an iterable is read as
-it is needed.
+Owns the checks of what `push_many` is given, message by message. What comes from an iterable is read as it is
+needed.
 """
 
 from collections.abc import Callable, Iterable, Iterator
