@@ -32,6 +32,9 @@ BODY_BYTES_CEILING = 8 * MIB
 BATCH_MESSAGES_MAX = 1000
 BATCH_BYTES_MAX = 1 * MIB
 
+#: What is kept of the reason why a message came back.
+REASON_BYTES_MAX = 1 * KIB
+
 #: What waits in one pusher's buffer before `push_soon` makes its caller wait.
 BUFFER_MESSAGES_MAX = 50_000
 BUFFER_BYTES_MAX = 64 * MIB

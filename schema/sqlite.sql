@@ -2,8 +2,8 @@
 --
 -- Pipe ids are kept as 16 bytes with the time in front, so that they sort by time. Times are milliseconds
 -- since 1970 by the store's own clock (table clock). Rows of a pipe are deleted only when it retires.
--- The version of the schema is the file's user_version. cassq runs the numbered files in migrations/sqlite
--- when it opens a file; this is what they add up to.
+-- The file's user_version is the version of the schema that a cassq must know to work on the file. cassq runs the
+-- numbered files in migrations/sqlite when it opens a file; this is what they add up to.
 
 -- The store's clock: what to add to the machine's elapsed time in one boot. It cannot be set back.
 CREATE TABLE IF NOT EXISTS clock (boot TEXT PRIMARY KEY, offset_ms INTEGER NOT NULL) WITHOUT ROWID;
@@ -72,6 +72,7 @@ CREATE TABLE IF NOT EXISTS runs (
     holder        TEXT NOT NULL,
     rolled_back   INTEGER NOT NULL,
     window_ms     INTEGER NOT NULL DEFAULT 0,  -- of a window: for how long it is handed out
+    reason        TEXT NOT NULL DEFAULT '',  -- why it came back last, for people
     PRIMARY KEY (pipe, first)
 ) WITHOUT ROWID;
 
@@ -124,4 +125,10 @@ CREATE TABLE IF NOT EXISTS statistics (
     age_p90_ms      INTEGER,
     age_p99_ms      INTEGER,
     PRIMARY KEY (queue, shard, rolled_up_at_ms, minute_ms, pusher, holder)
+) WITHOUT ROWID;
+
+-- Component 'added': the last step that only adds. A cassq that does not know it goes on working beside those that do.
+CREATE TABLE IF NOT EXISTS schema_version (
+    component TEXT PRIMARY KEY,
+    version   INTEGER NOT NULL
 ) WITHOUT ROWID;

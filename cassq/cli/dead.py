@@ -30,7 +30,9 @@ def list_dead(session: Session, queue: str, count: int) -> None:
         print_json(found)
         return
     shown = ("id", "attempts", "died_at", "pushed_at", "reason")
-    print_table([{name: each[name] for name in shown} for each in found])
+    print_table(
+        [{name: each[name] for name in shown} | {"reason": _one_line(each["reason"])} for each in found]
+    )
 
 
 @dead.command("put-back")
@@ -75,6 +77,11 @@ def discard(session: Session, queue: str, ids: tuple[str, ...], *, is_all: bool,
         say(f"discarded {count_of(count, 'dead letter')}")
     if failed:
         raise failed
+
+
+def _one_line(reason: str) -> str:
+    """Return the first line of a reason, without what a terminal would obey."""
+    return "".join(each for each in reason.split("\n", 1)[0] if each.isprintable())
 
 
 def _deal(deal: Callable[[], int]) -> tuple[int, cassq.CassqError | None]:

@@ -113,7 +113,7 @@ class Execution:
         finally:
             if reason is not None:
                 self.rolled_back += 1
-                delivery.rollback()
+                delivery.rollback(reason=reason)
                 most = self.queue.settings.max_attempts
                 tried = f"attempt {delivery.attempt} of {most}"
                 say(f"cassq: message {delivery.message_id} is rolled back ({tried}): {reason}")

@@ -167,7 +167,7 @@ class _Committing:
             try:
                 return_all(rest, is_counted=False)
             finally:
-                return_all(cut, is_counted=True)
+                return_all(cut, is_counted=True, reason="cassq pop was ended in the middle of it")
 
     def close(self) -> None:
         pass
@@ -194,7 +194,7 @@ class _Returning:
         return_all(rest, is_counted=False)
 
     def close(self) -> None:
-        return_all(self.held, is_counted=True)
+        return_all(self.held, is_counted=True, reason="cassq pop printed it, without --commit")
         if self.held:
             say(
                 f"cassq: gave {count_of(len(self.held), 'message')} back; this counts as one of "

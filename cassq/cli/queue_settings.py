@@ -3,7 +3,6 @@
 Owns nothing but words; what a setting may be is in `cassq.QueueSettings`, and the options are made from it.
 """
 
-import dataclasses
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, cast
@@ -14,9 +13,9 @@ import cassq
 from cassq.cli.output import print_json, print_table, say
 from cassq.cli.session import Session, common_options, find_queue, pass_session
 from cassq.cli.values import to_bytes, to_duration
-from cassq.model.settings import AlterOptions, QueueOptions, tell_setting
+from cassq.model.settings import AlterOptions, QueueOptions, settings_known, tell_setting
 
-SETTINGS = dataclasses.fields(cassq.QueueSettings)
+SETTINGS = settings_known()
 
 
 def setting_options(*, is_new: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -170,6 +170,7 @@ class Run:
         rolled_back: how often messages of this run came back so far.
         window_ms: of a window: for how long its holder may hand out more of it; the lease is longer by so
             much. 0 of what was handed out.
+        reason: why it came back last, for people to read; "" when it never did.
     """
 
     first: int
@@ -184,6 +185,7 @@ class Run:
     holder: str
     rolled_back: int = 0
     window_ms: int = 0
+    reason: str = ""
 
     @property
     def is_empty(self) -> bool:

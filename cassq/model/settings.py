@@ -9,7 +9,7 @@ stands in each run, so it may be altered; what is leased keeps the one it has.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from datetime import timedelta
 from typing import Any, Self, TypedDict
 
@@ -19,6 +19,9 @@ from cassq.model.arguments import tell_duration
 from cassq.model.ids import shorten
 
 _MILLISECOND = timedelta(milliseconds=1)
+
+#: A message that came back may rest for so long.
+DELAY_MAX = timedelta(days=7)
 
 
 _Value = int | timedelta
@@ -71,14 +74,28 @@ class QueueSettings:
     push_width: int = _setting(1, 1, 64, "pipes one pusher fills side by side")
     max_attempts: int = _setting(5, 1, 1_000_000, "deliveries before a message is a dead letter")
     body_bytes_max: int = _setting(1 * MIB, 1, BODY_BYTES_CEILING, "bytes of one body")
+    retry_delay: timedelta = _setting(
+        timedelta(seconds=1), timedelta(0), DELAY_MAX, "how long a message rests after its first failure"
+    )
+    retry_factor_percent: int = _setting(200, 100, 1000, "each further rest, of the one before")
+    retry_delay_max: timedelta = _setting(
+        timedelta(minutes=10), timedelta(0), DELAY_MAX, "how long it rests at most, without jitter"
+    )
+    retry_jitter_percent: int = _setting(20, 0, 100, "how much a rest is longer or shorter, by chance")
+    others: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        for setting in fields(self):
+        for setting in settings_known():
             _check(setting.name, getattr(self, setting.name), setting.default, setting.metadata)
         if self.body_bytes_max > self.pipe_bytes_max:
             raise InvalidOptionError(
                 f"body_bytes_max={self.body_bytes_max} is larger than "
                 f"pipe_bytes_max={self.pipe_bytes_max}: raise pipe_bytes_max"
+            )
+        if self.retry_delay > self.retry_delay_max:
+            raise InvalidOptionError(
+                f"retry_delay={tell_duration(self.retry_delay)} is longer than "
+                f"retry_delay_max={tell_duration(self.retry_delay_max)}: raise retry_delay_max"
             )
 
     @classmethod
@@ -133,12 +150,14 @@ class QueueSettings:
         """Return the settings as integers (durations in milliseconds), as they are stored."""
         return {
             f"{name}_ms" if isinstance(value, timedelta) else name: _to_int(value)
-            for name, value in ((s.name, getattr(self, s.name)) for s in fields(self))
-        }
+            for name, value in ((s.name, getattr(self, s.name)) for s in settings_known())
+        } | dict(self.others)
 
     @classmethod
     def from_stored(cls, stored: Mapping[str, int]) -> Self:
         """Read settings back; those that an older version did not know get their default.
+
+        Those that only a newer version knows are kept in `others`: who changes the record writes them, too.
 
         Raises:
             DecodeError: a stored value is not one that this version would have stored.
@@ -146,13 +165,14 @@ class QueueSettings:
         if not isinstance(stored, Mapping):
             raise DecodeError(f"stored queue settings are a mapping, not {shorten(stored)}")
         settings: dict[str, Any] = {}
+        others = dict(stored)
         try:
-            for setting in fields(cls):
+            for setting in settings_known():
                 is_duration = isinstance(setting.default, timedelta)
                 name = f"{setting.name}_ms" if is_duration else setting.name
                 if name in stored:
-                    settings[setting.name] = _from_stored(name, stored[name], is_duration=is_duration)
-            return replace(cls(), **settings)
+                    settings[setting.name] = _from_stored(name, others.pop(name), is_duration=is_duration)
+            return replace(cls(), **settings, others=others)
         except (InvalidOptionError, TypeError) as error:
             raise DecodeError(f"stored queue settings are not valid: {error}") from error
 
@@ -167,6 +187,10 @@ class AlterOptions(TypedDict, total=False):
     push_width: int
     max_attempts: int
     body_bytes_max: int
+    retry_delay: timedelta
+    retry_factor_percent: int
+    retry_delay_max: timedelta
+    retry_jitter_percent: int
 
 
 class QueueOptions(AlterOptions, total=False):
@@ -177,13 +201,18 @@ class QueueOptions(AlterOptions, total=False):
     clock_skew_max: timedelta
 
 
+def settings_known() -> list[Field[Any]]:
+    """Return the settings that this version knows, each with its default, bounds and meaning."""
+    return [setting for setting in fields(QueueSettings) if setting.metadata]
+
+
 def fixed_settings() -> frozenset[str]:
     """Return the names of the settings that stand for as long as the queue does."""
-    return frozenset(setting.name for setting in fields(QueueSettings) if setting.metadata["is_fixed"])
+    return frozenset(setting.name for setting in settings_known() if setting.metadata["is_fixed"])
 
 
 def _check_known(options: Iterable[str]) -> None:
-    known = {setting.name for setting in fields(QueueSettings)}
+    known = {setting.name for setting in settings_known()}
     for name in options:
         if name not in known:
             raise InvalidOptionError(

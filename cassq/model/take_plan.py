@@ -15,6 +15,7 @@ from cassq.model.message import NO_HEADERS, Batch, Headers
 from cassq.model.pipe import BURIAL, Head, Run, RunState
 from cassq.model.progress import Progress
 from cassq.model.ranges import Range
+from cassq.model.retrying import LEASE_ENDED, to_reason
 from cassq.model.transaction import RunChange
 
 #: A message on its way to a consumer: number, body, headers, pushed_at_ms.
@@ -201,7 +202,8 @@ def plan_again(progress: Progress, run: Run, batches: Sequence[Batch], wanted: i
         lease_ms=holder.lease_ms,
         not_before_ms=0,
         holder=holder.name,
-        rolled_back=run.rolled_back + (count if run.state is RunState.LEASED else 0),
+        rolled_back=run.rolled_back + (count if _comes_back(run) else 0),
+        reason=_reason_now(run),
     )
     changes = [RunChange(taken, run.lease_id, run.leased_at_ms, is_leased_now=True)]
     rest = None
@@ -226,7 +228,6 @@ def returned(progress: Progress, run: Run, part: Range, read_from: int) -> Run:
 
     It gets a lease id of its own, so that nothing the former holder sent can match it.
     """
-    is_expired = run.state is RunState.LEASED
     own = run.rolled_back if part.first == run.first else 0
     return replace(
         run,
@@ -236,6 +237,16 @@ def returned(progress: Progress, run: Run, part: Range, read_from: int) -> Run:
         state=RunState.RETURNED,
         lease_id=new_token(),
         leased_at_ms=0,
-        not_before_ms=0 if is_expired else run.not_before_ms,
-        rolled_back=own + (progress.count_left(*part) if is_expired else 0),
+        not_before_ms=0 if run.state is RunState.LEASED else run.not_before_ms,
+        rolled_back=own + (progress.count_left(*part) if _comes_back(run) else 0),
+        reason=_reason_now(run),
     )
+
+
+def _comes_back(run: Run) -> bool:
+    """Tell whether it was in a consumer's hands until its lease ran out; who buries is no consumer."""
+    return run.state is RunState.LEASED and not run.is_burial
+
+
+def _reason_now(run: Run) -> str:
+    return to_reason(f"{LEASE_ENDED} while {run.holder} had it") if _comes_back(run) else run.reason

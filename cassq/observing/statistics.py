@@ -27,8 +27,11 @@ RecordReader = Callable[[], QueueRecord]
 #: Pipes read side by side.
 PARALLEL = 8
 
-#: How often a survey starts again because pipes retired under it.
+#: How often a survey starts again, where pipes retire under it.
 SURVEY_ATTEMPTS = 5
+
+#: Dead letters are counted so far.
+LETTERS_MAX = 10_000
 
 #: Rates are told over this window, from samples taken this far apart.
 WINDOW = timedelta(seconds=60)
@@ -47,8 +50,8 @@ class QueueStats:
         pending: messages in consumers' hands.
         delayed: messages that were rolled back with a delay that still runs.
         pushed, popped, committed, purged: totals of messages; popped counts a message once.
-        dead: total of messages that went to the dead letters, or came back from their last attempt and go
-            there as soon as somebody pops.
+        dead: total of messages that went to the dead letters, or are about to go there.
+        dead_letters: how many are there now; counted up to 10 000.
         rolled_back: how often a message came back, by a rollback or an expired lease.
         push_rate, pop_rate, commit_rate: messages per second over the last minute or so.
         oldest_age: since when the oldest message that has not ended is there; None when there is none.
@@ -64,6 +67,7 @@ class QueueStats:
     popped: int
     committed: int
     dead: int
+    dead_letters: int
     purged: int
     rolled_back: int
     push_rate: float
@@ -165,7 +169,7 @@ class Statistics:
         out = [survey.count_out() for survey in surveys]
         oldest_ms = self._find_oldest(surveys)
         now = Sample(listing.now_ms, total.pushed, total.popped, total.committed)
-        rates = rates_between(record.samples, now)
+        push_rate, pop_rate, commit_rate = rates_between(record.samples, now)
         return QueueStats(
             queue=self._queue,
             state=record.state.value,
@@ -176,11 +180,12 @@ class Statistics:
             popped=total.popped,
             committed=total.committed,
             dead=total.dead,
+            dead_letters=self._storage.count_dead(self._queue, LETTERS_MAX),
             purged=total.purged,
             rolled_back=total.rolled_back,
-            push_rate=rates[0],
-            pop_rate=rates[1],
-            commit_rate=rates[2],
+            push_rate=push_rate,
+            pop_rate=pop_rate,
+            commit_rate=commit_rate,
             oldest_age=None if oldest_ms is None else _age(listing.now_ms, oldest_ms),
             pipes=len(surveys),
         )
@@ -229,8 +234,7 @@ class Statistics:
             try:
                 with ThreadPoolExecutor(PARALLEL, thread_name_prefix="cassq-survey") as pool:
                     found = list(pool.map(self._read_one, pipes))
-            except RuntimeError:
-                # The interpreter is exiting, and no new threads may start.
+            except RuntimeError:  # the interpreter is exiting, and no new threads may start
                 found = list(map(self._read_one, pipes))
         return (survey for survey in found if survey)
 

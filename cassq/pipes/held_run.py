@@ -7,21 +7,27 @@ when the claim on the pipe moves on, so nothing here needs the claim. What must 
 - a mark is believed only if it was acknowledged while the lease ran; `popping.commits` begins it only then.
 """
 
+import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import CassqError, DeliveryExpiredError, OutcomeUnknownError, StorageUnavailableError
-from cassq.model.pipe import Mark, Run
+from cassq.model.pipe import Mark, Run, RunState
 from cassq.model.ranges import Ranges
-from cassq.model.take_plan import Taken
+from cassq.model.retrying import NO_REASON, rest_ms, to_delay_ms, to_reason
+from cassq.model.take_plan import Handout, Taken
 from cassq.model.transaction import RunChange, Transaction
+from cassq.pipes.burial import bury
 from cassq.pipes.held_window import HeldWindow
 from cassq.pipes.run_rows import Return, RunRows
 from cassq.runtime.deadline import Deadline
 from cassq.runtime.reentry import alone, check_may_wait, check_outside, unawaited
+
+_log = logging.getLogger("cassq.popper")
 
 #: A lease that has ended for good, whatever the clock says.
 _ENDED = float("-inf")
@@ -45,6 +51,7 @@ class HeldRun:
         *,
         on_row_changed: Callable[[Mark | Run], None],
     ) -> None:
+        self._context = context
         self._guard = context.guard
         self._storage = context.storage
         self.pipe = pipe
@@ -125,11 +132,31 @@ class HeldRun:
             self._on_row_changed(mark)
         return True
 
-    def give_back(self, returned: Ranges, how: Return) -> bool:
+    def after_failure(self, seq: int, reason: str, delay: timedelta | None = None) -> Return:
+        """Return how a message goes back that a consumer could not deal with.
+
+        Args:
+            delay: None for what the queue's settings say.
+
+        Raises: InvalidOptionError: the reason or the delay is none.
+        """
+        settings = self._context.settings
+        reason = to_reason(reason) or NO_REASON
+        delay_ms = None if delay is None else to_delay_ms(delay)
+        if self.attempt >= settings.max_attempts:
+            return Return(reason=reason, is_last=True)
+        return Return(
+            rest_ms(settings, self.pipe, seq, self.attempt) if delay_ms is None else delay_ms, reason=reason
+        )
+
+    def give_back(self, returned: Ranges, how: Return, messages: Iterable[Handout] = ()) -> bool:
         """Return messages, so that they are delivered again; False when they come again by themselves.
 
         A lost race or an outage is no error here: the lease ends, and they come back without a rollback. A
         window is ended first.
+
+        Args:
+            messages: of those that go back for the last time: they become dead letters.
 
         Raises: AccessDeniedError: the role may not write; the lease runs as before.
         """
@@ -138,31 +165,51 @@ class HeldRun:
         # Without a known row it is leased until the lease ends, and nothing more can be done.
         has_row = self._has_row()
         with alone(self._changing, "a rollback"):
-            return has_row and self._return(returned, how)
+            back = self._return(returned, how) if has_row else None
+        if back and how.is_last:
+            self._bury(back, list(messages))
+        return back is not None
 
-    def _return(self, returned: Ranges, how: Return) -> bool:
+    def _bury(self, rows: Sequence[Run], messages: Sequence[Handout]) -> None:
+        """Write what is leased for it to the dead letters; what fails is left to the pipe's next owner."""
+        queue = self._context.queue
+        try:
+            with Deadline(self.clock.now() + self.lease_s):
+                for row in rows:
+                    own = (message for message in messages if row.first <= message[0] <= row.last)
+                    marks = bury(self._storage, queue, row, own, self.pipe)
+                    for mark in marks:
+                        self._on_row_changed(mark)
+        except CassqError as error:
+            _log.warning(
+                "queue %s: messages of pipe %s become dead letters when their lease of %g s ends: %s",
+                *(queue, self.pipe, self.lease_s, error),
+            )
+
+    def _return(self, returned: Ranges, how: Return) -> list[Run] | None:
+        """Write rows as they shall be; return those that went back, or None when that was not written."""
         if not self.still_runs():
-            return False
+            return None
         try:
             not_before_ms = self._database_ms() + how.delay_ms if how.delay_ms else 0
             rows, changes = self._rows.split(returned, not_before_ms, how)
             if not changes:
-                return True
+                return []
             if not self._storage.transact(self.pipe, Transaction(runs=tuple(changes))).is_applied:
                 self.ends_at = _ENDED
-                return False
+                return None
         except StorageUnavailableError:
-            return False  # nothing was written: the others of the run are leased as before
+            return None  # nothing was written: the others of the run are leased as before
         except OutcomeUnknownError:
             # Which rows there are now is not known: nothing more is done under this lease.
             self.ends_at = _ENDED
-            return False
+            return None
         self._rows.keep(rows)
         # All rows, also those that stay: over one that its owner does not know of the floor would pass.
         # Before anybody changes them again: what is told last counts.
         for row in rows:
             self._on_row_changed(row)
-        return True
+        return [row for row in rows if row.state is RunState.RETURNED or row.is_burial]
 
     def extend(self) -> None:
         """Begin the lease anew, for every message of the run. A window is ended first.
@@ -214,7 +261,7 @@ class HeldRun:
                 # Others ended it behind all that was pushed. Who extends this lease has not got the rest.
                 if window.reached < last:
                     unseen = Ranges(((window.reached + 1, last),))
-                    if not self._return(unseen, Return(is_counted=False)):
+                    if self._return(unseen, Return(is_counted=False)) is None:
                         return False  # the next call returns them
                 self._window = None
         return True

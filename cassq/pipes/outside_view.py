@@ -33,8 +33,8 @@ def is_spent(run: Run, attempts_max: int) -> bool:
 
 
 def progress_seen(state: PipeState, attempts_max: int) -> Progress:
-    """Return what became of a pipe's messages; what is spent counts as dead, not as waiting or delayed."""
+    """Return what became of a pipe's messages; what is to be buried counts as dead."""
     progress = Progress(state)
-    spent = [run for run in progress.runs.values() if is_spent(run, attempts_max)]
+    spent = [run for run in progress.runs.values() if run.is_burial or is_spent(run, attempts_max)]
     progress.note_marks([Mark(*part, End.DEAD) for run in spent for part in progress.left_of(run)])
     return progress

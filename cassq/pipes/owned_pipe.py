@@ -7,23 +7,19 @@ in the head decides who owns, and a claim only spares wasted work. What must not
 - a run is taken again only when its lease had ended.
 """
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cassq.errors import CassqError, DecodeError
 from cassq.limits import NO_LIMIT, TAKE_BYTES_MAX, TAKE_MESSAGES_MAX, TAKE_RUNS_MAX
-from cassq.model.ids import MessageId
-from cassq.model.pipe import End, Head, Mark, Phase, Run, RunState
+from cassq.model.pipe import Head, Phase, Run, RunState
 from cassq.model.ranges import Ranges
 from cassq.model.take_plan import Plan, Taken, as_burial, plan_again, plan_fresh, portion_of
 from cassq.pipes import window_steps
 from cassq.pipes.batch_reader import BatchReader
+from cassq.pipes.burial import bury
 from cassq.pipes.fenced_pipe import FencedPipe
 from cassq.pipes.held_window import HeldWindow
-from cassq.storage.port import DeadLetter
-
-_log = logging.getLogger("cassq.popper")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +112,7 @@ class OwnedPipe(FencedPipe):
         """Take up to `wanted` messages: first what came back and is due, then what was never handed out.
 
         Args:
+            wanted: 0 takes what is to be buried, and nothing else.
             is_flowing: more is expected at any moment, and nobody else waits for it: lease a window.
 
         Returns: what may be handed out now, empty when there is nothing; None when the pipe has another
@@ -201,33 +198,15 @@ class OwnedPipe(FencedPipe):
         return result or TakeResult([], [], self.clock.latest())
 
     def bury(self, taken: Taken) -> int:
-        """Move a run past max_attempts to the dead letters; return how many messages that were.
-
-        A crash between the two writes repeats the same rows under the messages' own ids.
-        """
+        """Move a run past max_attempts to the dead letters; return how many messages that were."""
         if self.is_outline:
             batches = BatchReader(self.storage, self.pipe).read_run(taken.run, taken.run.last)
             living = Ranges((part.first, part.last) for part in taken.parts)
             kept = [batch.part(*each) for batch in batches for each in living.within(batch.first, batch.last)]
             taken = replace(taken, parts=tuple(kept))
-        attempts = taken.run.attempts
-        reason = f"rolled back or expired {attempts} times (max_attempts={self.attempts_max})"
-        letters = [
-            DeadLetter(MessageId(self.pipe, seq), body, headers, pushed_at_ms, attempts, reason)
-            for seq, body, headers, pushed_at_ms in taken.messages
-        ]
-        self.storage.change_dead(self.queue, added=letters)
-        buried = Ranges((letter.message_id.seq, letter.message_id.seq) for letter in letters)
-        marks = [Mark(part.first, part.last, End.DEAD) for part in buried]
-        self.storage.mark(self.pipe, marks)
+        marks = bury(self.storage, self.queue, taken.run, taken.messages, self.pipe)
         self.progress.note_marks(marks)
-        if letters:
-            first, last = letters[0].message_id, letters[-1].message_id
-            told = f"message {first} is a dead letter"
-            if len(letters) > 1:
-                told = f"{len(letters)} messages from {first} to {last} are dead letters"
-            _log.warning("queue %s: %s now: %s", self.queue, told, reason)
-        return len(letters)
+        return taken.count
 
     def _plan_again(self, wanted: int) -> list[Plan]:
         now_ms = self.estimate_now_ms()
@@ -236,10 +215,12 @@ class OwnedPipe(FencedPipe):
         for run in sorted(due + self.expired(), key=lambda run: run.first):
             size = sum(plan.taken.size for plan in plans)
             left = wanted - self._count_living(plans)
-            if left <= 0 or len(plans) >= TAKE_RUNS_MAX or size >= TAKE_BYTES_MAX:
+            if len(plans) >= TAKE_RUNS_MAX or size >= TAKE_BYTES_MAX:
                 break
             # What is to be buried is nothing that anybody waits for: all of it goes at once.
             is_spent = run.attempt >= self.attempts_max
+            if left <= 0 and not is_spent:
+                continue
             portion = TAKE_MESSAGES_MAX if is_spent else left
             last = portion_of(self.progress, run, portion)
             batches = self.reader.read_run(run, last)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from cassq.model.ids import new_token
-from cassq.model.pipe import End, Mark, PipeState, Run, RunState
+from cassq.model.pipe import BURIAL, End, Mark, PipeState, Run, RunState
 from cassq.model.ranges import Range, Ranges
 from cassq.model.take_plan import Taken
 from cassq.model.transaction import RunChange
@@ -22,10 +22,14 @@ class Return:
     Attributes:
         delay_ms: how long they rest before they are delivered again.
         is_counted: whether it counts as an attempt and as a rollback; not so for what was never handed out.
+        reason: why, for people to read; "" leaves what stands.
+        is_last: they are delivered to nobody any more, but buried: leased anew, for that alone.
     """
 
     delay_ms: int = 0
     is_counted: bool = True
+    reason: str = ""
+    is_last: bool = False
 
 
 class RunRows:
@@ -53,7 +57,7 @@ class RunRows:
 
     def keep(self, rows: list[Run]) -> None:
         """Go on with those of these rows that are leased still."""
-        self._rows = [row for row in rows if row.state is RunState.LEASED]
+        self._rows = [row for row in rows if row.state is RunState.LEASED and not row.is_burial]
 
     def standing(self, state: PipeState) -> list[Run]:
         """Return the rows as they stand; those below the floor are missing, for all in them has ended."""
@@ -88,7 +92,8 @@ class RunRows:
                 # What stays leased is leased from now on: the holder does not know since when it was, and
                 # counts by the earlier beginning itself.
                 if_lease_id = self.lease_id if part.first == row.first else None
-                changes.append(RunChange(new, if_lease_id, is_leased_now=not is_back))
+                is_leased_now = new.state is RunState.LEASED
+                changes.append(RunChange(new, if_lease_id, is_leased_now=is_leased_now))
                 rows.append(new)
         return rows, changes
 
@@ -104,7 +109,7 @@ class RunRows:
         )
         if not is_back:
             return new
-        return replace(
+        back = replace(
             new,
             state=RunState.RETURNED,
             lease_id=new_token(),
@@ -112,4 +117,8 @@ class RunRows:
             not_before_ms=not_before_ms,
             attempt=row.attempt if how.is_counted else row.attempt - 1,
             rolled_back=rolled_back + (part.size if how.is_counted else 0),
+            reason=how.reason or row.reason,
         )
+        if how.is_last:
+            return replace(back, state=RunState.LEASED, attempt=BURIAL + row.attempt)
+        return back

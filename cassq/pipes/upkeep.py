@@ -23,7 +23,13 @@ def needs_care(fenced: FencedPipe, *, is_abandoned: bool) -> bool:
         return True
     if fenced.progress.window:
         return window_steps.is_over(fenced)
-    return (fenced.head.phase is Phase.SEALED and not fenced.head.is_decided) or bool(fenced.expired())
+    is_open_end = fenced.head.phase is Phase.SEALED and not fenced.head.is_decided
+    return is_open_end or bool(fenced.expired()) or has_spent(fenced)
+
+
+def has_spent(fenced: FencedPipe) -> bool:
+    """Tell whether messages came back from their last attempt, which nobody has buried yet."""
+    return any(is_spent(run, fenced.attempts_max) for run in fenced.progress.runs.values())
 
 
 def seal(fenced: FencedPipe) -> bool:

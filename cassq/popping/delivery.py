@@ -15,7 +15,6 @@ from cassq.errors import (
     AccessDeniedError,
     ClosedError,
     DeliveryExpiredError,
-    InvalidOptionError,
     OutcomeUnknownError,
     UnavailableError,
     UsageError,
@@ -23,13 +22,12 @@ from cassq.errors import (
 from cassq.model.ids import MessageId
 from cassq.model.message import Batch, Headers, to_datetime
 from cassq.model.ranges import Ranges
+from cassq.model.retrying import NO_REASON, reason_of, to_reason
+from cassq.model.take_plan import Handout
 from cassq.pipes.held_run import HeldRun
 from cassq.pipes.run_rows import Return
 
 _log = logging.getLogger("cassq.popper")
-
-#: A rollback may rest a message for so long.
-DELAY_MAX = timedelta(days=7)
 
 
 class Committer(Protocol):
@@ -73,7 +71,8 @@ class Delivery:
     """One message, delivered once; made by a popper.
 
     Use it as a context manager: the message is committed when the block ends, and rolled back when the
-    block raises. Or call `commit`, `rollback` and `extend`.
+    block raises; the class and the text of the error are the reason. Or call `commit`, `rollback`, `reject`
+    and `extend`.
 
     Attributes:
         message_id: its public id, as push returned it.
@@ -127,8 +126,13 @@ class Delivery:
         self.finish("committed")
         self._batch_slice.committer.commit((self,))
 
-    def rollback(self, delay: timedelta = timedelta(0)) -> bool:
-        """Give the message back: it is delivered again, `delay` from now at the earliest.
+    def rollback(self, delay: timedelta | None = None, reason: str = "") -> bool:
+        """Give the message back: it is delivered again, or becomes a dead letter after its last attempt.
+
+        Args:
+            delay: it is delivered `delay` from now at the earliest, 7 days at most. None: as long as the
+                queue's retry settings say, longer after each attempt.
+            reason: why, for people; it stands in the dead letter. Cut to 1 KiB.
 
         Returns: False when that was not written, or nobody knows whether it was: its lease had ended already,
             or the database did not answer. Then it comes again without the delay, when its lease ends at the
@@ -136,12 +140,20 @@ class Delivery:
 
         Raises:
             ClosedError: it was committed or rolled back before.
-            InvalidOptionError: the delay is negative or longer than 7 days.
+            InvalidOptionError: the delay is negative or longer than 7 days, or the reason is no text.
             AccessDeniedError: the role may not write; it can be ended later, while its lease runs.
         """
-        if not isinstance(delay, timedelta) or not timedelta(0) <= delay <= DELAY_MAX:
-            raise InvalidOptionError(f"{delay=} must be a timedelta from 0 to {DELAY_MAX.days} days")
-        return self._return("rolled back", Return(round(delay / timedelta(milliseconds=1))))
+        return self._return("rolled back", self.run.after_failure(self.seq, reason, delay))
+
+    def reject(self, reason: str) -> bool:
+        """Give the message up: it is a dead letter, however many attempts it had left.
+
+        Args:
+            reason: why, for people; it stands in the dead letter. Cut to 1 KiB.
+
+        Returns, Raises: as `rollback`; False: it comes again, when its lease ends at the latest.
+        """
+        return self._return("rejected", Return(reason=to_reason(reason) or NO_REASON, is_last=True))
 
     def give_back(self) -> bool:
         """Give the message back whose work never began: as `rollback`, but it counts as no attempt.
@@ -154,8 +166,9 @@ class Delivery:
 
     def _return(self, ending: str, how: Return) -> bool:
         self.finish(ending)
+        messages = (self.handout(),) if how.is_last else ()
         try:
-            return self.run.give_back(Ranges(((self.seq, self.seq),)), how)
+            return self.run.give_back(Ranges(((self.seq, self.seq),)), how, messages)
         except UsageError:
             self.unfinish()
             raise
@@ -174,6 +187,11 @@ class Delivery:
         """
         self.check_unfinished()
         self.run.extend()
+
+    def handout(self) -> Handout:
+        """Return the message as a dead letter needs it."""
+        batch = self._batch_slice.batch
+        return self.seq, self.body, self.headers, batch.pushed_at_ms or 0
 
     def check_unfinished(self) -> None:
         """Raise `ClosedError` when it was committed or rolled back before."""
@@ -204,8 +222,10 @@ class Delivery:
         if error is None:
             self.commit()
         else:
+            # An interrupted program says nothing of the message: it comes again at once.
+            delay = None if isinstance(error, Exception) else timedelta(0)
             try:
-                self.rollback()
+                self.rollback(delay, reason_of(error))
             except AccessDeniedError as refusal:  # the error of the work is the one to tell
                 error.add_note(f"{self!r} could not be rolled back: {refusal}")
         return None

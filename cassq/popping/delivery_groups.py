@@ -5,6 +5,7 @@ written as one.
 """
 
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 
 from cassq.errors import CassqError, ClosedError, UsageError
 from cassq.model.ranges import Ranges
@@ -29,8 +30,8 @@ def finish_all(deliveries: Sequence[Delivery], ending: str) -> None:
         delivery._ending = ending  # noqa: SLF001
 
 
-def return_all(deliveries: Sequence[Delivery], *, is_counted: bool) -> None:
-    """Roll back many at once, or give them back: what follows each other goes back as one.
+def return_all(deliveries: Sequence[Delivery], *, is_counted: bool, reason: str = "") -> None:
+    """Roll back many, without a delay, or give them back: what follows each other goes back as one.
 
     Raises:
         ClosedError: one of them has ended before, or is named twice; nothing was written.
@@ -39,14 +40,20 @@ def return_all(deliveries: Sequence[Delivery], *, is_counted: bool) -> None:
     """
     finish_all(deliveries, "rolled back" if is_counted else "given back")
     failed: CassqError | None = None
+    by_run: dict[HeldRun, list[Delivery]] = {}
+    for each in deliveries:
+        by_run.setdefault(each.run, []).append(each)
     for run, parts in group_by_run(deliveries).items():
+        own = by_run[run]
+        how = Return(is_counted=False)
+        if is_counted:
+            how = run.after_failure(own[0].seq, reason, timedelta(0))
         try:
-            run.give_back(parts, Return(is_counted=is_counted))
+            run.give_back(parts, how, [each.handout() for each in own] if how.is_last else ())
         except CassqError as error:
             failed = failed or error
-            for each in deliveries if isinstance(error, UsageError) else ():
-                if each.run is run:
-                    each.unfinish()
+            for each in own if isinstance(error, UsageError) else ():
+                each.unfinish()
     if failed:
         raise failed
 

@@ -20,6 +20,7 @@ from cassq.model.pipe import Phase, PipeEntry
 from cassq.model.queue_record import QueueRecord
 from cassq.pipes import upkeep, window_steps
 from cassq.pipes.fenced_pipe import FencedPipe, Taker
+from cassq.pipes.owned_pipe import OwnedPipe
 from cassq.pipes.pipe_list import PipeList
 from cassq.runtime.outage_log import log_trouble
 from cassq.runtime.reentry import alone
@@ -44,6 +45,7 @@ class ReapReport:
         examined: pipes that were read.
         sealed: pipes of dead pushers that were sealed.
         returned: messages whose lease had run out and that came back.
+        buried: messages that came back from their last attempt, and that are dead letters now.
         retired: pipes that were retired and deleted.
         busy: pipes that needed something but are in a popper's hands.
         published: bulk writes that were decided and whose pipes were published for somebody who died.
@@ -55,6 +57,7 @@ class ReapReport:
     examined: int = 0
     sealed: int = 0
     returned: int = 0
+    buried: int = 0
     retired: int = 0
     busy: int = 0
     published: int = 0
@@ -72,6 +75,7 @@ class ReapReport:
         self.examined += other.examined
         self.sealed += other.sealed
         self.returned += other.returned
+        self.buried += other.buried
         self.retired += other.retired
         self.busy += other.busy
         self.published += other.published
@@ -172,35 +176,41 @@ class Reaper:
         if state is None or state.head.phase is Phase.RETIRED:
             self._delete(entry.pipe, report)
             return
-        fenced = FencedPipe(self._context, entry, state, Taker(self._holder))
+        owned = OwnedPipe(self._context, entry, state, Taker(self._holder))
         is_abandoned = self._pipes.is_abandoned(entry)
-        if not (fenced.is_over or upkeep.needs_care(fenced, is_abandoned=is_abandoned)):
+        if not (owned.is_over or upkeep.needs_care(owned, is_abandoned=is_abandoned)):
             return
         if not self._coordinator.claim(self._queue, entry.pipe, self._holder):
             report.busy += 1
             return
         is_over = False
         try:
-            is_over = fenced.is_over or self._care(fenced, is_abandoned=is_abandoned, report=report)
+            is_over = owned.is_over or self._care(owned, is_abandoned=is_abandoned, report=report)
         finally:
             if is_over:
-                over.append(fenced)  # released with the others
+                over.append(owned)  # released with the others
             else:
                 self._coordinator.release(self._queue, entry.pipe, self._holder)
 
-    def _care(self, fenced: FencedPipe, *, is_abandoned: bool, report: ReapReport) -> bool:
-        """Seal, drain and return what needs it; True when the pipe is over now."""
-        if is_abandoned and fenced.head.phase is Phase.OPEN:
+    def _care(self, owned: OwnedPipe, *, is_abandoned: bool, report: ReapReport) -> bool:
+        """Seal, drain, return and bury what needs it; True when the pipe is over now."""
+        if is_abandoned and owned.head.phase is Phase.OPEN:
             self._record.read()
-            if not upkeep.seal(fenced):
+            if not upkeep.seal(owned):
                 return False
             report.sealed += 1
-        if window_steps.is_over(fenced) and not window_steps.take_over(fenced):
+        if window_steps.is_over(owned) and not window_steps.take_over(owned):
             return False
-        if not upkeep.drain(fenced):
+        if not upkeep.drain(owned):
             return False
-        report.returned += upkeep.return_expired(fenced)
-        return fenced.is_over
+        report.returned += upkeep.return_expired(owned)
+        while upkeep.has_spent(owned):
+            result = owned.take(0)
+            if result is None or not result.dead:
+                break
+            for taken in result.dead:
+                report.buried += owned.bury(taken)
+        return owned.is_over
 
     def _retire(self, over: list[FencedPipe], report: ReapReport) -> None:
         """Count pipes that are over, all in one write, then retire and delete them one by one."""

@@ -220,6 +220,10 @@ class LetterStorage(Protocol):
         """
         ...
 
+    def count_dead(self, queue: str, limit: int) -> int:
+        """Return how many dead letters there are, counted up to `limit`; no body is sent for it."""
+        ...
+
     def change_dead(
         self,
         queue: str,

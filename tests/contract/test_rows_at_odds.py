@@ -123,7 +123,7 @@ def test_a_batch_that_is_gone_holds_up_neither_what_came_before_it_nor_other_pip
         with pytest.raises(cassq.DecodeError, match=f"pipe {gone.pipe}: messages 2 to 2 wait"):
             popper.pop(timeout=1)
         for delivery in came:
-            assert delivery.rollback()
+            assert delivery.rollback(timedelta(0))
         again = [popper.pop(timeout=10) for _ in range(2)]
 
         assert {each.message_id for each in came} == {each.message_id for each in again} == {first, other}

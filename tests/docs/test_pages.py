@@ -4,7 +4,6 @@ import importlib
 import inspect
 import re
 from collections.abc import Iterator
-from dataclasses import fields
 from datetime import timedelta
 from functools import reduce
 
@@ -16,7 +15,7 @@ from cassq import connect, errors, installation
 from cassq.cli import exit_codes
 from cassq.cli.main import cassq_command
 from cassq.limits import KIB, MIB
-from cassq.model.settings import QueueSettings
+from cassq.model.settings import QueueSettings, settings_known
 from cassq.storage.cassandra import open_session, open_storage, session
 
 OPERATIONS = ROOT / "docs" / "operations.md"
@@ -121,7 +120,7 @@ def test_the_settings_table_is_that_of_the_code() -> None:
     }
     assert told == {
         setting.name: (setting.default, setting.metadata["low"], setting.metadata["high"])
-        for setting in fields(QueueSettings)
+        for setting in settings_known()
     }
 
 

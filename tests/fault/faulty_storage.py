@@ -30,6 +30,7 @@ READS = (
     "read_batches",
     "load_pipe",
     "read_dead",
+    "count_dead",
     "read_rollups",
 )
 WRITES = (

@@ -102,7 +102,7 @@ def test_what_stays_leased_beside_a_rolled_back_message_is_not_lost_with_its_hol
     popper = queue.popper()
     deliveries = popper.pop_many(10, timeout=PATIENCE)
     assert len(deliveries) == 10
-    deliveries[0].rollback()
+    deliveries[0].rollback(timedelta(0))
     popper.commit_many(deliveries[1:3])
     again = popper.pop(timeout=PATIENCE)
     assert again.body == b"1"

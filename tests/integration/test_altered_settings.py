@@ -103,7 +103,7 @@ def test_a_message_gets_the_attempts_that_are_allowed_by_the_time_it_comes_back(
             queue.stats()  # which reads the record
             with popper.pop(timeout=60) as delivery:
                 attempts.append(delivery.attempt)
-                assert delivery.rollback()
+                assert delivery.rollback(timedelta(0))
         while not list(queue.dead):
             assert popper.pop(timeout=0.1) is None
 

@@ -10,7 +10,7 @@ from support.clocks import HandClock
 
 import cassq
 
-READS = ("read_queues", "glance_queue", "list_pipes", "read_batches", "load_pipe", "read_dead")
+READS = ("read_queues", "glance_queue", "list_pipes", "read_batches", "load_pipe", "read_dead", "count_dead")
 
 
 def calls(store, method):

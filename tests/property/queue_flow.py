@@ -75,6 +75,7 @@ class QueueFlow(RuleBasedStateMachine):
             max_attempts=self.model.max_attempts,
             pop_width=1 if self.ground.is_fifo else 4,
             lease=LEASE,
+            retry_delay=timedelta(0),
         )
 
     def _body(self, body: bytes) -> bytes:

@@ -1,6 +1,5 @@
 """Names, ids, messages and settings: whatever is handed in is taken as it is, or refused with words."""
 
-from dataclasses import fields
 from datetime import timedelta
 from uuid import UUID, uuid4
 
@@ -15,11 +14,11 @@ from cassq.limits import SEQ_MAX
 from cassq.model.arguments import check_count, tell_duration, to_duration, to_seconds
 from cassq.model.ids import MessageId, check_name, new_pipe_id, shorten, to_message_id
 from cassq.model.message import check_body, check_headers
-from cassq.model.settings import QueueSettings
+from cassq.model.settings import QueueSettings, settings_known
 from cassq.storage.cassandra import rows as cassandra_rows
 from cassq.urls import take_apart_cassandra
 
-SETTINGS = fields(QueueSettings)
+SETTINGS = settings_known()
 PIPES = st.builds(new_pipe_id)
 
 quietly = settings(derandomize=True, deadline=None, max_examples=200)

@@ -50,18 +50,31 @@ def removals(queue: str, removed: Iterable[MessageId], pipes: Iterable[UUID]) ->
         yield cql.DELETE_DEAD_STRETCH, (queue, cql.SHARD, pipe, 0, NO_LIMIT)
 
 
+def count_letters(session: CassandraSession, queue: str, limit: int) -> int:
+    """Return how many letters there are, counted up to `limit`."""
+    return len(_read_parts(session, cql.COUNT_DEAD, queue, (_BEGIN, _END), limit))
+
+
 def read_letters(
     session: CassandraSession, queue: str, after: MessageId | None, until: MessageId | None, limit: int
 ) -> list[Row]:
-    """Return up to `limit` letters behind `after`, up to `until`, in the order of their ids.
+    """Return up to `limit` letters behind `after`, up to `until`, in the order of their ids."""
+    low = _BEGIN if after is None else _place_of(after)
+    high = _END if until is None else _place_of(until)
+    return _read_parts(session, cql.READ_DEAD, queue, (low, high), limit)
+
+
+def _read_parts(
+    session: CassandraSession, statement: cql.Statement, queue: str, between: tuple[int, int], limit: int
+) -> list[Row]:
+    """Return what a statement finds between two places, up to `limit` rows, in their order.
 
     Where there are too many tombstones for one read, it reads on part by part, in halves of a part that is
     given up. Removed letters have mostly one age, so the first parts are of all ages, down to a second.
     """
-    low = _BEGIN if after is None else _place_of(after)
-    high = _END if until is None else _place_of(until)
+    low, high = between
     try:
-        return _read(session, queue, low, high, limit)
+        return _read(session, statement, queue, (low, high), limit)
     except StorageUnavailableError as error:
         if not met_tombstones(error.__cause__):
             raise
@@ -72,7 +85,7 @@ def read_letters(
     while parts and len(found) < limit:
         low, high = parts.pop()
         try:
-            found += _read(session, queue, low, high, limit - len(found))
+            found += _read(session, statement, queue, (low, high), limit - len(found))
         except StorageUnavailableError as error:
             if not met_tombstones(error.__cause__) or high - low == 1:
                 raise
@@ -81,9 +94,11 @@ def read_letters(
     return found
 
 
-def _read(session: CassandraSession, queue: str, low: int, high: int, limit: int) -> list[Row]:
-    values = (queue, cql.SHARD, *_letter_at(low), *_letter_at(high), limit)
-    return session.execute(cql.READ_DEAD, values)
+def _read(
+    session: CassandraSession, statement: cql.Statement, queue: str, between: tuple[int, int], limit: int
+) -> list[Row]:
+    values = (queue, cql.SHARD, *_letter_at(between[0]), *_letter_at(between[1]), limit)
+    return session.execute(statement, values)
 
 
 def _place_of(letter: MessageId) -> int:

@@ -190,13 +190,14 @@ def run_values(run: Run) -> Values:
     return (
         *(run.last, run.read_from, run.state.value, run.attempt, run.lease_id, run.lease_ms),
         *(run.not_before_ms, run.holder, run.rolled_back, run.window_ms),
+        run.reason or UNSET_VALUE,  # a reason is never taken back, and a null would be a tombstone
     )
 
 
 def _to_run(row: Row) -> Run:
     with _decoding("a run", row):
         seq, _, _, _, read_from, _, _, last, _, _, _, rolled_back = row[:12]
-        state, attempt, lease_id, leased_at, lease_ms, not_before, holder, _, window_ms = row[12:]
+        state, attempt, lease_id, leased_at, lease_ms, not_before, holder, _, window_ms, reason = row[12:]
         return Run(
             first=seq,
             last=_not_before(seq - 1, last),
@@ -210,6 +211,7 @@ def _to_run(row: Row) -> Run:
             holder=_text(holder),
             rolled_back=_count(rolled_back),
             window_ms=0 if window_ms is None else _count(window_ms),  # older than the column
+            reason="" if reason is None else _text(reason),
         )
 
 

@@ -26,7 +26,7 @@ from cassq.storage.cassandra.session import CassandraSession
 from cassq.storage.cassandra.statements import Call
 
 #: The version of the schema that this code reads and writes.
-VERSION = 5
+VERSION = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +57,26 @@ class CassandraSchema:
 
     def version(self) -> int | None:
         """Return the version that is in force, or None where there is no schema of cassq's."""
+        return self._read_version()[0]
+
+    def _read_version(self) -> tuple[int | None, int]:
+        """Return the version that is in force, and the one that a cassq must know to work here."""
         try:
-            found = self._session.execute(cql.READ_VERSION)
+            found = {
+                component: int(version) for component, version in self._session.execute(cql.READ_VERSIONS)
+            }
         except SchemaMismatchError:
-            return None
-        return int(found[0][0]) if found else None
+            found = {}
+        return max(found.values(), default=None), found.get("cassq", 0)
 
     def check_version(self) -> None:
         """Check that this code can work with the schema.
 
         Raises:
-            SchemaMismatchError: it is missing, older or newer.
+            SchemaMismatchError: it is missing, older, or newer and not only by what was added.
         """
-        version = self.version()
-        if version == VERSION:
+        version, must_know = self._read_version()
+        if version is not None and must_know <= VERSION <= version:
             return
         if version is None:
             exists = self._keyspace_exists()
@@ -84,7 +90,7 @@ class CassandraSchema:
                 f"the schema in keyspace {self._keyspace!r} is version {version}, and this cassq needs "
                 f"{VERSION}: run `cassq schema apply --url …`"
             )
-        raise SchemaMismatchError(self._tell_newer(version))
+        raise SchemaMismatchError(self._tell_newer(must_know))
 
     def apply(self, replication: Mapping[str, str | int] | None = None) -> Mended:
         """Create what is missing, bring an older schema up to this version, and mend what has drifted.
@@ -95,9 +101,9 @@ class CassandraSchema:
         Raises:
             SchemaMismatchError: the schema is newer than this code.
         """
-        version = self.version()
-        if version is not None and version > VERSION:
-            raise SchemaMismatchError(self._tell_newer(version))
+        version, must_know = self._read_version()
+        if must_know > VERSION:
+            raise SchemaMismatchError(self._tell_newer(must_know))
         if version is None:
             statements = read_statements(self._keyspace, replication)
         else:
@@ -115,13 +121,16 @@ class CassandraSchema:
         if not self._keyspace_exists():
             return [f"keyspace {self._keyspace} does not exist"]
         differences = []
-        version = self.version()
-        if version != VERSION:
+        version, must_know = self._read_version()
+        if version is None or not must_know <= VERSION <= version:
             differences.append(f"the version is {version}, and should be {VERSION}")
         return [*differences, *(difference.told for difference in self._drift())]
 
     def _drift(self) -> list[Difference]:
-        return list(compare(self._keyspace, self._read_tables(), read_tables(self._keyspace)))
+        tables = self._read_tables()
+        version = self.version()
+        is_newer = version is not None and version > VERSION
+        return list(compare(self._keyspace, tables, read_tables(self._keyspace), is_newer=is_newer))
 
     def _mend(self) -> Mended:
         refusals: dict[str, str] = {}
@@ -143,8 +152,9 @@ class CassandraSchema:
 
     def _tell_newer(self, version: int) -> str:
         return (
-            f"the schema in keyspace {self._keyspace!r} is version {version}, newer than the {VERSION} that "
-            "this cassq knows: install the newer cassq; `cassq schema apply --url …` takes no version back"
+            f"the schema in keyspace {self._keyspace!r} needs a cassq that knows version {version}, newer than "
+            f"{VERSION}, this one's: install the newer cassq; `cassq schema apply --url …` takes no version "
+            "back"
         )
 
     def _keyspace_exists(self) -> bool:

@@ -29,7 +29,11 @@ class Difference:
 
 
 def compare(
-    keyspace: str, stands: Mapping[str, TableShape], wanted: Mapping[str, tuple[TableShape, str]]
+    keyspace: str,
+    stands: Mapping[str, TableShape],
+    wanted: Mapping[str, tuple[TableShape, str]],
+    *,
+    is_newer: bool = False,
 ) -> Iterator[Difference]:
     """Yield how tables differ.
 
@@ -37,6 +41,7 @@ def compare(
         keyspace: the tables' own.
         stands: the tables that are there, by name.
         wanted: the shape of each table, and the statement that creates it.
+        is_newer: a newer cassq has added to the schema: columns that this one does not know are its own.
     """
     for name, (shape, creation) in wanted.items():
         table = f"{keyspace}.{name}"
@@ -51,7 +56,7 @@ def compare(
         again = (f"DROP TABLE {table}", creation)
         yield from _missing_columns(table, name, found, shape, again)
         for column, kind in found.columns.items():
-            if column not in shape.columns:
+            if column not in shape.columns and not is_newer:
                 told = f"column {name}.{column} ({kind}) is not one of cassq's"
                 drop = (f"ALTER TABLE {table} DROP {column}",)
                 yield Difference(told, drop if kind.kind == "regular" else again, is_safe=False)

@@ -170,7 +170,7 @@ DELETE_WAITING = Statement(Call.WRITE, f"DELETE FROM {{ks}}.waiting USING TIMEST
 _HEAD_KEY = f"pipe = ? AND seq = {HEAD_SEQ} AND kind = {HEAD_KIND}"
 _STATE = (
     "seq, kind, op, cursor, read_from, floor, phase, last, skipped, dead, purged, rolled_back, state, "
-    "attempt, lease_id, leased_at, lease_ms, not_before, holder, ending, window_ms"
+    "attempt, lease_id, leased_at, lease_ms, not_before, holder, ending, window_ms, reason"
 )
 _READ_STATE = f"SELECT {_STATE} FROM {{ks}}.pending WHERE pipe = ?"
 READ_HEAD = Statement(
@@ -218,7 +218,7 @@ SET_MARK = _transaction(
 )
 
 _RUN_COLUMNS = (
-    "last read_from state attempt lease_id lease_ms not_before holder rolled_back window_ms leased_at"
+    "last read_from state attempt lease_id lease_ms not_before holder rolled_back window_ms reason leased_at"
 )
 
 
@@ -226,7 +226,7 @@ def _run_insert(*, is_leased_now: bool) -> Statement:
     leased_at = "to_timestamp(now())" if is_leased_now else "?"
     return _transaction(
         f"INSERT INTO {{ks}}.pending ({', '.join(_RUN_COLUMNS.split())}, pipe, seq, kind) "
-        f"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {leased_at}, ?, ?, {RUN_KIND})"
+        f"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {leased_at}, ?, ?, {RUN_KIND})"
     )
 
 
@@ -270,15 +270,16 @@ DELETE_DEAD_STRETCH = Statement(
     f"DELETE FROM {{ks}}.dead USING TIMESTAMP {DIES_AT} "
     "WHERE queue = ? AND shard = ? AND pipe = ? AND seq >= ? AND seq <= ?",
 )
-READ_DEAD = Statement(
-    Call.READ,
-    f"SELECT {_LETTER}, died_at FROM {{ks}}.dead "
-    "WHERE queue = ? AND shard = ? AND (pipe, seq) > (?, ?) AND (pipe, seq) <= (?, ?) LIMIT ?",
-    page_rows=_PAGE_OF_BODIES,
+_DEAD = (
+    "died_at FROM {ks}.dead "
+    "WHERE queue = ? AND shard = ? AND (pipe, seq) > (?, ?) AND (pipe, seq) <= (?, ?) LIMIT ?"
+)
+READ_DEAD = Statement(Call.READ, f"SELECT {_LETTER}, {_DEAD}", page_rows=_PAGE_OF_BODIES)
+COUNT_DEAD = Statement(
+    Call.READ, f"SELECT pushed_at, attempts, writetime(body), writetime(headers), writetime(reason), {_DEAD}"
 )
 
-# Rollups. They are figures, not messages: written with the coordinator's time, so that a later one stands,
-# and gone by the table's own time-to-live.
+# Rollups, figures and no messages: of two the later one stands, by the coordinator's time.
 
 _ROLLUP = ", ".join(ROLLUP_COLUMNS)
 INSERT_ROLLUP = Statement(
@@ -290,8 +291,9 @@ READ_ROLLUPS = Statement(
     Call.READ, f"SELECT {_ROLLUP} FROM {{ks}}.statistics WHERE queue = ? AND shard = ? AND day = ?"
 )
 
-# The schema
-
-READ_VERSION = Statement(
-    Call.READ, "SELECT version FROM {ks}.schema_version WHERE component = 'cassq' LIMIT 1"
+# The schema: what a cassq must know, and what was only added since
+READ_VERSIONS = Statement(
+    Call.READ,
+    "SELECT component, version FROM {ks}.schema_version WHERE component IN ('cassq', 'cassq.added') "
+    "PER PARTITION LIMIT 1",
 )

@@ -21,7 +21,7 @@ from cassq.model.rollup import Rollup
 from cassq.model.transaction import Answer, Transaction
 from cassq.storage.cassandra import rows
 from cassq.storage.cassandra import statements as cql
-from cassq.storage.cassandra.letters import read_letters, removals
+from cassq.storage.cassandra.letters import count_letters, read_letters, removals
 from cassq.storage.cassandra.session import CassandraSession, Row, Work
 from cassq.storage.cassandra.transactions import to_answer, to_work
 from cassq.storage.port import BatchQuery, DeadLetter, Listing
@@ -229,6 +229,10 @@ class CassandraStorage:
     ) -> Sequence[DeadLetter]:
         """See `Storage.read_dead`."""
         return list(map(rows.to_letter, read_letters(self._session, queue, after, until, limit)))
+
+    def count_dead(self, queue: str, limit: int) -> int:
+        """See `Storage.count_dead`."""
+        return count_letters(self._session, queue, limit)
 
     def change_dead(
         self,

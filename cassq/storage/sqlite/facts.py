@@ -18,6 +18,7 @@ from cassq.errors import CorruptError, StorageUnavailableError
 from cassq.runtime.clock import SystemClock
 from cassq.runtime.files import sync_names
 from cassq.storage.sqlite.file import SqliteFile
+from cassq.storage.sqlite.migrations import last_step, versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def read_facts(path: str) -> SqliteFacts | None:
     with _opened(path) as db:
         found = [str(row[0]) for row in db.execute("PRAGMA quick_check(5)")]
         mode = db.execute("PRAGMA journal_mode").fetchone()[0]
-        version = db.execute("PRAGMA user_version").fetchone()[0]
+        version, _ = versions(db)
     log = Path(f"{path}-wal")
     return SqliteFacts(
         damage=() if found == ["ok"] else tuple(found),
@@ -96,15 +97,14 @@ class SqliteSchema:
     @property
     def needed(self) -> int:
         """The version that this code reads and writes."""
-        folder = resources.files("cassq") / "schema" / "migrations" / "sqlite"
-        return sum(step.name.endswith(".sql") for step in folder.iterdir())
+        return last_step()
 
     def version(self) -> int | None:
         """Return the version that is in force, or None where there is no schema of cassq's."""
         if not Path(self._path).exists():
             return None
         with _opened(self._path) as db:
-            return db.execute("PRAGMA user_version").fetchone()[0] or None
+            return versions(db)[0] or None
 
     def apply(self) -> None:
         """Bring an older schema up to this version, and put missing tables back."""
@@ -120,7 +120,7 @@ class SqliteSchema:
             is_there = Path(self._path).exists()
             return ["the file has no tables of cassq's" if is_there else "the file does not exist"]
         differences = []
-        if version != self.needed:
+        if version < self.needed:
             differences.append(f"the version is {version}, and should be {self.needed}")
         with closing(sqlite3.connect(":memory:")) as wanted, _opened(self._path) as stands:
             wanted.executescript(read_text())
@@ -128,7 +128,7 @@ class SqliteSchema:
         for table, columns in needed.items():
             if table not in there:
                 differences.append(f"table {table} is missing")
-            elif there[table] != columns:
+            elif version <= self.needed and there[table] != columns:  # what a newer one added is its own
                 differences.append(f"table {table} is ({there[table]}), and should be ({columns})")
         return differences
 

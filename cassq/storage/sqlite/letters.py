@@ -47,6 +47,12 @@ def read(
     ).fetchall()
 
 
+def count(db: sqlite3.Connection, queue: str, limit: int) -> int:
+    """Return how many letters there are, counted up to `limit`."""
+    wanted = "SELECT 1 FROM dead WHERE queue = ? AND shard = 0 AND NOT removed LIMIT ?"
+    return int(db.execute(f"SELECT count(*) FROM ({wanted})", (queue, limit)).fetchone()[0])  # noqa: S608
+
+
 def add(db: sqlite3.Connection, queue: str, added: Sequence[DeadLetter], now_ms: int) -> None:
     """Add letters, but none where a trace stands."""
     db.executemany(

@@ -110,6 +110,7 @@ def run_row(run: Run, leased_at_ms: int) -> Row:
     return (
         *(run.first, run.last, run.read_from, run.state.value, run.attempt, run.lease_id.bytes),
         *(leased_at_ms, run.lease_ms, run.not_before_ms, run.holder, run.rolled_back, run.window_ms),
+        run.reason,
     )
 
 
@@ -117,7 +118,7 @@ def to_run(row: Row) -> Run:
     """Read them back."""
     with decoding("runs"):
         first, last, read_from, state, attempt, lease_id, *rest = row
-        leased_at_ms, lease_ms, not_before_ms, holder, rolled_back, window_ms = rest
+        leased_at_ms, lease_ms, not_before_ms, holder, rolled_back, window_ms, reason = rest
         return Run(
             first=_number(first, 1),
             last=_number(last, first - 1, SEQ_MAX - 1),
@@ -131,6 +132,7 @@ def to_run(row: Row) -> Run:
             holder=_text(holder),
             rolled_back=_number(rolled_back),
             window_ms=_time(window_ms),
+            reason=_text(reason),
         )
 
 

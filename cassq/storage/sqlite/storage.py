@@ -223,6 +223,11 @@ class SqliteStorage:
             found = letters.read(db, queue, after, until, limit)
         return [rows.to_letter(row) for row in found]
 
+    def count_dead(self, queue: str, limit: int) -> int:
+        """See `Storage.count_dead`."""
+        with self._file.reading() as db:
+            return letters.count(db, queue, limit)
+
     def change_dead(
         self,
         queue: str,

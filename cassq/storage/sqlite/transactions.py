@@ -13,7 +13,7 @@ from cassq.storage.sqlite.rows import Row, run_row
 
 RUN_COLUMNS = (
     "first, last, read_from, state, attempt, lease_id, leased_at_ms, lease_ms, not_before_ms, holder,"
-    " rolled_back, window_ms"
+    " rolled_back, window_ms, reason"
 )
 
 MARK = (
@@ -70,7 +70,7 @@ def run_write(key: bytes, change: RunChange, now_ms: int) -> tuple[str, Row]:
     row = run_row(change.run, now_ms if change.is_leased_now else change.run.leased_at_ms)
     if change.if_lease_id is None:
         insert = f"INSERT OR REPLACE INTO runs (pipe, {RUN_COLUMNS})"
-        return f"{insert} VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)", (key, *row)
+        return f"{insert} VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)", (key, *row)
     assignments = ", ".join(f"{name.strip()} = ?" for name in RUN_COLUMNS.split(","))
     conditions = "WHERE pipe = ? AND first = ? AND lease_id = ?"
     values: Row = (*row, key, change.run.first, change.if_lease_id.bytes)

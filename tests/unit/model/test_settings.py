@@ -1,13 +1,12 @@
 """What a queue may be told."""
 
-from dataclasses import fields
 from datetime import timedelta
 from typing import get_type_hints
 
 import pytest
 
 from cassq.errors import DecodeError, InvalidOptionError
-from cassq.model.settings import AlterOptions, QueueOptions, QueueSettings, fixed_settings
+from cassq.model.settings import AlterOptions, QueueOptions, QueueSettings, fixed_settings, settings_known
 
 
 def test_settings_read_back_what_was_stored():
@@ -23,7 +22,7 @@ def test_a_setting_that_an_older_version_did_not_store_gets_its_default():
     assert QueueSettings.from_stored(stored) == QueueSettings()
 
 
-@pytest.mark.parametrize("setting", fields(QueueSettings), ids=lambda setting: setting.name)
+@pytest.mark.parametrize("setting", settings_known(), ids=lambda setting: setting.name)
 def test_every_setting_is_bounded_on_both_sides(setting):
     step = timedelta(milliseconds=1) if isinstance(setting.default, timedelta) else 1
     for value in (setting.metadata["low"] - step, setting.metadata["high"] + step):
@@ -109,8 +108,21 @@ def test_stored_settings_that_are_not_ours_are_refused():
 
 
 def test_type_checkers_know_every_setting_by_its_type():
-    types = get_type_hints(QueueSettings)
+    types = {name: kind for name, kind in get_type_hints(QueueSettings).items() if name != "others"}
     assert get_type_hints(QueueOptions) == types
     assert get_type_hints(AlterOptions) == {
         name: kind for name, kind in types.items() if name not in fixed_settings()
     }
+
+
+def test_settings_of_a_newer_version_are_kept_when_the_record_is_written():
+    stored = QueueSettings(pop_width=3).to_stored() | {"ttl_ms": 60_000}
+
+    read = QueueSettings.from_stored(stored)
+
+    assert read.altered("orders", {"pop_width": 4}).to_stored() == stored | {"pop_width": 4}
+
+
+def test_a_first_rest_longer_than_the_longest_is_refused():
+    with pytest.raises(InvalidOptionError, match=r"retry_delay=1h is longer than .*raise retry_delay_max"):
+        QueueSettings(retry_delay=timedelta(hours=1))

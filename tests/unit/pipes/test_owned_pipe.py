@@ -210,11 +210,10 @@ def test_a_death_is_told_in_the_log(scene, caplog):
     told = [(record.name, record.levelname, record.getMessage()) for record in caplog.records]
     assert {each[:2] for each in told} == {("cassq.popper", "WARNING")}
     one, two = (words for _, _, words in told)
-    assert f"queue q: message {MessageId(scene.pipe, 1)} is a dead letter now: rolled back" in one
-    assert (
-        f"2 messages from {MessageId(scene.pipe, 2)} to {MessageId(scene.pipe, 3)} are dead letters now"
-        in two
-    )
+    died = f"now, after attempt {SETTINGS.max_attempts}: "
+    assert f"queue q: message {MessageId(scene.pipe, 1)} is a dead letter {died}rolled back" in one
+    several = f"2 messages from {MessageId(scene.pipe, 2)} to {MessageId(scene.pipe, 3)}"
+    assert f"{several} are dead letters {died}lease ended while a popper had it" in two
 
 
 def test_what_came_back_from_its_last_attempt_is_buried_though_it_is_to_rest(scene):

@@ -9,7 +9,7 @@ from cassq.storage.cassandra.cql_file import read_shapes
 from cassq.storage.cassandra.statements import Statement
 
 #: A read that decides nothing about messages.
-APART = {cql.READ_VERSION}
+APART = {cql.READ_VERSIONS}
 
 
 def _statements():

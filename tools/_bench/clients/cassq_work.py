@@ -112,7 +112,7 @@ def _pop_some(popper: cassq.Popper, count: int) -> list[cassq.Delivery]:
 
 
 #: The methods of the storage port that read.
-READS = ("read_queues", "glance_queue", "list_pipes", "read_batches", "load_pipe", "read_dead")
+READS = ("read_queues", "glance_queue", "list_pipes", "read_batches", "load_pipe", "read_dead", "count_dead")
 
 
 def idle_reads(client: CassqClient, seconds: float) -> float:

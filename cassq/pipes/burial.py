@@ -1,0 +1,41 @@
+"""Messages that become dead letters: first the letters, then the marks that end them.
+
+Owns what a letter says, whoever buries: the consumer that gave a message up, or the pipe's next owner. What
+must not break: no mark before its letter. After a crash in between the same rows are written again.
+"""
+
+import logging
+from collections.abc import Iterable
+from uuid import UUID
+
+from cassq.model.ids import MessageId
+from cassq.model.pipe import End, Mark, Run
+from cassq.model.ranges import Ranges
+from cassq.model.retrying import NO_REASON
+from cassq.model.take_plan import Handout
+from cassq.storage.port import DeadLetter, Storage
+
+_log = logging.getLogger("cassq.popper")
+
+
+def bury(storage: Storage, queue: str, run: Run, messages: Iterable[Handout], pipe: UUID) -> list[Mark]:
+    """Write the messages of a run to the dead letters, and mark them; return the marks.
+
+    Raises: StorageUnavailableError, OutcomeUnknownError, AccessDeniedError: it is to be done once more.
+    """
+    reason = run.reason or NO_REASON
+    letters = [
+        DeadLetter(MessageId(pipe, seq), body, headers, pushed_at_ms, run.attempts, reason)
+        for seq, body, headers, pushed_at_ms in messages
+    ]
+    storage.change_dead(queue, added=letters)
+    buried = Ranges((letter.message_id.seq, letter.message_id.seq) for letter in letters)
+    marks = [Mark(part.first, part.last, End.DEAD) for part in buried]
+    storage.mark(pipe, marks)
+    if letters:
+        first, last = letters[0].message_id, letters[-1].message_id
+        told = f"message {first} is a dead letter"
+        if len(letters) > 1:
+            told = f"{len(letters)} messages from {first} to {last} are dead letters"
+        _log.warning("queue %s: %s now, after attempt %d: %s", queue, told, run.attempts, reason)
+    return marks
