@@ -82,7 +82,7 @@ class QueueSettings:
         timedelta(minutes=10), timedelta(0), DELAY_MAX, "how long it rests at most, without jitter"
     )
     retry_jitter_percent: int = _setting(20, 0, 100, "how much a rest is longer or shorter, by chance")
-    others: Mapping[str, int] = field(default_factory=dict, repr=False)
+    others: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for setting in settings_known():

@@ -90,6 +90,7 @@ class _History:
             Kind.COMMITTED: self._note_committed,
             Kind.EXTENDED: self._note_extended,
             Kind.ROLLING_BACK: self._note_rolling_back,
+            Kind.GIVEN_UP: self._note_given_up,
             Kind.DEAD_LETTER: self._note_dead_letter,
             Kind.PUTTING_BACK: self._put_backs.note_begun,
             Kind.PUT_BACK: self._put_backs.note_returned,
@@ -155,6 +156,10 @@ class _History:
     def _note_rolling_back(self, line: Line) -> None:
         for one in self._of(line):
             one.freed_at = line.at
+
+    def _note_given_up(self, line: Line) -> None:
+        for one in self._of(line):
+            one.is_given_up = True
 
     def _note_dead_letter(self, line: Line) -> None:
         self._verdict.dead.add(line.message)

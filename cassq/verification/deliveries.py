@@ -26,6 +26,7 @@ class NotedDelivery:
     until: float
     freed_at: float = _FOREVER
     is_committing: bool = False
+    is_given_up: bool = False
     commits: int = 0
 
     @property
@@ -57,6 +58,8 @@ def objection(before: NotedDelivery, after: NotedDelivery) -> str:
         return "the same attempt twice"
     if before.commits:
         return "it was committed"
+    if before.is_given_up:
+        return "it was given up"
     if before.freed_at <= after.line.at:
         return ""
     return "the lease was alive" if after.line.at < before.until else ""

@@ -46,6 +46,8 @@ class Kind(StrEnum):
     EXTENDED = "extended"
     #: A rollback is about to begin.
     ROLLING_BACK = "rolling-back"
+    #: A reject returned, or a rollback after the last attempt: the message is a dead letter, or about to be.
+    GIVEN_UP = "given-up"
     #: Somebody found the message among the dead letters.
     DEAD_LETTER = "dead-letter"
     #: A put_back of the letter is about to begin: `pipe` and `seq` are the letter's.

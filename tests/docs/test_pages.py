@@ -15,7 +15,7 @@ from cassq import connect, errors, installation
 from cassq.cli import exit_codes
 from cassq.cli.main import cassq_command
 from cassq.limits import KIB, MIB
-from cassq.model.settings import QueueSettings, settings_known
+from cassq.model.settings import settings_known
 from cassq.storage.cassandra import open_session, open_storage, session
 
 OPERATIONS = ROOT / "docs" / "operations.md"

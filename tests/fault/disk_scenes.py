@@ -34,6 +34,7 @@ from cassq.verification.ledger import Kind, LedgerWriter, Line
 
 QUEUE = "disk"
 SETTINGS = {
+    "retry_delay": timedelta(0),
     "lease": timedelta(minutes=1),
     "push_age_max": timedelta(minutes=1),
     "push_grace": timedelta(seconds=10),

@@ -86,7 +86,9 @@ class Scene:
             coordinator.close()
 
         self.store = Store("failing", self.storage, self.coordination, clock=self.clock, close_all=close_all)
-        self.queue = self.store.queue("q", lease=LEASE, max_attempts=3, pipe_messages_max=4)
+        self.queue = self.store.queue(
+            "q", lease=LEASE, max_attempts=3, pipe_messages_max=4, retry_delay=timedelta(0)
+        )
         self.popper = self.queue.popper()
         self.grouped = self.queue.popper(commit="grouped")
 

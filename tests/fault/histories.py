@@ -33,6 +33,7 @@ from cassq.verification.verdict import Verdict
 SPEED = 10.0
 
 SETTINGS = {
+    "retry_delay": timedelta(0),
     "lease": timedelta(seconds=1),
     "push_age_max": timedelta(seconds=1),
     "push_grace": timedelta(seconds=1),

@@ -38,6 +38,7 @@ from cassq.store import Store
 BODIES = [f"{number}".encode() for number in range(7)]
 DAY_S = 86_400.0
 SETTINGS = {
+    "retry_delay": timedelta(0),
     "pipe_messages_max": 3,
     "lease": timedelta(seconds=20),
     "push_age_max": timedelta(seconds=20),

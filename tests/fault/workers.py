@@ -47,6 +47,7 @@ STEADY = 60
 
 #: Every time limit is short, so that each fault outlasts it within seconds.
 SETTINGS = {
+    "retry_delay": timedelta(0),
     "lease": timedelta(seconds=1.5),
     "push_age_max": timedelta(seconds=1),
     "push_grace": timedelta(milliseconds=600),

@@ -265,6 +265,8 @@ def test_a_file_of_an_older_version_is_brought_up_with_what_it_holds(tmp_path):
             assert popper.pop(timeout=10).rollback()
     with contextlib.closing(sqlite3.connect(path)) as db, db:
         db.execute("ALTER TABLE runs DROP COLUMN window_ms")
+        db.execute("ALTER TABLE runs DROP COLUMN reason")
+        db.execute("DROP TABLE schema_version")
         db.execute("ALTER TABLE queues DROP COLUMN writers")
         db.execute("ALTER TABLE queues DROP COLUMN publications")
         db.execute("PRAGMA user_version = 1")

@@ -348,9 +348,9 @@ class TestOpening:
             f"VALUES ('cassq', {VERSION + 1})"
         )
 
-        with pytest.raises(SchemaMismatchError, match="newer"):
+        with pytest.raises(SchemaMismatchError, match="newer cassq"):
             open_storage(Address(hosts()), session.keyspace)
-        with pytest.raises(SchemaMismatchError, match="newer"):
+        with pytest.raises(SchemaMismatchError, match="newer cassq"):
             schema.apply()
 
         assert schema.version() == VERSION + 1

@@ -127,6 +127,58 @@ def test_a_block_that_raises_rolls_back(queue, popper):
     assert (delivery.body, delivery.attempt) == (b"again", 2)
 
 
+def test_a_block_that_raises_rests_the_message_as_long_as_the_queue_says_and_keeps_why(store, name):
+    queue = store.queue(
+        name, max_attempts=2, retry_delay=timedelta(hours=1), retry_delay_max=timedelta(hours=1)
+    )
+    message_id = queue.push(b"fragile")
+    with queue.popper() as popper:
+        with pytest.raises(ZeroDivisionError), popper.pop(timeout=60):
+            raise ZeroDivisionError("too few")
+        assert queue.status(message_id) is cassq.MessageStatus.DELAYED
+        assert popper.pop(timeout=0) is None
+        # What is raised to stop the program says nothing of the message
+        store.alter_queue(name, max_attempts=9)
+        second = queue.push(b"interrupted")
+        with pytest.raises(KeyboardInterrupt), popper.pop(timeout=60):
+            raise KeyboardInterrupt
+        again = popper.pop(timeout=60)
+        assert (again.message_id, again.attempt) == (second, 2)
+        again.commit()
+
+
+def test_a_message_that_is_rejected_is_a_dead_letter_at_once(store, name):
+    queue = store.queue(name, max_attempts=5)
+    ids = list(queue.push_many([b"good", b"bad", b"good too"]))
+    with queue.popper() as popper:
+        good, bad, last = drain(popper, 3)
+        assert bad.reject("no JSON: \ud800")
+        with pytest.raises(cassq.ClosedError, match="rejected before"):
+            bad.commit()
+
+        (letter,) = queue.dead
+        assert (letter.message_id, letter.body, letter.attempts) == (ids[1], b"bad", 1)
+        assert letter.reason == "no JSON: \\ud800"
+        stats = queue.stats()
+        assert (stats.dead, stats.dead_letters, stats.waiting, stats.pending) == (1, 1, 0, 2)
+        assert queue.status(ids[1]) is cassq.MessageStatus.DEAD
+        popper.commit_many([good, last])
+        assert popper.pop(timeout=0) is None
+        queue.dead.discard()
+        assert queue.stats().dead_letters == 0
+
+
+@pytest.mark.parametrize("reason", [None, 7, b"no"])
+def test_a_reason_that_is_no_text_is_refused_and_the_message_may_still_be_ended(queue, popper, reason):
+    queue.push(b"one")
+    delivery = popper.pop(timeout=60)
+    with pytest.raises(cassq.InvalidOptionError, match="reason="):
+        delivery.reject(reason)
+    with pytest.raises(cassq.InvalidOptionError, match="reason="):
+        delivery.rollback(reason=reason)
+    delivery.commit()
+
+
 def test_a_rollback_with_a_delay_rests_the_message(queue, popper):
     message_id = queue.push(b"later")
     assert popper.pop(timeout=10).rollback(delay=timedelta(seconds=1.5))

@@ -44,6 +44,7 @@ class Stage(Protocol):
     is_healed: bool
     lease_s: float
     patiences_s: tuple[float, ...]
+    max_attempts: int
     habits: Habits
     hands: Hands
     unknown: dict[str, list[CassqError]]
@@ -212,6 +213,9 @@ def _end_some(
     if (roll := roll - habits.roll_back) < 0:
         _roll_back(stage, consumer, part, timedelta(seconds=dice.choice((0, 0, 0.1))))
         return
+    if (roll := roll - habits.reject) < 0:
+        _reject(stage, consumer, part)
+        return
     if (roll := roll - habits.forget) < 0:
         return  # the lease ends
     if (roll := roll - habits.dawdle) < 0:
@@ -233,7 +237,15 @@ def _note_each(stage: Stage, consumer: Consumer, kind: Kind, deliveries: list[De
 def _roll_back(stage: Stage, consumer: Consumer, deliveries: list[Delivery], delay: timedelta) -> None:
     for each in deliveries:
         _note_each(stage, consumer, Kind.ROLLING_BACK, [each])
-        each.rollback(delay)
+        if each.rollback(delay) and each.attempt >= stage.max_attempts:
+            _note_each(stage, consumer, Kind.GIVEN_UP, [each])
+
+
+def _reject(stage: Stage, consumer: Consumer, deliveries: list[Delivery]) -> None:
+    for each in deliveries:
+        _note_each(stage, consumer, Kind.ROLLING_BACK, [each])
+        if each.reject("planned"):
+            _note_each(stage, consumer, Kind.GIVEN_UP, [each])
 
 
 def _commit(

@@ -181,6 +181,7 @@ class _Stage:
         self._committed: set[str] = set()
         self.haste = plan.haste
         self.patiences_s = plan.patiences_s
+        self.max_attempts = plan.max_attempts
         self.habits = plan.habits
         self.consumers = plan.consumers
         self.hands = Hands(self._note_held)

@@ -86,15 +86,22 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _one(
         "bury with the mark first",
-        "cassq.pipes.owned_pipe",
-        "        self.storage.change_dead(self.queue, added=letters)\n"
-        "        buried = Ranges((letter.message_id.seq, letter.message_id.seq) for letter in letters)\n"
-        "        marks = [Mark(part.first, part.last, End.DEAD) for part in buried]\n"
-        "        self.storage.mark(self.pipe, marks)\n",
-        "        buried = Ranges((letter.message_id.seq, letter.message_id.seq) for letter in letters)\n"
-        "        marks = [Mark(part.first, part.last, End.DEAD) for part in buried]\n"
-        "        self.storage.mark(self.pipe, marks)\n"
-        "        self.storage.change_dead(self.queue, added=letters)\n",
+        "cassq.pipes.burial",
+        "    storage.change_dead(queue, added=letters)\n"
+        "    buried = Ranges((letter.message_id.seq, letter.message_id.seq) for letter in letters)\n"
+        "    marks = [Mark(part.first, part.last, End.DEAD) for part in buried]\n"
+        "    storage.mark(pipe, marks)\n",
+        "    buried = Ranges((letter.message_id.seq, letter.message_id.seq) for letter in letters)\n"
+        "    marks = [Mark(part.first, part.last, End.DEAD) for part in buried]\n"
+        "    storage.mark(pipe, marks)\n"
+        "    storage.change_dead(queue, added=letters)\n",
+    ),
+    _one(
+        "give a message up without leasing it for that",
+        "cassq.pipes.run_rows",
+        "        if how.is_last:\n",
+        "        if how.is_last and row.attempt < 0:\n",
+        about="dead letters",
     ),
     _one(
         "forget a claim that may have been lost",

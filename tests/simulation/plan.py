@@ -62,6 +62,7 @@ class Habits:
 
     Attributes:
         roll_back: gives some back, at once or with a delay.
+        reject: gives some up for dead letters.
         forget: does nothing; the lease ends.
         dawdle: works until about the end of the lease, and commits then.
         extend: extends the lease, works on, and commits.
@@ -70,6 +71,7 @@ class Habits:
     """
 
     roll_back: float = 0.1
+    reject: float = 0.0
     forget: float = 0.04
     dawdle: float = 0.06
     extend: float = 0.08
@@ -644,7 +646,11 @@ def _about_dead_letters(dice: random.Random, plan: Plan) -> Plan:
         for _ in range(dice.choice((0, 0, 1, 2)))
     ]
     blows = [*_draw_blows(dice, dying), *struck]
-    return replace(dying, blows=tuple(sorted(blows, key=lambda blow: blow.at)))
+    return replace(
+        dying,
+        blows=tuple(sorted(blows, key=lambda blow: blow.at)),
+        habits=replace(dying.habits, reject=dice.choice((0.0, 0.1, 0.2))),
+    )
 
 
 def _about_operators(dice: random.Random, plan: Plan) -> Plan:

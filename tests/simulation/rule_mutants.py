@@ -22,6 +22,8 @@ _HELD = "tests/unit/pipes/test_held_run.py::"
 _PAUSED = "tests/fault/test_paused_machines.py::"
 _BACKOFF = "tests/unit/popping/test_pipe_backoff.py::"
 _OWNED = "tests/unit/pipes/test_owned_pipe.py::"
+_ROWS = "tests/unit/pipes/test_run_rows.py::"
+_REAPER = "tests/unit/reaping/test_reaper.py::"
 _BUFFER = "tests/unit/pushing/test_push_buffer.py::"
 _LANE = "tests/unit/pushing/test_lane.py::"
 _HAND = "tests/unit/popping/test_delivery_buffer.py::"
@@ -123,8 +125,8 @@ _PUSH = (
     planted(
         "close pipes of a later queue by the settings of an earlier one",
         "cassq.reaping.reaper",
-        "            self._record.read()\n            if not upkeep.seal(fenced):\n",
-        "            if not upkeep.seal(fenced):\n",
+        "            self._record.read()\n            if not upkeep.seal(owned):\n",
+        "            if not upkeep.seal(owned):\n",
         test=_FAULT + "test_a_reaper_of_an_earlier_queue_closes_no_pipe_of_a_later_one",
     ),
     planted(
@@ -748,13 +750,34 @@ _BETWEEN = (
                 "dead = [plan.taken for plan in plans if plan.taken.run.attempt > self.attempts_max]",
             ),
             Edit(
-                "cassq.pipes.owned_pipe",
-                "attempts = taken.run.attempts\n",
-                "attempts = taken.run.attempt - 1\n",
+                "cassq.pipes.burial",
+                "pushed_at_ms, run.attempts, reason)",
+                "pushed_at_ms, run.attempt - 1, reason)",
             ),
         ),
         test=_OWNED
         + "test_what_was_taken_to_be_buried_is_delivered_to_nobody_though_more_attempts_are_allowed_since",
+    ),
+    planted(
+        "let what came back from its last attempt wait for a consumer",
+        "cassq.pipes.upkeep",
+        "    return is_open_end or bool(fenced.expired()) or has_spent(fenced)\n",
+        "    return is_open_end or bool(fenced.expired())\n",
+        test=_REAPER + "test_what_came_back_from_its_last_attempt_is_buried_though_nobody_pops",
+    ),
+    planted(
+        "forget why a message came back when its run is split",
+        "cassq.pipes.run_rows",
+        "            reason=how.reason or row.reason,\n",
+        "            reason=how.reason if part == (row.first, row.last) else row.reason,\n",
+        test=_ROWS + "test_what_goes_back_keeps_why",
+    ),
+    planted(
+        "let what a lease gave up rest as what failed",
+        "cassq.model.take_plan",
+        "        not_before_ms=0 if run.state is RunState.LEASED else run.not_before_ms,\n",
+        "        not_before_ms=run.leased_at_ms + 3 * run.lease_ms,\n",
+        test=_REAPER + "test_what_a_lease_gave_up_comes_back_at_once",
     ),
     planted(
         "lease by the settings that stood when the pipe was claimed",

@@ -152,9 +152,8 @@ class CassandraSchema:
 
     def _tell_newer(self, version: int) -> str:
         return (
-            f"the schema in keyspace {self._keyspace!r} needs a cassq that knows version {version}, newer than "
-            f"{VERSION}, this one's: install the newer cassq; `cassq schema apply --url …` takes no version "
-            "back"
+            f"the schema in keyspace {self._keyspace!r} needs a cassq that knows version {version}, and this one "
+            f"knows {VERSION}: install the newer cassq; `cassq schema apply --url …` takes no version back"
         )
 
     def _keyspace_exists(self) -> bool:

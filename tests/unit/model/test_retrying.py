@@ -41,12 +41,14 @@ def test_a_rest_is_longer_or_shorter_by_no_more_than_the_jitter(seq, attempt, pe
 def test_what_failed_together_comes_back_spread_over_the_jitter():
     rests = [rest_ms(QueueSettings(), PIPE, seq, 1) for seq in range(1, 1001)]
 
-    assert min(rests) < 850 < 950 < sum(rests) / len(rests) < 1050 < 1150 < max(rests)
+    assert min(rests) < 850
+    assert 950 < sum(rests) / len(rests) < 1050
+    assert max(rests) > 1150
 
 
 @pytest.mark.parametrize("delay", [timedelta(seconds=-1), DELAY_MAX + timedelta(milliseconds=1), 5, "1s"])
 def test_a_delay_that_is_none_is_named_with_its_bounds(delay):
-    with pytest.raises(InvalidOptionError, match=r"delay=.*from 0 to 7d"):
+    with pytest.raises(InvalidOptionError, match=r"delay=.*from 0 to 604800s"):
         to_delay_ms(delay)
 
 
@@ -67,7 +69,7 @@ def test_a_reason_is_stored_as_a_beginning_that_every_store_takes(reason):
 
 
 def test_an_error_is_told_by_class_text_and_notes():
-    class Unspeakable(Exception):
+    class UnspeakableError(Exception):
         def __str__(self):
             raise RuntimeError("no words")
 
@@ -76,5 +78,5 @@ def test_an_error_is_told_by_class_text_and_notes():
 
     assert reason_of(noted) == "ValueError: bad json\nline 7"
     assert reason_of(KeyboardInterrupt()) == "KeyboardInterrupt"
-    assert "Unspeakable" in reason_of(Unspeakable())
+    assert "UnspeakableError" in reason_of(UnspeakableError())
     assert reason_of(InvalidOptionError("x")).startswith("cassq.errors.InvalidOptionError: x")

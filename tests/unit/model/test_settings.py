@@ -124,5 +124,5 @@ def test_settings_of_a_newer_version_are_kept_when_the_record_is_written():
 
 
 def test_a_first_rest_longer_than_the_longest_is_refused():
-    with pytest.raises(InvalidOptionError, match=r"retry_delay=1h is longer than .*raise retry_delay_max"):
+    with pytest.raises(InvalidOptionError, match=r"retry_delay=3600s is longer than .*raise retry_delay_max"):
         QueueSettings(retry_delay=timedelta(hours=1))

@@ -58,6 +58,26 @@ def test_what_goes_back_splits_the_row_and_counts_as_an_attempt(rows):
     assert [each.read_from for each in found] == [1, 4, 4]
 
 
+def test_what_goes_back_keeps_why(rows):
+    found, _ = rows.split(Ranges([(5, 6), (9, 9)]), 0, Return(reason="no route"))
+    assert [(each.first, each.reason) for each in found if each.reason] == [(5, "no route"), (9, "no route")]
+    # Also where it is given back by somebody who has nothing to say
+    rows.keep([replace(ROW, reason="no route")])
+    ((back,), _) = rows.split(Ranges([(1, 10)]), 0, Return(is_counted=False))
+    assert back.reason == "no route"
+
+
+def test_what_goes_back_for_the_last_time_is_leased_to_be_buried_under_a_lease_of_its_own(rows):
+    found, changes = rows.split(Ranges([(5, 6)]), 0, Return(is_last=True, reason="no route"))
+    kept, last, rest = found
+    assert (last.state, last.is_burial, last.attempts, last.reason) == (RunState.LEASED, True, 2, "no route")
+    assert last.lease_id not in {kept.lease_id, rest.lease_id}
+    assert all(change.is_leased_now for change in changes)
+    # And nothing that is done under the lease of the others touches it
+    rows.keep(found)
+    assert places(rows.cut(Ranges([(1, 10)]))) == [(1, 4), (7, 10)]
+
+
 def test_what_was_never_handed_out_counts_no_attempt(rows):
     ((back,), _) = rows.split(Ranges([(1, 10)]), 0, Return(is_counted=False))
     assert (back.attempt, back.rolled_back) == (1, 0)

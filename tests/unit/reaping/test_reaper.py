@@ -12,10 +12,13 @@ from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.message import Batch
 from cassq.model.pipe import End, Head, Mark, Phase, PipeEntry
 from cassq.model.queue_record import QueueRecord
+from cassq.model.ranges import Ranges
 from cassq.model.settings import QueueSettings
 from cassq.model.transaction import Seal, Transaction
 from cassq.pipes.fenced_pipe import Taker
+from cassq.pipes.held_run import HeldRun
 from cassq.pipes.owned_pipe import OwnedPipe
+from cassq.pipes.run_rows import Return
 from cassq.reaping.reaper import EXAMINE_S, Reaper, ReapReport
 from cassq.storage.sqlite.storage import SqliteStorage
 
@@ -119,6 +122,79 @@ def test_what_a_dead_popper_had_comes_back_and_is_counted(scene):
     assert scene.reaper.run_once().returned == 2
     assert scene.reaper.run_once().returned == 0
     assert not scene.coordinator.holders("q")
+
+
+def come_back(scene, entry, attempts):
+    for _ in range(attempts):
+        scene.clock.seconds += LEASE_OVER_S
+        owned = scene.own(entry)
+        result = owned.take(9)
+        assert len(result.runs) == 1
+        (run,) = result.runs
+    scene.clock.seconds += LEASE_OVER_S
+    return run.run
+
+
+LEASE_OVER_S = (SETTINGS.lease + SETTINGS.clock_skew_max).total_seconds() + 1.0
+
+
+def test_what_came_back_from_its_last_attempt_is_buried_though_nobody_pops(scene):
+    entry = scene.open(2)
+    come_back(scene, entry, SETTINGS.max_attempts)
+    report = scene.reaper.run_once()
+    assert (report.returned, report.buried) == (2, 2)
+    letters = scene.storage.read_dead("q", None, 10)
+    assert [letter.message_id.seq for letter in letters] == [1, 2]
+    assert {letter.attempts for letter in letters} == {SETTINGS.max_attempts}
+    assert {letter.reason for letter in letters} == {"lease ended while p had it"}
+    assert not scene.coordinator.holders("q")
+    again = scene.reaper.run_once()
+    assert (again.returned, again.buried) == (0, 0)
+
+
+def test_what_a_lease_gave_up_comes_back_at_once(scene):
+    entry = scene.open(2)
+    before = come_back(scene, entry, 1)
+    assert scene.reaper.run_once().returned == 2
+    (again,) = scene.own(entry).take(9).runs
+    assert (again.run.attempt, again.run.reason) == (2, "lease ended while p had it")
+    assert before.reason == ""
+
+
+def test_who_was_burying_and_died_is_followed_by_the_reaper(scene):
+    # Given a message that was given up, and whose letter was not written
+    entry = scene.open(1)
+    owned = scene.own(entry)
+    (taken,) = owned.take(1).runs
+    ends_at = scene.clock.latest() + SETTINGS.lease.total_seconds()
+    held = HeldRun(scene.context, entry.pipe, taken, ends_at, on_row_changed=owned.note)
+    held._storage = Deadened(scene.storage)
+    held._storage.change_dead = refuse
+    assert held.give_back(Ranges(((1, 1),)), Return(is_last=True, reason="no route"), list(taken.messages))
+    assert not scene.storage.read_dead("q", None, 10)
+    # Then nobody is handed it, and the reaper buries it once the lease of that has ended
+    assert scene.own(entry).take(9).runs == []
+    assert scene.reaper.run_once().buried == 0
+    scene.clock.seconds += LEASE_OVER_S
+    assert scene.reaper.run_once().buried == 1
+    (letter,) = scene.storage.read_dead("q", None, 10)
+    assert (letter.attempts, letter.reason, letter.body) == (1, "no route", b"body")
+    (run,) = scene.storage.load_pipe(entry.pipe).runs or (None,)
+    assert run is None or run.rolled_back == 1
+
+
+class Deadened:
+    """A storage of which single methods are replaced."""
+
+    def __init__(self, storage):
+        self._storage = storage
+
+    def __getattr__(self, name):
+        return getattr(self._storage, name)
+
+
+def refuse(*_, **__):
+    raise StorageUnavailableError("planted")
 
 
 def test_one_pipe_that_fails_holds_up_none_of_the_others(scene, monkeypatch):
