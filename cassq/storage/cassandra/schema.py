@@ -152,7 +152,7 @@ class CassandraSchema:
 
     def _tell_newer(self, version: int) -> str:
         return (
-            f"the schema in keyspace {self._keyspace!r} needs a cassq that knows version {version}, and this one "
+            f"the schema in keyspace {self._keyspace!r} needs a cassq that knows version {version}, this one "
             f"knows {VERSION}: install the newer cassq; `cassq schema apply --url …` takes no version back"
         )
 
