@@ -75,6 +75,7 @@ class _History:
         self._purges = PurgeRules()
         self._put_backs = PutBacks()
         self._ended: defaultdict[str, set[Place]] = defaultdict(set)
+        self._committed: defaultdict[str, set[Place]] = defaultdict(set)
 
     def steps(self) -> dict[Kind, Callable[[Line], None]]:
         """Return what to do with each kind of line; the others tell nothing of messages."""
@@ -203,7 +204,8 @@ class _History:
     def _contradictions(self) -> Iterator[str]:
         verdict = self._verdict
         for message in sorted(verdict.dead & verdict.committed):
-            both = self._ended[message] & self._put_backs.places(message)
+            # A commit of which nobody knew may have come to nothing, and its message to a letter.
+            both = self._committed[message] & self._put_backs.places(message)
             if both or not self._put_backs.is_touched(message):
                 yield f"{message}: a dead letter, though it was committed"
         yield from self._put_backs.objections()
@@ -235,6 +237,8 @@ class _History:
                 verdict.maybe_committed.add(message)
             if one.is_committing or one.commits:
                 self._ended[message].add(place)
+            if one.commits:
+                self._committed[message].add(place)
             if one.commits > 1:
                 verdict.unexplained.append(f"{message}: committed {one.commits} times; {one}")
             if one.line.digest and pushed and one.line.digest != pushed:

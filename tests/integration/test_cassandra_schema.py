@@ -358,7 +358,8 @@ class TestOpening:
 
     def test_an_older_schema_is_refused(self, session):
         CassandraSchema(session).apply()
-        session.define(f"DELETE FROM {session.keyspace}.schema_version WHERE component = 'cassq'")
+        for component in ("cassq", "added"):
+            session.define(f"DELETE FROM {session.keyspace}.schema_version WHERE component = '{component}'")
         session.define(
             f"INSERT INTO {session.keyspace}.schema_version (component, version) VALUES ('cassq', 0)"
         )

@@ -294,6 +294,6 @@ READ_ROLLUPS = Statement(
 # The schema: what a cassq must know, and what was only added since
 READ_VERSIONS = Statement(
     Call.READ,
-    "SELECT component, version FROM {ks}.schema_version WHERE component IN ('cassq', 'cassq.added') "
+    "SELECT component, version FROM {ks}.schema_version WHERE component IN ('cassq', 'added') "
     "PER PARTITION LIMIT 1",
 )

@@ -300,6 +300,24 @@ class TestLetters:
         assert self.judged(*raised, *worked_off(7, 2)).broken() == []
         assert self.judged(*raised, found_dead(9)).broken() == []
 
+    def test_a_commit_of_which_nobody_knew_contradicts_no_letter_though_the_message_that_was_put_back_ended(
+        self,
+    ):
+        def once(outcome):
+            tried = [placed(noted(2, "a", kind, "m"), 1) for kind in (Kind.COMMITTING, outcome)]
+            raised = dealt(5, None, Kind.PUT_BACK)
+            return judge([*self.LETTER[:-1], *tried, *raised, *worked_off(7, 2), found_dead(9)])
+
+        assert once(Kind.UNKNOWN_COMMIT).broken() == []
+        assert "though it was committed" in only(once(Kind.COMMITTED))
+
+    def test_what_was_given_up_is_delivered_to_nobody(self):
+        given_up = placed(noted(3, "a", Kind.GIVEN_UP, "m"), 1)
+        again = placed(delivered(4, "b", "m", 2), 1)
+
+        assert self.judged(given_up, found_dead(9)).broken() == []
+        assert "it was given up" in only(self.judged(given_up, again, found_dead(9)))
+
     def test_one_whose_put_back_raised_is_not_gone_before_its_message_is_there(self):
         assert only(self.judged(*dealt(5, None, Kind.PUT_BACK))) == "lost 1: m"
 
