@@ -300,7 +300,7 @@ class TestLetters:
         assert self.judged(*raised, *worked_off(7, 2)).broken() == []
         assert self.judged(*raised, found_dead(9)).broken() == []
 
-    def test_a_commit_of_which_nobody_knew_contradicts_no_letter_though_the_message_that_was_put_back_ended(
+    def test_a_commit_of_which_nobody_knew_contradicts_no_letter_though_what_was_put_back_ended(
         self,
     ):
         def once(outcome):
