@@ -284,8 +284,8 @@ class _Stage:
             pipes += store.storage.list_pipes("q", is_staged=True).entries
         if pipes and self.world.now > end:
             if any(blow.kind == "compact" for blow in self.plan.blows):
-                # A node that hears of a deletion after others forgot it brings the entry back, again and again
-                # where it is always that late. What has no head is nobody's pipe.
+                # A node that hears of a deletion after others forgot it brings the entry back, again and
+                # again where it is always so late. What has no head is nobody's pipe.
                 pipes = [entry for entry in pipes if store.storage.load_pipe(entry.pipe)]
             return f"{len(pipes)} pipes, {queue.stats()}" if pipes else ""
         return f"{len(pipes)} pipes" if pipes else ""
