@@ -97,3 +97,14 @@ class TestDeadLetters:
         storage.change_dead(queue)
 
         assert list(storage.read_dead(queue)) == []
+        assert storage.count_dead(queue, 10) == 0
+
+    def test_those_that_are_left_are_counted_up_to_a_limit(self, storage, queue, pipe):
+        other = new_pipe_id()
+        storage.change_dead(
+            queue, added=[letter(each, seq) for each in (pipe, other) for seq in range(1, 21)]
+        )
+        storage.change_dead(queue, removed=[MessageId(pipe, seq) for seq in range(3, 19)])
+
+        assert storage.count_dead(queue, 100) == len(storage.read_dead(queue, limit=100))
+        assert storage.count_dead(queue, 7) == 7

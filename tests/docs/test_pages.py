@@ -34,6 +34,7 @@ _UNITS = {
     "s": timedelta(seconds=1),
     "min": timedelta(minutes=1),
     "h": timedelta(hours=1),
+    "d": timedelta(days=1),
     "KiB": KIB,
     "MiB": MIB,
 }

@@ -554,7 +554,6 @@ class TestDead:
         cli.ok("queue", "create", "orders", "--max-attempts", "1")
         cli.ok("push", "orders", "--lines", stdin=b"one\ntwo\n")
         cli.ok("pop", "orders", "-n", "2", "--rollback")
-        cli.ok("pop", "orders", "--timeout", "0.5")
         return cli
 
     def test_letters_are_listed(self, dead):
@@ -563,6 +562,20 @@ class TestDead:
         assert [each["body"] for each in found] == ["one", "two"]
         assert set(found[0]) >= {"id", "attempts", "reason", "died_at", "headers", "encoding"}
         assert found[0]["id"] in dead.ok("dead", "list", "orders", "-n", "1")
+
+    def test_a_letter_of_a_command_says_how_that_ended_and_a_table_has_a_line_for_each(self, cli):
+        cli.ok("queue", "create", "orders", "--max-attempts", "1")
+        cli.ok("push", "orders", stdin=b"one")
+        assert "exit code 3" in cli.run("pop", "orders", "--exec", "exit 3", "--shell").stderr
+        (letter,) = cli.json("dead", "list", "orders")
+        assert letter["reason"] == "exit code 3"
+        with cassq.connect(cli.url) as store, store.queue("orders").popper() as popper:
+            store.find_queue("orders").push(b"two")
+            assert popper.pop(timeout=60).reject("first\x1b[2J\nsecond")
+
+        _, _, second = cli.ok("dead", "list", "orders").splitlines()
+
+        assert second.endswith("first[2J")
 
     def test_letters_are_put_back(self, dead):
         first = dead.json("dead", "list", "orders")[0]["id"]
