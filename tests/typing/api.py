@@ -64,6 +64,8 @@ def ends(delivery: cassq.Delivery) -> None:
     assert_type(delivery.attempt, int)
     assert_type(delivery.pushed_at, datetime)
     assert_type(delivery.rollback(delay=timedelta(seconds=1)), bool)
+    assert_type(delivery.rollback(reason="busy"), bool)
+    assert_type(delivery.reject("no JSON"), bool)
     assert_type(delivery.give_back(), bool)
     delivery.extend()
     delivery.rollback(1.0)  # type: ignore[arg-type]
