@@ -44,7 +44,7 @@ class ReaderLeases:
         self._name = name
         self._clock = context.clock
         self._lease_ms = round(1000 * context.lease.total_seconds())
-        self._hold = partial(HeldRun, context, on_row_changed=lambda _: None)
+        self._hold = partial(HeldRun, context, on_row_changed=lambda *_: None)
         self._held: dict[UUID, _Held] = {}
         self._lock = threading.RLock()
 

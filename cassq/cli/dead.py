@@ -10,6 +10,7 @@ import click
 import cassq
 from cassq.cli.output import count_of, print_json, print_table, progress_bar, say, to_json
 from cassq.cli.session import Session, common_options, pass_session
+from cassq.model.retrying import in_one_line
 
 
 @click.group()
@@ -31,7 +32,7 @@ def list_dead(session: Session, queue: str, count: int) -> None:
         return
     shown = ("id", "attempts", "died_at", "pushed_at", "reason")
     print_table(
-        [{name: each[name] for name in shown} | {"reason": _one_line(each["reason"])} for each in found]
+        [{name: each[name] for name in shown} | {"reason": in_one_line(each["reason"])} for each in found]
     )
 
 
@@ -77,11 +78,6 @@ def discard(session: Session, queue: str, ids: tuple[str, ...], *, is_all: bool,
         say(f"discarded {count_of(count, 'dead letter')}")
     if failed:
         raise failed
-
-
-def _one_line(reason: str) -> str:
-    """Return the first line of a reason, without what a terminal would obey."""
-    return "".join(each for each in reason.split("\n", 1)[0] if each.isprintable())
 
 
 def _deal(deal: Callable[[], int]) -> tuple[int, cassq.CassqError | None]:

@@ -17,6 +17,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from tempfile import TemporaryFile
 
 import click
@@ -30,6 +31,8 @@ from cassq.runtime.deadline import Deadline
 #: What the command finds in its environment; one variable for each header, and all of them as JSON.
 OWN = "CASSQ_QUEUE", "CASSQ_MESSAGE_ID", "CASSQ_ATTEMPT", "CASSQ_PUSHED_AT", "CASSQ_HEADERS"
 HEADER = "CASSQ_HEADER_"
+
+_INTERRUPTED = "cassq was interrupted"
 
 #: A lease is extended so often before it would end: one try may fail.
 EXTEND_PER_LEASE = 3
@@ -95,7 +98,7 @@ class Execution:
             self.arrivals.tell_none()
 
     def _end(self, delivery: cassq.Delivery) -> None:
-        reason: str | None = "cassq was interrupted"
+        reason: str | None = _INTERRUPTED
         try:
             reason = self._call(delivery)
             if reason is None:
@@ -113,10 +116,11 @@ class Execution:
         finally:
             if reason is not None:
                 self.rolled_back += 1
-                delivery.rollback(reason=reason)
+                delivery.rollback(timedelta(0) if reason is _INTERRUPTED else None, reason)
                 most = self.queue.settings.max_attempts
                 tried = f"attempt {delivery.attempt} of {most}"
-                say(f"cassq: message {delivery.message_id} is rolled back ({tried}): {reason}")
+                what = "is rolled back" if delivery.attempt < most else "is a dead letter"
+                say(f"cassq: message {delivery.message_id} {what} ({tried}): {reason}")
 
     def _call(self, delivery: cassq.Delivery) -> str | None:
         """Run the command to its end; return None for exit code 0, and otherwise how it ended.

@@ -18,6 +18,8 @@ from cassq.model.settings import DELAY_MAX, QueueSettings
 #: What stands for the reason where a consumer gave none.
 NO_REASON = "rolled back without a reason"
 
+NO_REASON_TO_REJECT = "rejected without a reason"
+
 #: What stands for it where a lease ran out.
 LEASE_ENDED = "lease ended"
 
@@ -70,4 +72,13 @@ def to_reason(reason: object) -> str:
 
 def reason_of(error: BaseException) -> str:
     """Return the class and the text of an error, and its notes, as a reason."""
-    return to_reason("".join(traceback.format_exception_only(error)).strip())
+    try:
+        told = "".join(traceback.format_exception_only(error))
+    except Exception:  # whatever the error's own code raises: the error of the work is the one to tell
+        told = type(error).__qualname__
+    return to_reason(told.strip())
+
+
+def in_one_line(reason: str) -> str:
+    """Return a reason for a log or a table: without line ends, and without what a terminal would obey."""
+    return " ".join("".join(each if each.isprintable() else " " for each in reason).split())

@@ -114,7 +114,10 @@ class QueueSettings:
         Raises:
             InvalidOptionError: some differ; the message names them all, and how to alter them.
         """
-        type(self).from_options(options)
+        _check_known(options)
+        for setting in settings_known():
+            if setting.name in options:
+                _check(setting.name, options[setting.name], setting.default, setting.metadata)
         others = {name: wanted for name, wanted in options.items() if wanted != getattr(self, name)}
         if others:
             told = ", ".join(

@@ -11,7 +11,7 @@ from uuid import UUID
 from cassq.model.ids import MessageId
 from cassq.model.pipe import End, Mark, Run
 from cassq.model.ranges import Ranges
-from cassq.model.retrying import NO_REASON
+from cassq.model.retrying import NO_REASON, in_one_line
 from cassq.model.take_plan import Handout
 from cassq.storage.port import DeadLetter, Storage
 
@@ -37,5 +37,5 @@ def bury(storage: Storage, queue: str, run: Run, messages: Iterable[Handout], pi
         told = f"message {first} is a dead letter"
         if len(letters) > 1:
             told = f"{len(letters)} messages from {first} to {last} are dead letters"
-        _log.warning("queue %s: %s now, after attempt %d: %s", queue, told, run.attempts, reason)
+        _log.warning("queue %s: %s now, after attempt %d: %s", queue, told, run.attempts, in_one_line(reason))
     return marks

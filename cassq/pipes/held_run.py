@@ -49,7 +49,7 @@ class HeldRun:
         taken: Taken,
         ends_at: float,
         *,
-        on_row_changed: Callable[[Mark | Run], None],
+        on_row_changed: Callable[..., None],
     ) -> None:
         self._context = context
         self._guard = context.guard
@@ -128,8 +128,7 @@ class HeldRun:
             self._storage.mark(self.pipe, marks)
         if not self.still_runs():
             return False
-        for mark in marks:
-            self._on_row_changed(mark)
+        self._on_row_changed(*marks)
         return True
 
     def after_failure(self, seq: int, reason: str, delay: timedelta | None = None) -> Return:
@@ -177,9 +176,7 @@ class HeldRun:
             with Deadline(self.clock.now() + self.lease_s):
                 for row in rows:
                     own = (message for message in messages if row.first <= message[0] <= row.last)
-                    marks = bury(self._storage, queue, row, own, self.pipe)
-                    for mark in marks:
-                        self._on_row_changed(mark)
+                    self._on_row_changed(*bury(self._storage, queue, row, own, self.pipe))
         except CassqError as error:
             _log.warning(
                 "queue %s: messages of pipe %s become dead letters when their lease of %g s ends: %s",
@@ -198,17 +195,21 @@ class HeldRun:
             if not self._storage.transact(self.pipe, Transaction(runs=tuple(changes))).is_applied:
                 self.ends_at = _ENDED
                 return None
+            self._rows.keep(rows)
+            # All rows, also those that stay: over one that its owner does not know of the floor would pass.
+            # Before anybody changes them again: what is told last counts. In one call: a signal ends a loop.
+            self._on_row_changed(*rows)
         except StorageUnavailableError:
             return None  # nothing was written: the others of the run are leased as before
         except OutcomeUnknownError:
             # Which rows there are now is not known: nothing more is done under this lease.
             self.ends_at = _ENDED
             return None
-        self._rows.keep(rows)
-        # All rows, also those that stay: over one that its owner does not know of the floor would pass.
-        # Before anybody changes them again: what is told last counts.
-        for row in rows:
-            self._on_row_changed(row)
+        except CassqError:
+            raise  # refused: nothing was written
+        except BaseException:  # interrupted: not known either
+            self.ends_at = _ENDED
+            raise
         return [row for row in rows if row.state is RunState.RETURNED or row.is_burial]
 
     def extend(self) -> None:

@@ -72,7 +72,7 @@ def return_expired(fenced: FencedPipe) -> int:
         return 0
     for _, run in back:
         fenced.progress.note_run(run)
-    return sum(fenced.progress.count_left(run.first, run.last) for _, run in back)
+    return sum(fenced.progress.count_left(run.first, run.last) for _, run in back if not run.is_burial)
 
 
 def retire(fenced: FencedPipe) -> bool:

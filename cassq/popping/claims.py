@@ -147,18 +147,18 @@ class Claims:
             claimed.window, claimed.window_run = result.window, held
         return held
 
-    def _on_row_changed(self, pipe: UUID, note: Mark | Run) -> None:
-        """Tell the pipe of an acknowledged mark or a returned row, and who waits of what is due again.
+    def _on_row_changed(self, pipe: UUID, *notes: Mark | Run) -> None:
+        """Tell the pipe of acknowledged marks or changed rows, and who waits of what is due again.
 
         Called from consumers' threads.
         """
         claimed = self._claimed.get(pipe)
         if claimed:
-            claimed.owned.note(note)
-        is_returned = isinstance(note, Run) and note.state is RunState.RETURNED
-        if is_returned:
+            claimed.owned.note(*notes)
+        back = [note for note in notes if isinstance(note, Run) and note.state is RunState.RETURNED]
+        if back:
             self._memory.note_returned(pipe)
-        is_due = isinstance(note, Run) and is_returned and not note.not_before_ms
+        is_due = any(not run.not_before_ms for run in back)
         if not is_due:
             return
         with noted():  # a push asks who is hungry, too

@@ -22,7 +22,7 @@ from cassq.errors import (
 from cassq.model.ids import MessageId
 from cassq.model.message import Batch, Headers, to_datetime
 from cassq.model.ranges import Ranges
-from cassq.model.retrying import NO_REASON, reason_of, to_reason
+from cassq.model.retrying import NO_REASON_TO_REJECT, reason_of, to_reason
 from cassq.model.take_plan import Handout
 from cassq.pipes.held_run import HeldRun
 from cassq.pipes.run_rows import Return
@@ -153,7 +153,7 @@ class Delivery:
 
         Returns, Raises: as `rollback`; False: it comes again, when its lease ends at the latest.
         """
-        return self._return("rejected", Return(reason=to_reason(reason) or NO_REASON, is_last=True))
+        return self._return("rejected", Return(reason=to_reason(reason) or NO_REASON_TO_REJECT, is_last=True))
 
     def give_back(self) -> bool:
         """Give the message back whose work never began: as `rollback`, but it counts as no attempt.

@@ -50,7 +50,7 @@ class Scene:
         self.storage = Planted(self.kept)
         self.guest = self._open("the guest", self.clock)
         self.others = self._open("others", self.truth)
-        self.queue = self.guest.queue("q", lease=timedelta(seconds=30))
+        self.queue = self.guest.queue("q", lease=timedelta(seconds=30), retry_delay=timedelta(0))
 
     def _open(self, name: str, clock: SystemClock) -> Store:
         coordinator = LocalCoordinator(None, clock)

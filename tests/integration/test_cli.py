@@ -79,6 +79,8 @@ class TestQueue:
             *("queue", "create", "orders", "--lease", "30s", "--max-attempts", "7", "--push-age-max", "2m"),
             *("--push-grace", "500ms", "--pipe-messages-max", "100", "--pipe-bytes-max", "4MiB"),
             *("--clock-skew-max", "1s", "--pop-width", "2", "--push-width", "3", "--body-bytes-max", "64KiB"),
+            *("--retry-delay", "2s", "--retry-factor-percent", "150", "--retry-delay-max", "1h"),
+            *("--retry-jitter-percent", "5"),
         )
 
         assert made["queue"] == "orders"
@@ -93,6 +95,10 @@ class TestQueue:
             "pop_width": 2,
             "push_width": 3,
             "body_bytes_max": 64 << 10,
+            "retry_delay_ms": 2000,
+            "retry_factor_percent": 150,
+            "retry_delay_max_ms": 3_600_000,
+            "retry_jitter_percent": 5,
         }
 
     def test_may_be_created_again_with_the_same_settings_only(self, orders):
@@ -575,7 +581,7 @@ class TestDead:
 
         _, _, second = cli.ok("dead", "list", "orders").splitlines()
 
-        assert second.endswith("first[2J")
+        assert second.endswith("first [2J second")
 
     def test_letters_are_put_back(self, dead):
         first = dead.json("dead", "list", "orders")[0]["id"]

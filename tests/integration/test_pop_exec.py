@@ -17,7 +17,7 @@ def cli(tmp_path):
 
 @pytest.fixture
 def orders(cli):
-    cli.ok("queue", "create", "orders", "--lease", "20s", "--max-attempts", "3")
+    cli.ok("queue", "create", "orders", "--lease", "20s", "--max-attempts", "3", "--retry-delay", "0s")
     return cli
 
 

@@ -113,8 +113,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "believe a commit that was acknowledged too late",
         "cassq.pipes.held_run",
-        "        if not self.still_runs():\n            return False\n        for mark",
-        "        for mark",
+        "        if not self.still_runs():\n            return False\n        self._on_row",
+        "        self._on_row",
         about="commits",
     ),
     Mutant(

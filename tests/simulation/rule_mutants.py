@@ -174,8 +174,8 @@ _LEASE = (
     planted(
         "tell the owner only what came back of a run that was split",
         "cassq.pipes.held_run",
-        "        for row in rows:\n            self._on_row_changed(row)\n",
-        "        for row in rows:\n            if row.state is RunState.RETURNED:\n                self._on_row_changed(row)\n",
+        "            self._on_row_changed(*rows)\n",
+        "            self._on_row_changed(*[row for row in rows if row.state is RunState.RETURNED])\n",
         test=_FAULT + "test_what_stays_leased_beside_a_rolled_back_message_is_not_lost_with_its_holder",
     ),
     planted(
@@ -764,6 +764,13 @@ _BETWEEN = (
         "    return is_open_end or bool(fenced.expired()) or has_spent(fenced)\n",
         "    return is_open_end or bool(fenced.expired())\n",
         test=_REAPER + "test_what_came_back_from_its_last_attempt_is_buried_though_nobody_pops",
+    ),
+    planted(
+        "go on under a lease whose rollback was interrupted",
+        "cassq.pipes.held_run",
+        "        except BaseException:  # interrupted: not known either\n            self.ends_at = _ENDED\n",
+        "        except BaseException:\n",
+        test=_HELD + "test_nothing_more_is_done_under_a_lease_whose_rollback_was_interrupted",
     ),
     planted(
         "forget why a message came back when its run is split",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cassq.errors import InvalidOptionError
 from cassq.limits import REASON_BYTES_MAX
-from cassq.model.retrying import reason_of, rest_ms, to_delay_ms, to_reason
+from cassq.model.retrying import in_one_line, reason_of, rest_ms, to_delay_ms, to_reason
 from cassq.model.settings import DELAY_MAX, QueueSettings
 
 PIPE = uuid1()
@@ -68,15 +68,26 @@ def test_a_reason_is_stored_as_a_beginning_that_every_store_takes(reason):
     assert len(whole.encode()) - len(stored.encode()) < 4 or len(stored.encode()) > REASON_BYTES_MAX - 4
 
 
+def test_a_reason_is_one_line_without_what_a_terminal_obeys():
+    assert in_one_line("\n a\tb\r\n\x1b[2Jc\u202ed ") == "a b [2Jc d"
+
+
 def test_an_error_is_told_by_class_text_and_notes():
     class UnspeakableError(Exception):
         def __str__(self):
             raise RuntimeError("no words")
 
+    class Notes:
+        def __iter__(self):
+            raise RuntimeError("no notes")
+
+    spoilt = ValueError("bad json")
+    spoilt.__notes__ = Notes()
     noted = ValueError("bad json")
     noted.add_note("line 7")
 
     assert reason_of(noted) == "ValueError: bad json\nline 7"
+    assert reason_of(spoilt).startswith("ValueError")
     assert reason_of(KeyboardInterrupt()) == "KeyboardInterrupt"
     assert "UnspeakableError" in reason_of(UnspeakableError())
     assert reason_of(InvalidOptionError("x")).startswith("cassq.errors.InvalidOptionError: x")

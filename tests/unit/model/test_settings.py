@@ -123,6 +123,16 @@ def test_settings_of_a_newer_version_are_kept_when_the_record_is_written():
     assert read.altered("orders", {"pop_width": 4}).to_stored() == stored | {"pop_width": 4}
 
 
+def test_a_setting_that_a_queue_has_is_the_same_whatever_the_defaults_of_others_are():
+    slow = {"retry_delay": timedelta(hours=1), "retry_delay_max": timedelta(hours=2)}
+
+    QueueSettings(**slow).check_same("orders", {"retry_delay": timedelta(hours=1)})
+    with pytest.raises(InvalidOptionError, match="retry_delay=3600s, not 1s"):
+        QueueSettings(**slow).check_same("orders", {"retry_delay": timedelta(seconds=1)})
+    with pytest.raises(InvalidOptionError, match="must be a timedelta"):
+        QueueSettings(**slow).check_same("orders", {"retry_delay": 5})
+
+
 def test_a_first_rest_longer_than_the_longest_is_refused():
     with pytest.raises(InvalidOptionError, match=r"retry_delay=3600s is longer than .*raise retry_delay_max"):
         QueueSettings(retry_delay=timedelta(hours=1))

@@ -81,6 +81,44 @@ def test_a_commit_that_was_refused_can_be_made_again(queue, delivery):
     assert queue.stats().committed == 1
 
 
+class Interrupted:
+    """A storage whose next transaction is applied, and then a signal comes."""
+
+    def __init__(self, storage):
+        self._storage = storage
+        self._is_next = True
+
+    def __getattr__(self, name):
+        return getattr(self._storage, name)
+
+    def transact(self, pipe, transaction):
+        answer = self._storage.transact(pipe, transaction)
+        if self._is_next:
+            self._is_next = False
+            raise KeyboardInterrupt
+        return answer
+
+
+@pytest.mark.parametrize("end", [lambda each: each.rollback(), lambda each: each.reject("bad")])
+def test_nothing_more_is_done_under_a_lease_whose_rollback_was_interrupted(end):
+    with cassq.connect("memory:") as store:
+        queue = store.queue("q", lease=timedelta(hours=1))
+        queue.push_many([b"%d" % number for number in range(9)])
+        with queue.popper() as popper:
+            found = []
+            while len(found) < 9:
+                found += popper.pop_many(9 - len(found), timeout=60)
+            middle = found[4]
+            middle.run._storage = Interrupted(middle.run._storage)
+            with pytest.raises(KeyboardInterrupt):
+                end(middle)
+            together = [each for each in found if each.run is middle.run and each is not middle]
+            assert not any(each.rollback() for each in together)
+        # What is there can be read: no two rows of it overlap
+        stats = queue.stats()
+        assert stats.waiting + stats.pending + stats.delayed + stats.dead == stats.pushed
+
+
 class TestALeaseThatAWitnessDoubts:
     """The time of day was set, and the database tells until when the lease runs."""
 

@@ -405,7 +405,7 @@ class TestAConsumerOfAWindow:
             scene.pipe,
             taken,
             scene.clock.now() + 9,
-            on_row_changed=told.append,
+            on_row_changed=lambda *notes: told.extend(notes),
         )
         held.be_of(holder.window)
         return held
