@@ -139,6 +139,22 @@ LEASE_OVER_S = (SETTINGS.lease + SETTINGS.clock_skew_max).total_seconds() + 1.0
 
 
 def test_what_came_back_from_its_last_attempt_is_buried_though_nobody_pops(scene):
+    # Given a message that an older cassq rolled back after its last attempt, or whose queue allows fewer since
+    entry = scene.open(1)
+    come_back(scene, entry, SETTINGS.max_attempts - 1)
+    owned = scene.own(entry)
+    (taken,) = owned.take(1).runs
+    ends_at = scene.clock.latest() + SETTINGS.lease.total_seconds()
+    held = HeldRun(scene.context, entry.pipe, taken, ends_at, on_row_changed=owned.note)
+    assert held.give_back(Ranges(((1, 1),)), Return(delay_ms=60_000, reason="no route"))
+    # Then a reaper buries it
+    report = scene.reaper.run_once()
+    assert (report.returned, report.buried) == (0, 1)
+    (letter,) = scene.storage.read_dead("q", None, 10)
+    assert (letter.attempts, letter.reason) == (SETTINGS.max_attempts, "no route")
+
+
+def test_what_expired_in_its_last_attempt_is_buried_though_nobody_pops(scene):
     entry = scene.open(2)
     come_back(scene, entry, SETTINGS.max_attempts)
     report = scene.reaper.run_once()
