@@ -139,7 +139,7 @@ LEASE_OVER_S = (SETTINGS.lease + SETTINGS.clock_skew_max).total_seconds() + 1.0
 
 
 def test_what_came_back_from_its_last_attempt_is_buried_though_nobody_pops(scene):
-    # Given a message that an older cassq rolled back after its last attempt, or whose queue allows fewer since
+    # Given a message that an older cassq rolled back after its last attempt
     entry = scene.open(1)
     come_back(scene, entry, SETTINGS.max_attempts - 1)
     owned = scene.own(entry)
