@@ -91,7 +91,7 @@ def make_scene(store: cassq.Store, name: str) -> Scene:
         while len(deliveries) < 3:
             deliveries += popper.pop_many(3 - len(deliveries), timeout=10)
         deliveries[0].commit()
-        assert deliveries[1].rollback()
+        assert deliveries[1].rollback(timedelta(0))
     ids += queue.push_many([(body, HEADERS) for body in bodies[4:]])
     queue.close()
     assert len({each.pipe for each in ids}) == 2
