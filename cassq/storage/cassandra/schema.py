@@ -62,12 +62,11 @@ class CassandraSchema:
     def _read_version(self) -> tuple[int | None, int]:
         """Return the version that is in force, and the one that a cassq must know to work here."""
         try:
-            found = {
-                component: int(version) for component, version in self._session.execute(cql.READ_VERSIONS)
-            }
+            found = self._session.execute(cql.READ_VERSIONS)
         except SchemaMismatchError:
-            found = {}
-        return max(found.values(), default=None), found.get("cassq", 0)
+            found = []
+        must_know = [int(version) for component, version in found if component == "cassq"]
+        return max((int(version) for _, version in found), default=None), max(must_know, default=0)
 
     def check_version(self) -> None:
         """Check that this code can work with the schema.

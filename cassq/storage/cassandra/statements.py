@@ -292,8 +292,4 @@ READ_ROLLUPS = Statement(
 )
 
 # The schema: what a cassq must know, and what was only added since
-READ_VERSIONS = Statement(
-    Call.READ,
-    "SELECT component, version FROM {ks}.schema_version WHERE component IN ('cassq', 'added') "
-    "PER PARTITION LIMIT 1",
-)
+READ_VERSIONS = Statement(Call.READ, "SELECT component, version FROM {ks}.schema_version")
