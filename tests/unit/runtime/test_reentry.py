@@ -9,6 +9,7 @@ import sys
 import threading
 from collections import Counter
 from contextlib import closing, suppress
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -205,7 +206,7 @@ ACTS = {
 def test_whatever_interrupts_the_end_of_a_delivery_works_or_is_told_and_spoils_nothing(
     store, leases, act, end
 ):
-    queue = store.queue("patient", max_attempts=1_000_000)
+    queue = store.queue("patient", max_attempts=1_000_000, retry_delay=timedelta(0))
     line, refused = 0, []
     is_through = False
     with queue.popper() as popper:
@@ -383,7 +384,7 @@ def test_a_close_in_the_middle_of_another_call_lets_it_end_and_loses_nothing(tmp
     while not is_through:
         line += 1
         store = cassq.connect(url)
-        queue = store.queue("q")
+        queue = store.queue("q", retry_delay=timedelta(0))
         queue.push(b"first")
         popper = queue.popper()
         stored += 1
