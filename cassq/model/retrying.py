@@ -18,6 +18,7 @@ from cassq.model.settings import DELAY_MAX, QueueSettings
 #: What stands for the reason where a consumer gave none.
 NO_REASON = "rolled back without a reason"
 
+#: And where one rejects without a reason.
 NO_REASON_TO_REJECT = "rejected without a reason"
 
 #: What stands for it where a lease ran out.

@@ -37,6 +37,8 @@ def _setting(default: _Value, low: _Value, high: _Value, meaning: str, *, is_fix
 class QueueSettings:
     """The settings of one queue; every one has a default, a range and a unit.
 
+    `others` is no setting: it keeps, as they are stored, those that only a newer version of cassq knows.
+
     Raises:
         InvalidOptionError: a value has the wrong type or is out of range, or two contradict each other.
     """
@@ -86,7 +88,7 @@ class QueueSettings:
 
     def __post_init__(self) -> None:
         for setting in settings_known():
-            _check(setting.name, getattr(self, setting.name), setting.default, setting.metadata)
+            _check(setting, getattr(self, setting.name))
         if self.body_bytes_max > self.pipe_bytes_max:
             raise InvalidOptionError(
                 f"body_bytes_max={self.body_bytes_max} is larger than "
@@ -117,7 +119,7 @@ class QueueSettings:
         _check_known(options)
         for setting in settings_known():
             if setting.name in options:
-                _check(setting.name, options[setting.name], setting.default, setting.metadata)
+                _check(setting, options[setting.name])
         others = {name: wanted for name, wanted in options.items() if wanted != getattr(self, name)}
         if others:
             told = ", ".join(
@@ -160,7 +162,7 @@ class QueueSettings:
     def from_stored(cls, stored: Mapping[str, int]) -> Self:
         """Read settings back; those that an older version did not know get their default.
 
-        Those that only a newer version knows are kept in `others`: who changes the record writes them, too.
+        Those that only a newer version knows are kept: who changes the record writes them, too.
 
         Raises:
             DecodeError: a stored value is not one that this version would have stored.
@@ -236,8 +238,8 @@ def _from_stored(name: str, value: object, *, is_duration: bool) -> int | timede
         raise TypeError(f"{name}={shorten(value)} is out of range") from None
 
 
-def _check(name: str, value: object, default: object, bounds: Mapping[str, Any]) -> None:
-    kind = type(default)
+def _check(setting: Field[Any], value: Any) -> None:  # noqa: ANN401 - whatever a caller hands in
+    name, bounds, kind = setting.name, setting.metadata, type(setting.default)
     if type(value) is not kind:
         article = "a timedelta" if kind is timedelta else "an int"
         raise InvalidOptionError(

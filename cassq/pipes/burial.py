@@ -18,7 +18,7 @@ from cassq.storage.port import DeadLetter, Storage
 _log = logging.getLogger("cassq.popper")
 
 
-def bury(storage: Storage, queue: str, run: Run, messages: Iterable[Handout], pipe: UUID) -> list[Mark]:
+def bury(storage: Storage, queue: str, pipe: UUID, run: Run, messages: Iterable[Handout]) -> list[Mark]:
     """Write the messages of a run to the dead letters, and mark them; return the marks.
 
     Raises: StorageUnavailableError, OutcomeUnknownError, AccessDeniedError: it is to be done once more.

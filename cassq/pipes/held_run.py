@@ -9,7 +9,7 @@ when the claim on the pipe moves on, so nothing here needs the claim. What must 
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from uuid import UUID
@@ -144,9 +144,9 @@ class HeldRun:
         delay_ms = None if delay is None else to_delay_ms(delay)
         if self.attempt >= settings.max_attempts:
             return Return(reason=reason, is_last=True)
-        return Return(
-            rest_ms(settings, self.pipe, seq, self.attempt) if delay_ms is None else delay_ms, reason=reason
-        )
+        if delay_ms is None:
+            delay_ms = rest_ms(settings, self.pipe, seq, self.attempt)
+        return Return(delay_ms, reason=reason)
 
     def give_back(self, returned: Ranges, how: Return, messages: Iterable[Handout] = ()) -> bool:
         """Return messages, so that they are delivered again; False when they come again by themselves.
@@ -166,17 +166,17 @@ class HeldRun:
         with alone(self._changing, "a rollback"):
             back = self._return(returned, how) if has_row else None
         if back and how.is_last:
-            self._bury(back, list(messages))
+            self._bury(back, {message[0]: message for message in messages})
         return back is not None
 
-    def _bury(self, rows: Sequence[Run], messages: Sequence[Handout]) -> None:
+    def _bury(self, rows: Sequence[Run], messages: Mapping[int, Handout]) -> None:
         """Write what is leased for it to the dead letters; what fails is left to the pipe's next owner."""
         queue = self._context.queue
         try:
             with Deadline(self.clock.now() + self.lease_s):
                 for row in rows:
-                    own = (message for message in messages if row.first <= message[0] <= row.last)
-                    self._on_row_changed(*bury(self._storage, queue, row, own, self.pipe))
+                    own = (messages[seq] for seq in range(row.first, row.last + 1))
+                    self._on_row_changed(*bury(self._storage, queue, self.pipe, row, own))
         except CassqError as error:
             _log.warning(
                 "queue %s: messages of pipe %s become dead letters when their lease of %g s ends: %s",

@@ -1,10 +1,10 @@
 """Heals what its owner left behind.
 
 Owns the pipes nobody owns: seals those of dead pushers, drains them, returns runs whose lease has run out,
-and retires what is over. Any number of reapers may run at once and be killed at any point; each step is
-conditional on what it was decided on, and is found half-done and finished by the next pass. What must not
-break: a pipe's counts enter the queue's totals exactly once, and before the pipe retires
-(`cassq.model.queue_record` draws the race).
+buries what came back from its last attempt, and retires what is over. Any number of reapers may run at once
+and be killed at any point; each step is conditional on what it was decided on, and is found half-done and
+finished by the next pass. What must not break: a pipe's counts enter the queue's totals exactly once, and
+before the pipe retires (`cassq.model.queue_record` draws the race).
 """
 
 import logging

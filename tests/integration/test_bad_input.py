@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import cassq
+from cassq import installation
 
 ROOT = Path(__file__).parents[2]
 
@@ -231,6 +232,24 @@ def test_a_file_of_a_newer_version_is_refused(tmp_path):
 
     with pytest.raises(cassq.SchemaMismatchError, match="upgrade cassq"):
         cassq.connect(f"sqlite:///{path}")
+    assert any("version is 99" in difference for difference in installation.check_schema(f"sqlite:///{path}"))
+
+
+def test_a_file_to_which_a_newer_version_only_added_is_as_good_as_any(tmp_path):
+    url = f"sqlite:///{tmp_path}/added.db"
+    with cassq.connect(url) as store:
+        pushed = store.queue("orders").push(b"body")
+    newer = installation.schema_versions(url)[1] + 1
+    with contextlib.closing(sqlite3.connect(tmp_path / "added.db")) as db, db:
+        db.execute("ALTER TABLE runs ADD COLUMN colour TEXT NOT NULL DEFAULT ''")
+        db.execute("UPDATE schema_version SET version = ?", (newer,))
+
+    with cassq.connect(url) as store, store.queue("orders").popper() as popper:
+        delivery = popper.pop(timeout=60)
+        assert delivery.message_id == pushed
+        delivery.commit()
+    assert installation.check_schema(url) == []
+    assert installation.schema_versions(url)[0] == newer
 
 
 def test_a_file_in_a_folder_that_is_not_there_is_named(tmp_path):

@@ -16,7 +16,7 @@ from cassq.model.pipe import Head, PipeEntry
 from cassq.storage.cassandra import Address, CassandraSchema, open_session, open_storage
 from cassq.storage.cassandra.cql_file import read_migrations, read_shapes
 from cassq.storage.cassandra.facts import read_facts
-from cassq.storage.cassandra.schema import VERSION
+from cassq.storage.cassandra.schema import VERSION, Mended
 from cassq.storage.cassandra.storage import CassandraStorage
 
 pytestmark = pytest.mark.service
@@ -355,6 +355,21 @@ class TestOpening:
 
         assert schema.version() == VERSION + 1
         assert any("version" in difference for difference in schema.check())
+
+    def test_one_to_which_a_newer_version_only_added_is_as_good_as_any(self, session):
+        schema = CassandraSchema(session)
+        schema.apply()
+        session.define(f"ALTER TABLE {session.keyspace}.pending ADD colour text")
+        session.define(
+            f"INSERT INTO {session.keyspace}.schema_version (component, version) "
+            f"VALUES ('added', {VERSION + 1})"
+        )
+
+        open_storage(Address(hosts()), session.keyspace).close()
+
+        assert schema.check() == []
+        assert schema.apply() == Mended()
+        assert schema.version() == VERSION + 1
 
     def test_an_older_schema_is_refused(self, session):
         CassandraSchema(session).apply()

@@ -64,7 +64,6 @@ class Worker:
     """A process that pushes and pops, of one version."""
 
     def __init__(self, version, url, who):
-        self.told = Counter()
         self.bodies = {"pushed": [], "committed": []}
         self._process = subprocess.Popen(
             [sys.executable, "-c", WORKER, url, str(version), who],

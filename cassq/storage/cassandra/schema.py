@@ -113,7 +113,7 @@ class CassandraSchema:
         for statement in statements:
             if not (is_there and statement.startswith("CREATE KEYSPACE")):
                 self._session.define(statement)
-        return self._mend()
+        return self._mend(is_newer=version is not None and version > VERSION)
 
     def check(self) -> list[str]:
         """Return how the schema differs from what this code needs, one phrase each; nothing if it fits."""
@@ -123,17 +123,16 @@ class CassandraSchema:
         version, must_know = self._read_version()
         if version is None or not must_know <= VERSION <= version:
             differences.append(f"the version is {version}, and should be {VERSION}")
-        return [*differences, *(difference.told for difference in self._drift())]
-
-    def _drift(self) -> list[Difference]:
-        tables = self._read_tables()
-        version = self.version()
         is_newer = version is not None and version > VERSION
+        return [*differences, *(difference.told for difference in self._drift(is_newer=is_newer))]
+
+    def _drift(self, *, is_newer: bool) -> list[Difference]:
+        tables = self._read_tables()
         return list(compare(self._keyspace, tables, read_tables(self._keyspace), is_newer=is_newer))
 
-    def _mend(self) -> Mended:
+    def _mend(self, *, is_newer: bool) -> Mended:
         refusals: dict[str, str] = {}
-        drift = self._drift()
+        drift = self._drift(is_newer=is_newer)
         for difference in drift:
             for statement in difference.mends if difference.is_safe else ():
                 try:
@@ -142,7 +141,10 @@ class CassandraSchema:
                     if not isinstance(error.__cause__, InvalidRequest | ConfigurationException):
                         raise
                     refusals[difference.told] = f"; the server refused to mend it: {error.__cause__}"
-        left = {difference.told: difference.mends for difference in (self._drift() if drift else ())}
+        left = {
+            difference.told: difference.mends
+            for difference in (self._drift(is_newer=is_newer) if drift else ())
+        }
         return Mended(
             tuple(each.told for each in drift if each.told not in left),
             tuple(told + refusals.get(told, "") for told in left),

@@ -279,7 +279,8 @@ COUNT_DEAD = Statement(
     Call.READ, f"SELECT pushed_at, attempts, writetime(body), writetime(headers), writetime(reason), {_DEAD}"
 )
 
-# Rollups, figures and no messages: of two the later one stands, by the coordinator's time.
+# Rollups. They are figures, not messages: written with the coordinator's time, so that a later one stands,
+# and gone by the table's own time-to-live.
 
 _ROLLUP = ", ".join(ROLLUP_COLUMNS)
 INSERT_ROLLUP = Statement(

@@ -101,10 +101,13 @@ class SqliteSchema:
 
     def version(self) -> int | None:
         """Return the version that is in force, or None where there is no schema of cassq's."""
+        return self._versions()[0] or None
+
+    def _versions(self) -> tuple[int, int]:
         if not Path(self._path).exists():
-            return None
+            return 0, 0
         with _opened(self._path) as db:
-            return versions(db)[0] or None
+            return versions(db)
 
     def apply(self) -> None:
         """Bring an older schema up to this version, and put missing tables back."""
@@ -115,12 +118,12 @@ class SqliteSchema:
 
     def check(self) -> list[str]:
         """Return how the file differs from what this code needs, one phrase each; nothing if it fits."""
-        version = self.version()
-        if version is None:
+        version, must_know = self._versions()
+        if version == 0:
             is_there = Path(self._path).exists()
             return ["the file has no tables of cassq's" if is_there else "the file does not exist"]
         differences = []
-        if version < self.needed:
+        if not must_know <= self.needed <= version:
             differences.append(f"the version is {version}, and should be {self.needed}")
         with closing(sqlite3.connect(":memory:")) as wanted, _opened(self._path) as stands:
             wanted.executescript(read_text())

@@ -177,16 +177,16 @@ def test_what_a_lease_gave_up_comes_back_at_once(scene):
     assert before.reason == ""
 
 
-def test_who_was_burying_and_died_is_followed_by_the_reaper(scene):
+def test_who_was_burying_and_died_is_followed_by_the_reaper(scene, monkeypatch):
     # Given a message that was given up, and whose letter was not written
     entry = scene.open(1)
     owned = scene.own(entry)
     (taken,) = owned.take(1).runs
     ends_at = scene.clock.latest() + SETTINGS.lease.total_seconds()
     held = HeldRun(scene.context, entry.pipe, taken, ends_at, on_row_changed=owned.note)
-    held._storage = Deadened(scene.storage)
-    held._storage.change_dead = refuse
-    assert held.give_back(Ranges(((1, 1),)), Return(is_last=True, reason="no route"), list(taken.messages))
+    with monkeypatch.context() as patch:
+        patch.setattr(scene.storage, "change_dead", refuse)
+        assert held.give_back(Ranges(((1, 1),)), Return(is_last=True, reason="no route"), taken.messages)
     assert not scene.storage.read_dead("q", None, 10)
     # Then nobody is handed it, and the reaper buries it once the lease of that has ended
     assert scene.own(entry).take(9).runs == []
@@ -197,16 +197,6 @@ def test_who_was_burying_and_died_is_followed_by_the_reaper(scene):
     assert (letter.attempts, letter.reason, letter.body) == (1, "no route", b"body")
     (run,) = scene.storage.load_pipe(entry.pipe).runs or (None,)
     assert run is None or run.rolled_back == 1
-
-
-class Deadened:
-    """A storage of which single methods are replaced."""
-
-    def __init__(self, storage):
-        self._storage = storage
-
-    def __getattr__(self, name):
-        return getattr(self._storage, name)
 
 
 def refuse(*_, **__):
