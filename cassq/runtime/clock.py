@@ -47,7 +47,7 @@ class Clock(Protocol):
     def wait(self, condition: threading.Condition, seconds: float | None) -> None:
         """Wait on `condition`, which the caller holds, until notified or `seconds` have passed.
 
-        May return early; callers look at what they wait for again.
+        May return early, whether notified or not; callers look at what they wait for again.
         """
         ...
 
@@ -128,12 +128,11 @@ class SystemClock:
                 self._lead = lead_at_most
 
     def wait(self, condition: threading.Condition, seconds: float | None) -> None:
-        """Wait on the condition variable itself; in the main thread a second at a time."""
-        left = float("inf") if seconds is None else seconds
-        if left > DEAF_S and threading.current_thread() is threading.main_thread():
-            while left > DEAF_S:
-                if condition.wait(DEAF_S):
-                    return
-                left -= DEAF_S
-            seconds = left
+        """Wait on the condition variable itself; in the main thread no more than a second.
+
+        It returns then, and does not wait on: where the second ends as somebody notifies, the notification
+        goes with the wait, and only who looks at what it waits for finds it.
+        """
+        if (seconds is None or seconds > DEAF_S) and threading.current_thread() is threading.main_thread():
+            seconds = DEAF_S
         condition.wait(seconds)

@@ -172,7 +172,8 @@ class RawCassandra:
         op, insert = uuid4(), cql.WRITE_RUN["", True]
         name, floor = run.pipe.name, run.first - 1
         head = (op, run.last, run.last + 1, floor, 0, 0, 0, 0, name, run.pipe.op, run.last)
-        leased = (run.last, run.first, "leased", 1, uuid4(), _LEASE_MS, 0, "raw", 0, 0, name, run.first)
+        run_columns = (run.last, run.first, "leased", 1, uuid4(), _LEASE_MS, 0, "raw", 0, 0, UNSET_VALUE)
+        leased = (*run_columns, name, run.first)
         batch = BatchStatement(BatchType.UNLOGGED)
         batch.add(self._prepare(cql.ADVANCE).bind(head))
         batch.add(self._prepare(insert).bind(leased))

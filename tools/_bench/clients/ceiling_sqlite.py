@@ -16,6 +16,22 @@ import cassq
 
 _LEASE_MS = 30_000
 
+#: Columns by name: what a schema adds has a default.
+_INSERT_HEAD = """
+INSERT INTO heads (pipe, op, cursor, read_from, floor, phase, last, skipped, dead, purged, rolled_back)
+VALUES (?, ?, 0, 1, 0, 'open', ?, 0, 0, 0, 0)
+"""
+_INSERT_BATCH = """
+INSERT INTO waiting (pipe, first, count, pushed_at_ms, lengths, headers, bodies)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+"""
+_INSERT_RUN = """
+INSERT INTO runs (
+    pipe, first, last, read_from, state, attempt, lease_id, leased_at_ms, lease_ms, not_before_ms, holder,
+    rolled_back, window_ms
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+
 
 class RawSqlite:
     """One process that writes a file.
@@ -44,15 +60,13 @@ class RawSqlite:
     def push(self, bodies: Sequence[bytes], batch: int) -> None:
         """Push batches into a new pipe, each durable before the next."""
         self._pipe, self._last = os.urandom(16), 0
-        self._db.execute(
-            "INSERT INTO heads VALUES (?, ?, 0, 1, 0, 'open', ?, 0, 0, 0, 0)", (self._pipe, b"", 2**63 - 1)
-        )
+        self._db.execute(_INSERT_HEAD, (self._pipe, b"", 2**63 - 1))
         for begin in range(0, len(bodies), batch):
             part = bodies[begin : begin + batch]
             lengths = array("I", map(len, part)).tobytes()
             row = (self._pipe, self._last + 1, len(part), 0, lengths, None, b"".join(part))
             self._db.execute("BEGIN IMMEDIATE")
-            self._db.execute("INSERT INTO waiting VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+            self._db.execute(_INSERT_BATCH, row)
             self._db.execute("COMMIT")
             self._last += len(part)
 
@@ -87,7 +101,7 @@ class RawSqlite:
         if changed != 1:
             raise RuntimeError("a take was refused, and nobody else is here")
         run = (self._pipe, first, last, first, "leased", 1, os.urandom(16), 0, _LEASE_MS, 0, "raw", 0, 0)
-        self._db.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", run)
+        self._db.execute(_INSERT_RUN, run)
         self._db.execute("COMMIT")
         self._db.execute("BEGIN IMMEDIATE")
         self._db.execute("INSERT INTO marks VALUES (?, ?, ?, 'committed')", (self._pipe, first, last))
