@@ -4,6 +4,7 @@ Owns how one caller hears of one message. Refuses to know what is pushed. What m
 hears of the end once, whenever it began to wait.
 """
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -15,10 +16,6 @@ from cassq.runtime.reentry import check_may_wait, noted, refusal
 
 #: A waiter looks so often whether its push ended, if nobody tells it.
 LOOK_S = 0.1
-
-
-# One for all futures: it is held for the making of a condition. A signal handler may come in between.
-_making = threading.RLock()
 
 
 class PushFuture(Future[MessageId]):
@@ -38,6 +35,8 @@ class PushFuture(Future[MessageId]):
         is_inside: whether the thread that asks is in the middle of a push: then it cannot wait for one.
     """
 
+    # One for all futures: it is held for the making of a condition. A signal handler may come in between.
+    _making = threading.RLock()
     # Never looked up in `__dict__`: under CPython 3.11 two threads that do so at once may crash it.
     _made: threading.Condition | None = None
 
@@ -52,7 +51,7 @@ class PushFuture(Future[MessageId]):
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]
         if self._made is None:
-            with _making:
+            with self._making:
                 if self._made is None:
                     # The base class touches these only under the condition.
                     self._done_callbacks: list[Any] = []
@@ -119,6 +118,13 @@ class PushFuture(Future[MessageId]):
                     waiter.add_result(self)
             self._condition.notify_all()
         self._invoke_callbacks()  # type: ignore[attr-defined]  # the base class's own
+
+
+def _renew_in_child() -> None:
+    PushFuture._making = threading.RLock()  # noqa: SLF001 - another thread of the parent may have held it
+
+
+os.register_at_fork(after_in_child=_renew_in_child)
 
 
 class PushLatch:

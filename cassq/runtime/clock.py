@@ -10,9 +10,12 @@ comes with its answers. Either may also be set for other reasons, so what they s
 worst it can cost is a look at the database.
 """
 
+import os
 import threading
 import time
 from typing import Protocol
+
+from cassq.runtime.reentry import noted
 
 
 class Clock(Protocol):
@@ -72,7 +75,8 @@ class SystemClock:
     """The machine's own clock. One for each database: `hear` compares with a single one."""
 
     _read_day = staticmethod(time.time)
-    # Held for a few readings, seldom. A signal handler may come in between, and ask again.
+    # Held for a few readings, seldom. A signal handler may come in between and ask again; it may not wait for
+    # a thread that would wait for this one.
     _guard = threading.RLock()
     _ahead = 0.0
     #: The time of day less elapsed time. A clock that is slewed moves both.
@@ -95,7 +99,7 @@ class SystemClock:
         return now + self._ahead
 
     def _note_step(self) -> None:
-        with self._guard:
+        with noted(), self._guard:
             for _ in range(GLIMPSES):
                 before, day, after = self.now(), self._read_day(), self.now()
                 if after - before < GLIMPSE_S:
@@ -114,7 +118,7 @@ class SystemClock:
         The database's clock was read between question and answer. So it leads by no less than it does over
         the time of the answer, and by no more than over that of the question.
         """
-        with self._guard:
+        with noted(), self._guard:
             lead = told_s - (self.latest() - self._heard)
             # Which of the nodes were slow is not known: the margin once more, to be sure.
             excess = lead - self._lead + margin_s
@@ -136,3 +140,10 @@ class SystemClock:
         if (seconds is None or seconds > DEAF_S) and threading.current_thread() is threading.main_thread():
             seconds = DEAF_S
         condition.wait(seconds)
+
+
+def _renew_in_child() -> None:
+    SystemClock._guard = threading.RLock()  # noqa: SLF001 - another thread of the parent may have held it
+
+
+os.register_at_fork(after_in_child=_renew_in_child)

@@ -5,17 +5,29 @@ that such a call gets where it could only wait for itself, and how one close wai
 break: a mark goes with the block that set it, also when Ctrl-C tears the thread out of it.
 """
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from cassq.errors import UsageError
-from cassq.runtime.clock import Clock
+
+if TYPE_CHECKING:
+    from cassq.runtime.clock import Clock  # it needs this module
 
 #: The threads that hold a transaction, or wait for a push. One set for the process, as threads are.
 threads: set[int] = set()
+
+
+def _forget_others() -> None:
+    threads.intersection_update({threading.get_ident()})
+
+
+# A thread of the child may get the number of one that only the parent has.
+os.register_at_fork(after_in_child=_forget_others)
 
 _DOORS = ("cassq.cli", "cassq.spark")
 
@@ -102,7 +114,7 @@ class Closing:
         has_begun: whether it is closed, or is being closed.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: "Clock") -> None:
         self._clock = clock
         self._changed = threading.Condition()
         self._closer = 0

@@ -28,6 +28,7 @@ _BUFFER = "tests/unit/pushing/test_push_buffer.py::"
 _LANE = "tests/unit/pushing/test_lane.py::"
 _HAND = "tests/unit/popping/test_delivery_buffer.py::"
 _FETCH = "tests/unit/popping/test_fetch_thread.py::"
+_FORKS = "tests/integration/test_forks.py::"
 _RECORD = "tests/unit/catalog/test_contended_record.py::"
 
 _PUSH = (
@@ -962,6 +963,28 @@ _BETWEEN = (
         "min(read_from, part.first)",
         "max(read_from, part.first)",
         test="tests/unit/bulk/test_snapshot.py::test_what_waits_from_the_middle_of_a_batch_on_is_shown",
+    ),
+    planted(
+        "fork with a file open",
+        "cassq.runtime.quiet_forks",
+        "            file.fall_quiet(end)\n",
+        "            pass\n",
+        test=_FORKS + "test_what_a_child_pushes_is_there_when_its_parent_has_closed",
+    ),
+    planted(
+        "let a child open what was open as it was forked off",
+        "cassq.runtime.quiet_forks",
+        "if self._refused and identify(path) in self._refused:",
+        "if False:",
+        test=_FORKS + "test_a_child_is_refused_a_file_that_was_open_as_it_was_forked_off[in a transaction]",
+    ),
+    planted(
+        "let what interrupts a comparison of clocks wait",
+        "cassq.runtime.clock",
+        "        with noted(), self._guard:\n            lead",
+        "        with self._guard:\n            lead",
+        test="tests/unit/runtime/test_clock.py::"
+        "test_what_interrupts_a_comparison_may_not_wait_for_another_thread[an answer]",
     ),
 )
 

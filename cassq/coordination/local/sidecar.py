@@ -11,6 +11,7 @@ what hangs on it goes when it goes.
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ from cassq.errors import ClosedError, CoordinationUnavailableError
 from cassq.runtime.clock import Clock
 from cassq.runtime.deadline import seconds_left
 from cassq.runtime.files import make_file, mode_of
+from cassq.runtime.quiet_forks import FileId, forks, identify
 from cassq.runtime.reentry import noted
 
 _TABLES = """
@@ -93,8 +95,11 @@ class Sidecar:
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
         self._inode = 0
+        self._file_id: FileId | None = None
         self._is_damaged = False
         self._is_closed = False
+        self._falls_quiet = False
+        forks.register(self)
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
@@ -138,6 +143,27 @@ class Sidecar:
             self._is_closed = True
             self._disconnect()
             self.locks.close()
+
+    def fall_quiet(self, end: float) -> None:
+        """See `QuietFile.fall_quiet`; a private one in memory stays open, and out of use."""
+        locks = self._read_lock, self._write_lock
+        if any(lock._is_owned() for lock in locks) or self._falls_quiet:  # type: ignore[attr-defined]  # noqa: SLF001
+            return
+        self._falls_quiet = True
+        if all(lock.acquire(timeout=max(0.0, end - time.monotonic())) for lock in locks) and self._path:
+            self._disconnect()
+
+    def go_on(self) -> None:
+        """See `QuietFile.go_on`."""
+        if self._falls_quiet:
+            self._falls_quiet = False
+            for lock in (self._write_lock, self._read_lock):
+                while lock._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001
+                    lock.release()
+
+    def opened(self) -> FileId | None:
+        """See `QuietFile.opened`."""
+        return self._file_id if self._writer or self._reader else None
 
     def _held(self, lock: threading.RLock) -> AbstractContextManager[Any]:
         """Return what holds a lock; a caller with a deadline waits for it no longer than that."""
@@ -222,6 +248,9 @@ class Sidecar:
                 return db
 
     def _connect(self) -> sqlite3.Connection:
+        if self._path:
+            forks.check_may_open(self._path)
+            self._file_id = identify(self._path)
         db = sqlite3.connect(
             self._path or ":memory:",
             timeout=self._patience_s(),

@@ -1,7 +1,7 @@
 """One SQLite file, opened, kept and shared between threads and processes.
 
-Owns connections, transactions, and how long they wait for other processes. Refuses to know what is in the
-tables. The rule that must not break: a write transaction that returned is on the disk.
+Owns transactions, how long they wait for other processes, and how a connection is made. Refuses to know what
+is in the tables. The rule that must not break: a write transaction that returned is on the disk.
 """
 
 import logging
@@ -24,6 +24,7 @@ from cassq.runtime.clock import Clock
 from cassq.runtime.deadline import seconds_left, seconds_to_begin
 from cassq.runtime.files import FILE_MODE, make_file
 from cassq.runtime.reentry import check_outside, noted
+from cassq.storage.sqlite.connections import Connections, roll_back
 from cassq.storage.sqlite.errors_map import explain, primary_code
 from cassq.storage.sqlite.migrations import is_migrated, migrate
 from cassq.storage.sqlite.store_clock import StoreClock
@@ -68,13 +69,9 @@ class SqliteFile:
         # disk fails as the log is made; FULL then never syncs the folder that the journal is removed from.
         self._synchronous = "EXTRA" if is_synced else "NORMAL"
         self._pid = os.getpid()
-        self._idle: list[sqlite3.Connection] = []
-        # Without a path, the one connection: with it all would be gone.
-        self._memory: sqlite3.Connection | None = None
-        self._guard = threading.RLock()  # a signal may come while it is held
+        self._connections = Connections(path, self.where, self._connect)
         # One writer at a time inside this process: SQLite's own waiting sleeps, a lock wakes.
         self._writing = threading.RLock()
-        self._is_closed = False
         self._has_warned = False
         try:
             if path:
@@ -102,7 +99,7 @@ class SqliteFile:
         if not self.path:
             # There is one connection: a second transaction would end the one that it interrupts.
             check_outside(self._writing, "reading the store in memory")
-        with noted(), self._explained(), self._in_memory_lock(), self._borrowed() as connection:
+        with noted(), self._explained(), self._in_memory_lock(), self._connections.borrowed() as connection:
             patience_s = seconds_left(self._clock, BUSY_TIMEOUT_S)
             if patience_s < BUSY_TIMEOUT_S:
                 connection.execute(f"PRAGMA busy_timeout={round(patience_s * 1000)}")
@@ -127,12 +124,12 @@ class SqliteFile:
         began_at = 0.0
         pause = BUSY_PAUSE_S
         while True:
-            with noted(), self._explained(), self._writing, self._borrowed() as connection:
+            with noted(), self._explained(), self._writing, self._connections.borrowed() as connection:
                 if self._begin(connection):
                     try:
                         yield connection
                     except BaseException:
-                        _roll_back(connection)
+                        roll_back(connection)
                         raise
                     self._commit(connection)
                     return
@@ -164,7 +161,7 @@ class SqliteFile:
         try:
             connection.execute("COMMIT")
         except sqlite3.Error as error:
-            _roll_back(connection)
+            roll_back(connection)
             if primary_code(error) == sqlite3.SQLITE_IOERR:
                 raise OutcomeUnknownError(
                     f"{self.where}: the disk failed during a commit: {error}"
@@ -178,11 +175,8 @@ class SqliteFile:
         """Close every connection; nothing happens when it is closed already."""
         if os.getpid() != self._pid:
             return
-        with self._writing, self._guard:
-            self._is_closed = True
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
+        with self._writing:
+            self._connections.close()
 
     def _check_process(self) -> None:
         # Before any lock: one that another thread held at the fork stays locked in the child for ever.
@@ -190,35 +184,6 @@ class SqliteFile:
             raise ClosedError(
                 f"{self.where} was opened before this process was forked: connect again in the child"
             )
-
-    @contextmanager
-    def _borrowed(self) -> Iterator[sqlite3.Connection]:
-        """Lend a connection for one transaction; as many are kept as transactions ever ran at once.
-
-        Ctrl-C may tear a borrower away anywhere: the connection comes back, without a transaction.
-        """
-        connection = None
-        try:
-            with self._guard:
-                if self._is_closed:
-                    raise ClosedError(f"{self.where} is closed")
-                if self._idle:
-                    connection = self._idle[-1]
-                    self._idle.pop()
-            connection = connection or self._memory or self._connect()
-            _roll_back(connection)
-            yield connection
-        finally:
-            if connection:
-                self._give_back(connection)
-
-    def _give_back(self, connection: sqlite3.Connection) -> None:
-        _roll_back(connection)
-        with self._guard:
-            if not self._is_closed and connection not in self._idle:
-                self._idle.append(connection)
-        if self._is_closed:
-            connection.close()
 
     def _connect(self) -> sqlite3.Connection:
         with self._explained():
@@ -240,8 +205,6 @@ class SqliteFile:
                 connection.execute("PRAGMA journal_size_limit=67108864")
             connection.execute("PRAGMA cache_size=-32768")
             connection.text_factory = self._to_text
-            if not self.path:
-                self._memory = connection
             return connection
 
     def _warn_of_folder(self) -> None:
@@ -287,13 +250,8 @@ class SqliteFile:
         try:
             yield
         except sqlite3.Error as error:
-            if self._is_closed:
+            if self._connections.is_closed:
                 raise ClosedError(f"{self.where} is closed") from error
             if primary_code(error) == sqlite3.SQLITE_BUSY:
                 raise StorageUnavailableError(self._tell_busy(self._clock.now() - began_at)) from error
             raise explain(error, self.where) from error
-
-
-def _roll_back(connection: sqlite3.Connection) -> None:
-    if connection.in_transaction:
-        connection.execute("ROLLBACK")

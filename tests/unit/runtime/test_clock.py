@@ -4,7 +4,9 @@ import threading
 
 import pytest
 
+from cassq.errors import UsageError
 from cassq.runtime.clock import DEAF_S, STEP_S, SystemClock
+from cassq.runtime.reentry import check_may_wait
 
 
 class Machine(SystemClock):
@@ -246,3 +248,33 @@ def test_other_threads_wait_at_one_go():
     thread.start()
     thread.join()
     assert condition.waits == [30.0]
+
+
+class Interrupted(Machine):
+    """A machine whose signal handler runs while the clock compares, and would wait for another thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[str] = []
+
+    def now(self) -> float:
+        if self._guard._is_owned():
+            with pytest.raises(UsageError) as told:
+                check_may_wait("a rollback")
+            self.told.append(str(told.value))
+        return super().now()
+
+
+# The other thread may be waiting to compare its own answer, and then both wait until the lease is over.
+@pytest.mark.parametrize("compare", ["an answer", "a step of the time of day"])
+def test_what_interrupts_a_comparison_may_not_wait_for_another_thread(compare):
+    machine = Interrupted()
+    machine.latest()
+    machine.told.clear()
+    if compare == "an answer":
+        machine.hear(5_000_000.0, machine.latest(), 0.5)
+    else:
+        machine.day += 30
+        machine.latest()
+    assert machine.told
+    check_may_wait("a rollback")
