@@ -74,7 +74,7 @@ class Forks:
         if self._refused and identify(path) in self._refused:
             raise ClosedError(
                 f"{path!r} was open in the process that this one was forked from, in a transaction or in a "
-                "fork that the interpreter was not told of, and SQLite would lose what is stored here: connect "
+                "fork that the interpreter was not told of, and what is stored here could be lost: connect "
                 "after the fork alone, or start a process of its own (multiprocessing's 'spawn')"
             )
 

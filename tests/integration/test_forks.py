@@ -1,7 +1,7 @@
 """Forks of a process that has an embedded store open: what the child is told is stored stays stored.
 
-Each test runs a program of its own, so that no thread of the tests is in it. `fork` below forks, has the child
-do something and end, and returns what it told.
+Each test runs a program of its own, so that no thread of the tests is in it. `fork` below forks, has the
+child do something and end, and returns what it told.
 """
 
 import subprocess

@@ -15,7 +15,9 @@ from cassq.storage.sqlite.connections import Connections
 def connections(tmp_path):
     path = str(tmp_path / "jobs.db")
     make_file(path, FILE_MODE)
-    made = Connections(path, "it", lambda: sqlite3.connect(path, isolation_level=None, check_same_thread=False))
+    made = Connections(
+        path, "it", lambda: sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    )
     yield made
     made.go_on()
     made.close()
