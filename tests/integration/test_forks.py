@@ -14,6 +14,9 @@ from cassq import connect
 
 _HEAD = """
 import ctypes, os, signal, sys, threading
+if "CASSQ_PLANT" in os.environ:  # a bug that was planted in the test's own process
+    import mutants
+    mutants.plant(mutants.find(os.environ["CASSQ_PLANT"]))
 from concurrent.futures import ThreadPoolExecutor
 import cassq
 from cassq.runtime import reentry
