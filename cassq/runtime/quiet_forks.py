@@ -92,7 +92,8 @@ class Forks:
             file.fall_quiet(end)
 
     def _in_parent(self) -> None:
-        self._depth = max(0, self._depth - 1)  # Ctrl-C may have cut `_before` short
+        if self._depth:  # Ctrl-C may have cut `_before` short
+            self._depth -= 1
         if not self._depth:
             for file in list(self._files):
                 file.go_on()
