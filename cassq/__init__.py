@@ -41,6 +41,7 @@ from cassq.model.rollup import Rollup
 from cassq.model.settings import QueueSettings
 from cassq.observing.dead_letters import DeadLetters, DeadMessage
 from cassq.observing.inspection import MessageStatus
+from cassq.observing.redriving import Redriven
 from cassq.observing.statistics import PipeStats, QueueStats
 from cassq.popping.delivery import Delivery
 from cassq.popping.popper import Popper
@@ -77,6 +78,7 @@ __all__ = [
     "QueueSettings",
     "QueueStats",
     "ReapReport",
+    "Redriven",
     "Rollup",
     "SchemaMismatchError",
     "StorageUnavailableError",

@@ -5,7 +5,7 @@ business of `Workers`.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from datetime import date, datetime, timedelta
@@ -48,7 +48,9 @@ class Queue:
         heard = witnessed(services.storage, services.clock, skew_s)
         self._services = services = replace(services, storage=heard)
         self.record = CachedRecord(services.storage, record, services.clock)
-        self.dead = DeadLetters(services.storage, self.name, self._push_again, self._check_open)
+        self.dead = DeadLetters(
+            services.storage, self.name, self._push_again, self._check_open, services.clock
+        )
         context = self._context = QueueContext(
             services.storage,
             services.coordinator,
@@ -253,8 +255,8 @@ class Queue:
     def __repr__(self) -> str:
         return f"<Queue {self.name!r}>"
 
-    def _push_again(self, body: bytes, headers: Headers) -> MessageId:
-        return self._workers.pusher().push_again(body, headers)
+    def _push_again(self, messages: Sequence[tuple[bytes, Headers]]) -> "Sequence[Future[MessageId]]":
+        return self._workers.pusher().push_again(messages)
 
     def _check_open(self) -> None:
         self._workers.check_usable()

@@ -4,13 +4,17 @@ Owns nothing but words.
 """
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
 
 import click
 
 import cassq
-from cassq.cli.output import count_of, print_json, print_table, progress_bar, say, to_json
-from cassq.cli.session import Session, common_options, pass_session
+from cassq.cli.output import Bar, count_of, print_json, print_table, progress_bar, say, to_json
+from cassq.cli.session import Session, common_options, find_queue, pass_session
+from cassq.cli.values import to_duration, to_header
 from cassq.model.retrying import in_one_line
+from cassq.observing.dead_letters import LETTERS_MAX
 
 
 @click.group()
@@ -24,12 +28,16 @@ def dead() -> None:
 @common_options
 @pass_session
 def list_dead(session: Session, queue: str, count: int) -> None:
-    """List dead letters; --json shows their bodies too."""
+    """List dead letters, and say how many there are; --json shows their bodies too."""
     with session.queue(queue) as opened:
         found = [to_json(message) for message in opened.dead.peek(count)]
+        all_of_them = len(found) if len(found) < count else opened.dead.count()
     if session.is_json:
         print_json(found)
         return
+    if all_of_them > len(found):
+        more = " or more" if all_of_them >= LETTERS_MAX else ""
+        say(f"the first {len(found)} of {count_of(all_of_them, 'dead letter')}{more}")
     shown = ("id", "attempts", "died_at", "pushed_at", "reason")
     print_table(
         [{name: each[name] for name in shown} | {"reason": in_one_line(each["reason"])} for each in found]
@@ -46,17 +54,64 @@ def put_back(session: Session, queue: str, ids: tuple[str, ...], *, is_all: bool
     """Push dead letters again, as new messages."""
     wanted = _wanted(ids, is_all=is_all)
     with session.queue(queue) as opened, progress_bar("putting back", len(wanted) if wanted else None) as bar:
-
-        def note(_count: int) -> None:
-            bar.update(1)
-
-        count, failed = _deal(lambda: opened.dead.put_back(wanted, note))
+        count, failed = _deal(lambda: opened.dead.put_back(wanted, _following(bar)))
     if session.is_json:
         print_json({"queue": queue, "put_back": count})
     else:
         say(f"pushed {count_of(count, 'dead letter')} again")
     if failed:
         raise failed
+
+
+@dead.command()
+@click.argument("queue")
+@click.option("--to", metavar="QUEUE", help="Push them into another queue, which exists.")
+@click.option("--reason", metavar="GLOB", help="Those whose reason matches: 'timeout*'.")
+@click.option(
+    "--header", "headers", type=to_header, multiple=True, metavar="NAME=VALUE", help="Those with it."
+)
+@click.option("--older", type=to_duration, metavar="DURATION", help="Those that died so long ago: 1h.")
+@click.option("--limit", type=click.IntRange(1), help="At most so many, the oldest first.")
+@click.option("--rate", type=float, help="At most so many a second.")
+@click.option("--dry-run", is_flag=True, help="Push nothing, only tell what would be.")
+@common_options
+@pass_session
+def redrive(  # noqa: PLR0913, PLR0917 - click passes each option
+    session: Session,
+    queue: str,
+    to: str | None,
+    reason: str | None,
+    headers: tuple[tuple[str, str], ...],
+    older: timedelta | None,
+    *,
+    limit: int | None,
+    rate: float | None,
+    dry_run: bool,
+) -> None:
+    """Push chosen dead letters again, here or into another queue; all where nothing is chosen."""
+    died_by = datetime.now(UTC) - older if older else None
+
+    def is_meant(letter: cassq.DeadMessage) -> bool:
+        return (
+            (reason is None or fnmatchcase(letter.reason, reason))
+            and all(letter.headers.get(name) == value for name, value in headers)
+            and (died_by is None or letter.died_at <= died_by)
+        )
+
+    with session.store() as store, progress_bar("redriving", limit) as bar:
+        done = find_queue(store, queue).dead.redrive(
+            find_queue(store, to) if to else None,
+            where=is_meant,
+            limit=limit,
+            rate=rate,
+            dry_run=dry_run,
+            progress=_following(bar),
+        )
+    if session.is_json:
+        print_json({"queue": queue, "to": to or queue, "redriven": done.count, "reasons": done.reasons})
+        return
+    say(f"{'would push' if dry_run else 'pushed'} {count_of(done.count, 'dead letter')} again")
+    print_table([{"letters": count, "reason": in_one_line(each)} for each, count in done.reasons.items()])
 
 
 @dead.command()
@@ -86,6 +141,18 @@ def _deal(deal: Callable[[], int]) -> tuple[int, cassq.CassqError | None]:
         return deal(), None
     except cassq.DeadLetterNotFoundError as error:
         return error.count, error
+
+
+def _following(bar: Bar) -> Callable[[int], None]:
+    """Return what has a bar follow a count."""
+    shown = 0
+
+    def follow(count: int) -> None:
+        nonlocal shown
+        bar.update(count - shown)
+        shown = count
+
+    return follow
 
 
 def _wanted(ids: tuple[str, ...], *, is_all: bool) -> list[cassq.MessageId] | None:

@@ -1,24 +1,30 @@
 """The messages of a queue that were given up.
 
 Owns listing, looking at, putting back and discarding them. Each is kept under its own id, with why and how
-often it was tried.
+often it was tried. The rule that must not break: a letter is removed only after its message was pushed.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
+from typing import Protocol
 
 from cassq.errors import DeadLetterNotFoundError, InvalidOptionError
 from cassq.model.arguments import check_count
 from cassq.model.ids import MessageId, shorten, to_message_id
-from cassq.model.message import Headers, Message, to_datetime
+from cassq.model.message import Message, to_datetime
+from cassq.observing.redriving import PAGE, Moved, PushAgain, Redriven, pace, parts
+from cassq.runtime.clock import Clock
 from cassq.storage.port import DeadLetter, LetterStorage
 
 #: One id, several, or None for all.
 Which = MessageId | str | Iterable[MessageId | str] | None
 
-#: Dead letters read at once.
-PAGE = 100
+#: `count` counts no further.
+LETTERS_MAX = 10_000
 
 #: An error names at most so many ids.
 SHOWN_MAX = 10
@@ -39,11 +45,20 @@ class DeadMessage(Message):
     died_at: datetime
 
 
+class Target(Protocol):
+    """A queue that letters are pushed into."""
+
+    @property
+    def dead(self) -> "DeadLetters":
+        """Its own dead letters."""
+        ...
+
+
 class DeadLetters:
     """The dead letters of one queue.
 
     Args:
-        push: stores a message again and returns its new id.
+        push: stores messages again.
         check_open: raises when the queue is closed or was deleted.
     """
 
@@ -51,13 +66,15 @@ class DeadLetters:
         self,
         storage: LetterStorage,
         queue: str,
-        push: Callable[[bytes, Headers], MessageId],
+        push: PushAgain,
         check_open: Callable[[], None],
+        clock: Clock,
     ) -> None:
         self._storage = storage
         self._queue = queue
         self._push = push
         self._check_open = check_open
+        self._clock = clock
 
     def __iter__(self) -> Iterator[DeadMessage]:
         """Yield all dead letters, in the order of their ids."""
@@ -73,6 +90,11 @@ class DeadLetters:
         self._check_open()
         return [_to_message(letter) for letter in self._storage.read_dead(self._queue, None, count)]
 
+    def count(self) -> int:
+        """Return how many there are, counted up to 10 000."""
+        self._check_open()
+        return self._storage.count_dead(self._queue, LETTERS_MAX)
+
     def put_back(
         self,
         message_ids: Which = None,
@@ -80,8 +102,9 @@ class DeadLetters:
     ) -> int:
         """Push dead letters again, as new messages with a full count of attempts; return how many.
 
-        A message is pushed first and removed after: a crash or an error in between leaves it in both places.
-        Two that put it back at the same time may each push it.
+        They are pushed a hundred at a time, and removed after that: a crash or an error in between leaves
+        them in both places. Two that put one back at the same time may each push it. What this call pushed,
+        and died again meanwhile, stays.
 
         Args:
             message_ids: which, one id or several; None puts all back.
@@ -89,25 +112,57 @@ class DeadLetters:
 
         Raises:
             DeadLetterNotFoundError: some of those that were named do not exist; the others are put back.
-            StorageUnavailableError, OutcomeUnknownError: the next one may be in both places; those behind it
-                stay, and those that `progress` told are done.
+            StorageUnavailableError, OutcomeUnknownError: of the next hundred some may be in both places;
+                those behind them stay, and those that `progress` told are done.
         """
         missing: list[MessageId] = []
-        dealt: list[MessageId] = []
-        count = 0
-        for letter in self if message_ids is None else self._find(_all_of(message_ids), missing):
-            self._push(letter.body, letter.headers)
-            self._storage.change_dead(self._queue, removed=(letter.message_id,))
-            count += 1
-            if progress:
-                progress(count)
-            dealt.append(letter.message_id)
-            if len(dealt) == PAGE:
-                # Once more, as one: a stretch that is removed costs readers less than its letters one by one.
-                self._storage.change_dead(self._queue, removed=dealt)
-                dealt = []
-        _check_found(missing, count, "put back")
-        return count
+        moved = Moved(self._push, progress)
+        letters = self._all(moved) if message_ids is None else self._find(_all_of(message_ids), missing)
+        for part in parts(letters, PAGE):
+            self._move(part, moved)
+        _check_found(missing, moved.count, "put back")
+        return moved.count
+
+    def redrive(  # noqa: PLR0913 - each is one of an operator's questions
+        self,
+        to: Target | None = None,
+        *,
+        where: Callable[[DeadMessage], bool] | None = None,
+        limit: int | None = None,
+        rate: float | None = None,
+        dry_run: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> Redriven:
+        """Push those dead letters again that `where` chooses, into this queue or another; as `put_back`.
+
+        Args:
+            to: the queue, of this store or another; None for this one.
+            where: tells of each letter whether it is meant; None for all.
+            limit: at most so many, the oldest first.
+            rate: at most so many a second, so that workers are not flooded; None for as many as can be.
+            dry_run: push nothing, only tell what would be.
+            progress: called with the count so far.
+
+        Raises: InvalidOptionError, and as `put_back`.
+        """
+        size, pause_s = pace(rate)
+        if limit is not None:
+            check_count(limit)
+        into = self if to is None else _letters_of(to)
+        into._check_open()  # noqa: SLF001 - of this class
+        moved = Moved(into._push, progress)  # noqa: SLF001
+        reasons: Counter[str] = Counter()
+        chosen = (letter for letter in self._all(moved) if where is None or where(letter))
+        next_at = self._clock.now()
+        for part in parts(islice(chosen, limit), size):
+            if dry_run:
+                moved.note(len(part))
+            else:
+                self._rest_until(next_at)
+                next_at = self._clock.now() + len(part) * pause_s
+                self._move(part, moved)
+            reasons.update(letter.reason for letter in part)
+        return Redriven(moved.count, dict(reasons.most_common()))
 
     def discard(self, message_ids: Which = None) -> int:
         """Remove dead letters for ever; None removes all. Return how many.
@@ -116,12 +171,40 @@ class DeadLetters:
             DeadLetterNotFoundError: some of those that were named do not exist; the others are removed.
         """
         missing: list[MessageId] = []
+        count = 0
         letters = self if message_ids is None else self._find(_all_of(message_ids), missing)
-        gone = [letter.message_id for letter in letters]
-        for begin in range(0, len(gone), PAGE):
-            self._storage.change_dead(self._queue, removed=gone[begin : begin + PAGE])
-        _check_found(missing, len(gone), "discarded")
-        return len(gone)
+        for part in parts(letters, PAGE):
+            self._remove(part)
+            count += len(part)
+        _check_found(missing, count, "discarded")
+        return count
+
+    def _all(self, moved: Moved) -> Iterator[DeadMessage]:
+        """Yield all letters but those of messages that this call has pushed."""
+        return (letter for letter in self if not moved.has_pushed(letter.message_id))
+
+    def _move(self, part: Sequence[DeadMessage], moved: Moved) -> None:
+        """Push letters again, and remove those that are stored; raise what the first other one met."""
+        futures = moved.push([(letter.body, letter.headers) for letter in part])
+        stored = [letter for letter, future in zip(part, futures, strict=True) if not future.exception()]
+        for future in futures:
+            if not future.exception():
+                moved.note_pushed(future.result())
+        if stored:
+            self._remove(stored)
+            moved.note(len(stored))
+        for future in futures:
+            future.result()
+
+    def _remove(self, part: Sequence[DeadMessage]) -> None:
+        """Remove letters as one: a stretch costs readers less than its letters one by one."""
+        self._storage.change_dead(self._queue, removed=[letter.message_id for letter in part])
+
+    def _rest_until(self, at: float) -> None:
+        pause = threading.Condition()
+        while (left_s := at - self._clock.now()) > 0:
+            with pause:
+                self._clock.wait(pause, left_s)
 
     def _find(self, named: Iterable[MessageId], missing: list[MessageId]) -> Iterator[DeadMessage]:
         """Yield those of the named letters that exist, and note the others."""
@@ -133,6 +216,13 @@ class DeadLetters:
                 yield _to_message(found[0])
             else:
                 missing.append(message_id)
+
+
+def _letters_of(to: object) -> DeadLetters:
+    letters = getattr(to, "dead", None)
+    if not isinstance(letters, DeadLetters):
+        raise InvalidOptionError(f"to={shorten(to)} is not a queue: give what store.find_queue(name) returns")
+    return letters
 
 
 def _check_found(missing: list[MessageId], count: int, what: str) -> None:

@@ -17,6 +17,7 @@ from cassq.catalog.queue_context import QueueContext
 from cassq.model.pipe import Phase, PipeEntry, PipeState, RunState, Tally
 from cassq.model.progress import Progress
 from cassq.model.queue_record import QueueRecord, Sample
+from cassq.observing.dead_letters import LETTERS_MAX
 from cassq.pipes.outside_view import find_pushed, progress_seen
 from cassq.pipes.pipe_list import PipeList
 from cassq.runtime.reentry import alone
@@ -29,9 +30,6 @@ PARALLEL = 8
 
 #: How often a survey starts again, where pipes retire under it.
 SURVEY_ATTEMPTS = 5
-
-#: Dead letters are counted so far.
-LETTERS_MAX = 10_000
 
 #: Rates are told over this window, from samples taken this far apart.
 WINDOW = timedelta(seconds=60)

@@ -8,7 +8,7 @@ something.
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from contextlib import suppress
@@ -30,7 +30,7 @@ from cassq.pushing.push_request import PushRequest
 from cassq.pushing.push_result import PushFuture, PushLatch
 from cassq.runtime.background_thread import BackgroundThread
 from cassq.runtime.deadline import Deadline
-from cassq.runtime.reentry import check_may_wait, noted
+from cassq.runtime.reentry import check_may_wait, noted, refusal
 
 _log = logging.getLogger("cassq.pusher")
 
@@ -92,13 +92,25 @@ class Pusher:
         deadline = self._put_one(body, headers, timeout, latch)
         return latch.result(partial(self._expire_at, deadline))
 
-    def push_again(self, body: bytes, headers: Headers) -> MessageId:
-        """Store a message that was stored before, though it may break a rule that is younger."""
+    def push_again(self, messages: Sequence[tuple[bytes, Headers]]) -> list[PushFuture]:
+        """Store what was stored before, though it may break a younger rule; return ended futures."""
         self._check_not_a_callback()
-        latch = PushLatch()
+        if self.is_inside:
+            raise refusal("put_back()")
         deadline = self._clock.now() + to_seconds(PUSH_TIMEOUT)
-        self._buffer.put_one(body, headers, deadline, latch)
-        return latch.result(partial(self._expire_at, deadline))
+        futures: list[PushFuture] = []
+        for body, headers in messages:
+            futures.append(PushFuture(self._buffer.is_inside))
+            try:
+                self._buffer.put_one(body, headers, deadline, futures[-1])
+            except CassqError as error:  # those before it are on their way
+                futures[-1].set_exception(error)
+        for future in futures:
+            with suppress(TimeoutError):
+                future.exception(min(max(0.0, deadline - self._clock.now()), LANDING_S))
+            self._expire_at(deadline)
+            future.exception()
+        return futures
 
     def push_soon(self, body: bytes, headers: object, timeout: float | timedelta) -> "Future[MessageId]":
         """Store one message soon; see `Queue.push_soon`."""

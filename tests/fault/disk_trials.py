@@ -78,8 +78,8 @@ def _believe_failed_commits() -> None:
 def _remove_before_pushing() -> None:
     def put_back(letters: DeadLetters, message_id: MessageId) -> None:
         for letter in letters._find([message_id], []):
-            letters._storage.change_dead(letters._queue, removed=(letter.message_id,))
-            letters._push(letter.body, letter.headers)
+            letters._remove([letter])
+            letters._push([(letter.body, letter.headers)])
 
     DeadLetters.put_back = put_back
 

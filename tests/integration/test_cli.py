@@ -590,6 +590,44 @@ class TestDead:
         assert dead.json("dead", "put-back", "orders", "--all")["put_back"] == 1
         assert dead.ok("pop", "orders", "-n", "2", "--commit") == "one\ntwo\n"
 
+    def test_letters_are_counted_where_not_all_are_shown(self, dead):
+        assert "the first 1 of 2 dead letters" in dead.run("dead", "list", "orders", "-n", "1").stderr
+        assert "the first" not in dead.run("dead", "list", "orders", "-n", "2").stderr
+
+    def test_chosen_letters_are_redriven_into_another_queue(self, dead):
+        dead.ok("queue", "create", "later")
+        dead.ok("push", "orders", "--header", "kind=new", stdin=b"three")
+        dead.run("pop", "orders", "--exec", "exit 3", "--shell")
+        wanted = (
+            "dead",
+            "redrive",
+            "orders",
+            "--reason",
+            "exit code*",
+            "--header",
+            "kind=new",
+            "--older",
+            "0s",
+        )
+
+        would = dead.json(*wanted, "--dry-run")
+
+        assert would == {"queue": "orders", "to": "orders", "redriven": 1, "reasons": {"exit code 3": 1}}
+        assert dead.json(*wanted, "--to", "later", "--rate", "100") == would | {"to": "later"}
+        assert dead.ok("pop", "later", "--commit") == "three\n"
+        assert dead.json(*wanted)["redriven"] == 0
+        assert dead.json("dead", "redrive", "orders", "--older", "1h")["redriven"] == 0
+        assert dead.json("dead", "redrive", "orders", "--limit", "1")["redriven"] == 1
+        assert [each["body"] for each in dead.json("dead", "list", "orders")] == ["two"]
+
+    @pytest.mark.parametrize(
+        ("options", "code"),
+        [(("--to", "nowhere"), 66), (("--rate", "0"), 64), (("--limit", "0"), 64), (("--header", "x"), 64)],
+    )
+    def test_a_redrive_that_cannot_be_moves_nothing(self, dead, options, code):
+        assert dead.run("dead", "redrive", "orders", *options).returncode == code
+        assert len(dead.json("dead", "list", "orders")) == 2
+
     def test_letters_are_discarded(self, dead):
         assert dead.run("dead", "discard", "orders", "--all").returncode == 64
         assert dead.json("dead", "discard", "orders", "--all", "--yes")["discarded"] == 2

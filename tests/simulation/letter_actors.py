@@ -12,6 +12,7 @@ from scheduler import Process
 from cassq.errors import DeadLetterNotFoundError, OutcomeUnknownError, UnavailableError
 from cassq.model.ids import MessageId
 from cassq.observing.dead_letters import DeadLetters, DeadMessage
+from cassq.observing.redriving import Moved
 from cassq.queue import Queue
 from cassq.storage.port import Storage
 from cassq.verification.ledger import Kind
@@ -43,14 +44,20 @@ def deal_with_letters(stage: Stage, process: Process, times: int) -> None:
 
 
 class _Letters(DeadLetters):
-    """The library's own, which tells of each letter that a call found before it is dealt with."""
+    """The library's own, which tells of each letter that a call found, and of each that it has dealt with."""
 
     def __init__(self, queue: Queue, storage: Storage) -> None:
-        super().__init__(storage, queue.name, queue._push_again, queue._check_open)
+        super().__init__(storage, queue.name, queue._push_again, queue._check_open, queue.dead._clock)
         self.tell: Callable[[DeadMessage], None] = lambda _letter: None
+        self.tell_ended: Callable[[DeadMessage], None] = lambda _letter: None
 
-    def __iter__(self) -> Iterator[DeadMessage]:
-        yield from self._telling(super().__iter__())
+    def _all(self, moved: Moved) -> Iterator[DeadMessage]:
+        yield from self._telling(super()._all(moved))
+
+    def _remove(self, part: Sequence[DeadMessage]) -> None:
+        super()._remove(part)
+        for letter in part:
+            self.tell_ended(letter)
 
     def _find(self, named: Sequence[MessageId], missing: list[MessageId]) -> Iterator[DeadMessage]:  # type: ignore[override]
         yield from self._telling(super()._find(named, missing))
@@ -77,25 +84,28 @@ class _Call:
         self._named = named
         self._begun_at = stage.world.now
         self._found: list[DeadMessage] = []
-        self._done = 0
+        self._ended: list[DeadMessage] = []
 
     def make(self, words: Words) -> None:
         """Make it, and note what becomes of each letter; of what was going on when it raises nobody knows."""
         begun, returned = words
         self._letters.tell = lambda letter: self._find(letter, begun)
+        self._letters.tell_ended = lambda letter: self._end(letter, returned)
         try:
-            if words is PUT_BACK:
-                count = self._letters.put_back(self._named, lambda count: self._end(count, returned))
-            else:
-                count = self._letters.discard(self._named)
+            count = self._put_back() if words is PUT_BACK else self._letters.discard(self._named)
         except DeadLetterNotFoundError as error:
-            self._end(error.count, returned)
             self._check(error.count, is_short=True)
         except (UnavailableError, OutcomeUnknownError):
             return
         else:
-            self._end(count, returned)
             self._check(count, is_short=False)
+
+    def _put_back(self) -> int:
+        told = [0]
+        count = self._letters.put_back(self._named, told.append)
+        if told[-1] != count:
+            self._stage.world.fail(f"{self._who} heard of {told[-1]} letters, {count} were put back")
+        return count
 
     def _find(self, letter: DeadMessage, begun: Kind) -> None:
         if self._named is not None and letter.message_id not in self._named:
@@ -103,16 +113,16 @@ class _Call:
         self._found.append(letter)
         self._note(begun, letter, at=self._begun_at)
 
-    def _end(self, count: int, returned: Kind) -> None:
-        """Note that so many are done by now."""
-        for letter in self._found[self._done : count]:
-            self._note(returned, letter)
-        self._done = max(self._done, count)
+    def _end(self, letter: DeadMessage, returned: Kind) -> None:
+        self._ended.append(letter)
+        self._note(returned, letter)
 
     def _check(self, count: int, *, is_short: bool) -> None:
         found = {letter.message_id for letter in self._found}
-        if count != len(self._found) or (
-            self._named is not None and (found != set(self._named)) is not is_short
+        if (
+            count != len(self._found)
+            or count != len(self._ended)
+            or (self._named is not None and (found != set(self._named)) is not is_short)
         ):
             named = "all" if self._named is None else len(self._named)
             self._stage.world.fail(

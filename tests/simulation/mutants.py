@@ -191,10 +191,9 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "remove a letter before its message is pushed",
         "cassq.observing.dead_letters",
-        "            self._push(letter.body, letter.headers)\n"
-        "            self._storage.change_dead(self._queue, removed=(letter.message_id,))\n",
-        "            self._storage.change_dead(self._queue, removed=(letter.message_id,))\n"
-        "            self._push(letter.body, letter.headers)\n",
+        "        futures = moved.push(",
+        "        self._storage.change_dead(self._queue, removed=[each.message_id for each in part])\n"
+        "        futures = moved.push(",
         about="dead letters",
     ),
     Mutant(
@@ -202,9 +201,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "cassq.observing.dead_letters",
-                "            self._storage.change_dead(self._queue, removed=(letter.message_id,))\n",
-                "            with suppress(CassqError):\n"
-                "                self._storage.change_dead(self._queue, removed=(letter.message_id,))\n",
+                "            self._remove(stored)\n",
+                "            with suppress(CassqError):\n                self._remove(stored)\n",
             ),
             Edit(
                 "cassq.observing.dead_letters",
@@ -222,8 +220,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "leave a letter where it is after its message was pushed",
         "cassq.observing.dead_letters",
-        "            self._storage.change_dead(self._queue, removed=(letter.message_id,))\n",
-        "",
+        "removed=[letter.message_id for letter in part])",
+        "removed=())",
         about="dead letters",
     ),
     _one(
@@ -251,8 +249,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "tell of letters as discarded that are there still",
         "cassq.observing.dead_letters",
-        "removed=gone[begin : begin + PAGE])",
-        "removed=gone[begin + 1 : begin + PAGE])",
+        "            self._remove(part)\n            count",
+        "            self._remove(part[1:])\n            count",
         about="dead letters",
     ),
     _one(

@@ -965,6 +965,13 @@ _BETWEEN = (
         test="tests/unit/bulk/test_snapshot.py::test_what_waits_from_the_middle_of_a_batch_on_is_shown",
     ),
     planted(
+        "put back what the same call has put back",
+        "cassq.observing.redriving",
+        "        return pipe in self._first and seq >= self._first[pipe]\n",
+        "        return False\n",
+        test="tests/unit/observing/test_dead_letters.py::test_what_dies_again_meanwhile_stays",
+    ),
+    planted(
         "fork with a file open",
         "cassq.runtime.quiet_forks",
         "            file.fall_quiet(end)\n",

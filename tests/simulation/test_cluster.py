@@ -7,6 +7,7 @@ all the while: that is no excuse.
 import random
 import secrets
 import time
+from concurrent.futures import Future
 from uuid import UUID
 
 import pytest
@@ -24,6 +25,7 @@ from session import DirectSession
 
 from cassq.model.ids import MessageId, just_before, new_pipe_id
 from cassq.observing.dead_letters import PAGE, DeadLetters
+from cassq.runtime.clock import SystemClock
 from cassq.storage.cassandra.storage import CassandraStorage
 
 
@@ -109,7 +111,14 @@ class TestDeadLettersBehindTombstones:
         self, storage, queue, cluster, deal
     ):
         only = new_pipe_id()
-        letters = DeadLetters(storage, queue, lambda *_: MessageId(only, 1), lambda: None)
+
+        def push(messages):
+            futures = [Future() for _ in messages]
+            for future in futures:
+                future.set_result(MessageId(new_pipe_id(), 1))
+            return futures
+
+        letters = DeadLetters(storage, queue, push, lambda: None, SystemClock())
         storage.change_dead(queue, added=[stored.letter(only, seq) for seq in range(1, 2 * PAGE + 1)])
 
         assert getattr(letters, deal)() == 2 * PAGE
