@@ -141,7 +141,8 @@ from pyspark.sql import SparkSession
 url, out, checkpoint = "sqlite:///fragments.db", "out", "checkpoint"
 with cassq.connect(url) as store:
     store.queue("orders").push_many([b"one", b"two"])
-spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+builder = SparkSession.builder.master("local[1,4]")  # four attempts: a Python worker has 10 s to start in
+spark = builder.config("spark.ui.enabled", "false").getOrCreate()
 orders = spark.createDataFrame([("three", {"type": "new"})], "body string, headers map<string,string>")
 """
 _SPARK_END = """
