@@ -172,16 +172,16 @@ class DeadLetters:
         """
         missing: list[MessageId] = []
         count = 0
-        letters = self if message_ids is None else self._find(_all_of(message_ids), missing)
+        letters = self._all() if message_ids is None else self._find(_all_of(message_ids), missing)
         for part in parts(letters, PAGE):
             self._remove(part)
             count += len(part)
         _check_found(missing, count, "discarded")
         return count
 
-    def _all(self, moved: Moved) -> Iterator[DeadMessage]:
+    def _all(self, moved: Moved | None = None) -> Iterator[DeadMessage]:
         """Yield all letters but those of messages that this call has pushed."""
-        return (letter for letter in self if not moved.has_pushed(letter.message_id))
+        return (letter for letter in self if not (moved and moved.has_pushed(letter.message_id)))
 
     def _move(self, part: Sequence[DeadMessage], moved: Moved) -> None:
         """Push letters again, and remove those that are stored; raise what the first other one met."""

@@ -188,8 +188,8 @@ class Cluster:
         self._slip = slip
         self._paxos: dict[tuple[str, Key], _Paxos] = {}
         self._ballot = _FIRST_BALLOT
-        # By body: the row that it was written in, and which columns that has.
-        self._homes: dict[bytes, list[tuple[Key, Key, Collection[str]]]] = {}
+        # By body: the row that it was written in, which columns that has, and the place among its bodies.
+        self._homes: dict[bytes, list[tuple[Key, Key, Collection[str], int]]] = {}
         self._deleted: set[Key] = set()
         self._alone: dict[Any, Replica | None] = {}
 
@@ -257,8 +257,8 @@ class Cluster:
         What is deleted had ended before; whether rightly, others judge.
         """
         kept = {
-            (key, ck)
-            for key, ck, columns in self._homes.get(body, [])
+            (key, ck, place)
+            for key, ck, columns, place in self._homes.get(body, [])
             if key in self._deleted
             or sum(replica.had("waiting", key, ck, columns) for replica in self.replicas) >= QUORUM
         }
@@ -476,8 +476,8 @@ class Cluster:
         if mutation.deleted_at >= 0:
             self._deleted.add(mutation.key)
         for ck, row in mutation.rows.items():
-            for body in row.cells["bodies"][1]:
-                self._homes.setdefault(body, []).append((mutation.key, ck, tuple(row.cells)))
+            for place, body in enumerate(row.cells["bodies"][1]):
+                self._homes.setdefault(body, []).append((mutation.key, ck, tuple(row.cells), place))
 
     def _alone_at(self, mutation: Mutation) -> Replica | None:
         """Return the one replica that a batch can reach; None if a quorum hears of it, as of other writes."""

@@ -51,7 +51,7 @@ class _Letters(DeadLetters):
         self.tell: Callable[[DeadMessage], None] = lambda _letter: None
         self.tell_ended: Callable[[DeadMessage], None] = lambda _letter: None
 
-    def _all(self, moved: Moved) -> Iterator[DeadMessage]:
+    def _all(self, moved: Moved | None = None) -> Iterator[DeadMessage]:
         yield from self._telling(super()._all(moved))
 
     def _remove(self, part: Sequence[DeadMessage]) -> None:
