@@ -148,7 +148,7 @@ def strike_each(
 
 
 def finds(trials: Trials, scene: str, fault: Fault, plant: str) -> bool:
-    """Tell whether a planted bug shows: which call is struck shifts with the threads, so some sweeps are made."""
+    """Tell whether a planted bug shows: which call is struck shifts with the threads, so it sweeps again."""
     sweeps = (strike_each(trials, scene, fault, every(), plant=plant) for _ in range(SWEEPS_MAX))
     return any(next(sweep, None) for sweep in sweeps)
 
