@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 from pyspark.sql import SparkSession
@@ -44,8 +45,8 @@ def url(request, tmp_path) -> str:
 
 @pytest.fixture
 def queue(store, name):
-    """An empty queue whose pipes are small, so that a few messages fill several."""
-    return store.queue(name, pipe_messages_max=20)
+    """An empty queue whose pipes are small, so that a few messages fill several; no lease of it ends."""
+    return store.queue(name, pipe_messages_max=20, lease=timedelta(hours=1))
 
 
 @pytest.fixture
