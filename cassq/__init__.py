@@ -40,7 +40,7 @@ from cassq.model.message import Message, MessageIds
 from cassq.model.rollup import Rollup
 from cassq.model.settings import QueueSettings
 from cassq.observing.dead_letters import DeadLetters, DeadMessage
-from cassq.observing.inspection import MessageStatus
+from cassq.observing.inspection import MessageState, MessageStatus
 from cassq.observing.redriving import Redriven
 from cassq.observing.statistics import PipeStats, QueueStats
 from cassq.popping.delivery import Delivery
@@ -68,6 +68,7 @@ __all__ = [
     "Message",
     "MessageId",
     "MessageIds",
+    "MessageState",
     "MessageStatus",
     "OutcomeUnknownError",
     "PipeLostError",

@@ -24,6 +24,7 @@ from cassq.model.rollup import Rollup
 from cassq.model.settings import QueueSettings
 from cassq.observing.dead_letters import DeadLetters
 from cassq.observing.inspection import Inspection, MessageStatus
+from cassq.observing.purging import Purging
 from cassq.observing.statistics import PipeStats, QueueStats, Statistics
 from cassq.popping.popper import Popper
 from cassq.popping.shared_intake import CommitMode
@@ -62,6 +63,7 @@ class Queue:
         self.staging = Staging(self._context)
         self._statistics = Statistics(self._context)
         self._inspection = Inspection(self._context)
+        self._purging = Purging(self._context)
         self._workers = Workers(services, context, self._statistics, self.staging)
 
     @property
@@ -202,7 +204,7 @@ class Queue:
         return self._inspection.peek(count)
 
     def status(self, message_id: MessageId | str) -> MessageStatus:
-        """Return what became of a message.
+        """Return what became of a message, and what is known of it.
 
         Args:
             message_id: as push returned it, or its str.
@@ -211,6 +213,25 @@ class Queue:
         self.record.check_open()
         return self._inspection.status(to_message_id(message_id))
 
+    def cancel(self, message_id: MessageId | str, *, running: bool = False) -> bool:
+        """End one message, which is then delivered to nobody; may be repeated.
+
+        Args:
+            message_id: as push returned it, or its str.
+            running: also while a consumer has it, or is about to get it. It does not come again, whatever
+                that consumer does; where it commits, or gives up for good, that counts.
+
+        Returns: False where somebody has it, where it has ended otherwise or is to be a dead letter, or where
+            nobody remembers it.
+
+        Raises:
+            OutcomeUnknownError: it may be cancelled, or may not: call again.
+            StorageUnavailableError: it is not.
+        """
+        self._workers.check_usable()
+        self.record.check_open()
+        return self._purging.cancel(to_message_id(message_id), is_running_meant=running)
+
     def purge(self) -> int:
         """End every message that is in nobody's hands; return how many.
 
@@ -218,7 +239,7 @@ class Queue:
         """
         self._workers.check_usable()
         self.record.check_open()
-        return self._inspection.purge()
+        return self._purging.purge()
 
     def reap(self, pipes_max: int | None = None) -> ReapReport:
         """Make one pass of the reaper over this queue; None examines every pipe."""

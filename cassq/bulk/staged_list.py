@@ -11,7 +11,7 @@ from uuid import UUID
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import PipeLostError
 from cassq.model.ids import just_before, time_key
-from cassq.model.pipe import PipeEntry
+from cassq.model.pipe import Phase, PipeEntry
 from cassq.model.queue_record import QueueRecord
 from cassq.storage.port import Listing
 
@@ -48,7 +48,7 @@ class StagedList:
         """Tell whether one of these pipes is staged, and stands; an entry alone tells nothing."""
         named = set(pipes)
         listed = {entry.pipe for entry in self.read(since(named)).entries} & named
-        return any(self._storage.load_pipe(pipe) for pipe in listed)
+        return any(map(self._stands, listed))
 
     def check_are_there(self, pipes: Sequence[UUID]) -> None:
         """Raise `PipeLostError` where one of these pipes is not staged, or was staged too long ago."""
@@ -56,7 +56,7 @@ class StagedList:
         staged = {entry.pipe: entry for entry in listing.entries}
         for pipe in pipes:
             age_s = age_of(listing, staged[pipe]) if pipe in staged else 0.0
-            if pipe not in staged or (age_s > TRUSTED_S and not self._storage.load_pipe(pipe)):
+            if pipe not in staged or (age_s > TRUSTED_S and not self._stands(pipe)):
                 raise PipeLostError(
                     f"staged pipe {pipe} is not there any more: it was discarded, or published before; "
                     "this call published nothing"
@@ -66,6 +66,11 @@ class StagedList:
                     f"staged pipe {pipe} is older than {PUBLISH_WITHIN_S / 3600:g} hours: "
                     "nothing was published; write in smaller batches"
                 )
+
+    def _stands(self, pipe: UUID) -> bool:
+        """Tell whether a pipe is there; one that retired was published before."""
+        state = self._storage.load_pipe(pipe)
+        return state is not None and state.head.phase is not Phase.RETIRED
 
     def publish(self, pipes: set[UUID]) -> None:
         """Take those of these pipes that are staged still over into the queue's own list."""

@@ -28,6 +28,8 @@ COMMANDS = {
     "push": "cassq.cli.push:push",
     "pop": "cassq.cli.pop:pop",
     "peek": "cassq.cli.pop:peek",
+    "status": "cassq.cli.message:status",
+    "cancel": "cassq.cli.message:cancel",
     "dead": "cassq.cli.dead:dead",
     "reap": "cassq.cli.reap:reap",
     "doctor": "cassq.cli.doctor.command:doctor",

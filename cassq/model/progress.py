@@ -88,6 +88,10 @@ class Progress:
         """Whether the pipe may retire: exhausted, and everything in it has ended."""
         return self.is_exhausted and self._ended.covers(self.head.floor + 1, self.head.last)
 
+    def reach(self, first: int) -> int:
+        """Return the last number of first … that has ended without a gap; the one before where none has."""
+        return self._ended.reach(first)
+
     @property
     def first_left(self) -> int:
         """Number of the oldest message that has not ended (one past the cursor when all have)."""

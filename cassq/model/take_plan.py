@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, repeat
 
-from cassq.limits import TAKE_BYTES_MAX
+from cassq.limits import NO_LIMIT, TAKE_BYTES_MAX
 from cassq.model.ids import new_token
 from cassq.model.message import NO_HEADERS, Batch, Headers
 from cassq.model.pipe import BURIAL, Head, Run, RunState
@@ -77,12 +77,17 @@ class Plan:
     rest: Run | None = None
 
 
-class _Room:
-    """What one take may still carry: so many messages, and so many bytes, but one message in any case."""
+class Room:
+    """What one take may still carry: so many messages, and so many bytes, but one message in any case.
 
-    def __init__(self, messages: int, size: int) -> None:
+    Attributes:
+        until: nothing behind this number.
+    """
+
+    def __init__(self, messages: int, size: int = TAKE_BYTES_MAX, until: int = NO_LIMIT) -> None:
         self._messages = messages
         self._bytes = size
+        self.until = until
         self._is_fresh = True
 
     def fit(self, part: Batch) -> Batch | None:
@@ -108,26 +113,26 @@ class _Room:
 def plan_fresh(
     progress: Progress,
     batches: Sequence[Batch],
-    wanted: int,
+    room: Room,
     holder: Holder,
-    bytes_max: int = TAKE_BYTES_MAX,
 ) -> tuple[Head, Plan | None]:
-    """Plan to take what was never handed out: up to `wanted` messages behind the cursor.
+    """Plan to take what was never handed out: the messages behind the cursor for which there is room.
 
     Returns: the head with cursor, read_from and skipped moved on, and the run; None for the run where
         everything up to the new cursor was cancelled.
     """
     head = progress.head
-    room = _Room(wanted, bytes_max)
     parts: list[Batch] = []
     firsts: list[int] = []
     cursor, read_from = head.cursor, head.read_from
     for batch in batches:
-        last = min(batch.last, head.last)
+        last = min(batch.last, head.last, room.until)
+        if last < batch.first:
+            break
         fitting, reached = _fill(room, progress, batch, Range(max(batch.first, head.cursor + 1), last))
         parts += fitting
         cursor = max(cursor, reached)
-        if reached < last:
+        if reached < batch.last:
             if cursor >= batch.first:
                 firsts.append(batch.first)
                 read_from = batch.first
@@ -155,7 +160,7 @@ def plan_fresh(
     return moved, Plan(Taken(run, tuple(parts), tuple(firsts)), (RunChange(run, is_leased_now=True),))
 
 
-def _fill(room: _Room, progress: Progress, batch: Batch, stretch: Range) -> tuple[list[Batch], int]:
+def _fill(room: Room, progress: Progress, batch: Batch, stretch: Range) -> tuple[list[Batch], int]:
     """Return what of a stretch of a batch is to be handed out now, and the last number decided on."""
     parts: list[Batch] = []
     for left in progress.missing(*stretch):

@@ -1,38 +1,28 @@
 """Looks into a queue without taking anything.
 
-Owns `peek`, `status` and `purge`: the operator's view of single messages. Only `purge` writes, and does so
-as an owner would, behind the fence.
+Owns `peek` and `status`: what a reader of the database sees of single messages. It writes nothing.
 """
 
-import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import Enum
-from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
-from cassq.errors import OutcomeUnknownError
 from cassq.model.ids import MessageId
 from cassq.model.message import Batch, Message, to_datetime
-from cassq.model.pipe import PipeEntry, Run, RunState
+from cassq.model.pipe import PipeEntry, PipeState, Run, RunState
 from cassq.model.progress import Progress
-from cassq.pipes import upkeep, window_steps
 from cassq.pipes.batch_reader import BatchReader, check_disjoint
-from cassq.pipes.fenced_pipe import FencedPipe, Taker
 from cassq.pipes.outside_view import find_pushed, load_seen, progress_seen
 from cassq.pipes.pipe_order import in_order
 from cassq.storage.port import BatchQuery
-
-#: How often a purge of one pipe is tried again while a popper takes from it.
-PURGE_ATTEMPTS = 50
-
-#: The time between two looks whether a popper's window has ended.
-PURGE_PAUSE_S = 0.05
 
 #: Batches that `peek` reads at once.
 PEEK_BATCHES = 8
 
 
-class MessageStatus(Enum):
+class MessageState(Enum):
     """What became of a message.
 
     Attributes:
@@ -41,8 +31,9 @@ class MessageStatus(Enum):
         DELAYED: it was rolled back with a delay that still runs.
         COMMITTED: a consumer committed it.
         DEAD: it is a dead letter.
-        PURGED: a purge ended it.
-        ENDED: its pipe has moved on or retired: it was committed or purged, and nobody remembers which.
+        PURGED: a purge ended it, or it was cancelled.
+        ENDED: its pipe has moved on or retired: it was committed, purged or cancelled, and nobody remembers
+            which.
         UNKNOWN: no such message is in its pipe.
     """
 
@@ -56,6 +47,26 @@ class MessageStatus(Enum):
     UNKNOWN = "unknown"
 
 
+@dataclass(frozen=True, slots=True)
+class MessageStatus:
+    """What became of a message, and what is known of it.
+
+    Attributes:
+        state: what became of it.
+        attempt: how often it was handed out; None where nobody remembers.
+        due: from when it may be delivered again, in UTC: the end of its rest, or of its lease. None where it
+            may be now, or never.
+        reason: why it came back last, or became a dead letter; "" where it never did.
+        holder: the popper that has it; "" where none does.
+    """
+
+    state: MessageState
+    attempt: int | None = None
+    due: datetime | None = None
+    reason: str = ""
+    holder: str = ""
+
+
 class Inspection:
     """One queue, for those who only look."""
 
@@ -63,8 +74,6 @@ class Inspection:
         self._context = context
         self._storage = context.storage
         self._queue = context.queue
-        self._clock = context.clock
-        self._pause = threading.Condition()
 
     def peek(self, count: int) -> list[Message]:
         """Return the next `count` messages that may be delivered now, in the order of the pipes."""
@@ -80,55 +89,17 @@ class Inspection:
         """Return what became of a message, as far as its pipe, or the dead letters, remember."""
         pipe, seq = message_id
         state = load_seen(self._storage, pipe)
-        if state is None:
-            return MessageStatus.DEAD if self._is_dead(message_id) else MessageStatus.ENDED
-        progress = progress_seen(state, self._context.settings.max_attempts)
-        ending = progress.ending_of(seq)
+        if state is None or seq <= state.head.floor:
+            return self._status_of_letter(message_id) or MessageStatus(MessageState.ENDED)
+        run = next((run for run in state.runs if run.first <= seq <= run.last), None)
+        ending = progress_seen(state, self._context.settings.max_attempts).ending_of(seq)
         if ending:
-            return MessageStatus(ending.value)
-        if seq <= state.head.floor:
-            return MessageStatus.DEAD if self._is_dead(message_id) else MessageStatus.ENDED
+            found = _told_by(run, MessageState(ending.value), None)
+            return (found.state is MessageState.DEAD and self._status_of_letter(message_id)) or found
         if seq > state.head.cursor:
             is_there = seq <= find_pushed(self._storage, pipe, state.head)
-            return MessageStatus.WAITING if is_there else MessageStatus.UNKNOWN
-        run = next((run for run in progress.runs.values() if run.first <= seq <= run.last), None)
-        if run is None or run.state is RunState.LEASED:
-            return MessageStatus.PENDING
-        return MessageStatus.WAITING if run.is_due(state.now_ms) else MessageStatus.DELAYED
-
-    def purge(self) -> int:
-        """End every message that is in nobody's hands, but for dead letters to be; return how many."""
-        return sum(self._purge_pipe(entry) for entry in self._storage.list_pipes(self._queue).entries)
-
-    def _purge_pipe(self, entry: PipeEntry) -> int:
-        refused = 0
-        knocked: set[UUID] = set()
-        while refused + len(knocked) < PURGE_ATTEMPTS:
-            state = self._storage.load_pipe(entry.pipe)
-            if state is None:
-                return 0
-            fenced = FencedPipe(self._context, entry, state, Taker("purge"))
-            if state.window:
-                self._end_window(fenced, state.window, knocked)
-                continue
-            count = upkeep.purge(fenced)
-            if count is not None:
-                return count
-            refused += 1
-        raise OutcomeUnknownError(
-            f"pipe {entry.pipe} was taken from {PURGE_ATTEMPTS} times meanwhile: pause the queue, then purge"
-        )
-
-    def _end_window(self, fenced: FencedPipe, window: Run, knocked: set[UUID]) -> None:
-        """Bring a window nearer to its end, and wait a moment: its holder cuts it, or it runs out."""
-        if window_steps.is_over(fenced):
-            window_steps.take_over(fenced)
-            return
-        if window.lease_id not in knocked:
-            knocked.add(window.lease_id)
-            window_steps.knock(fenced)
-        with self._pause:
-            self._clock.wait(self._pause, PURGE_PAUSE_S)
+            return MessageStatus(MessageState.WAITING, 0) if is_there else MessageStatus(MessageState.UNKNOWN)
+        return _told_of_live(run, state)
 
     def _waiting_in(self, entry: PipeEntry) -> Iterator[Message]:
         state = load_seen(self._storage, entry.pipe)
@@ -145,9 +116,26 @@ class Inspection:
             yield from _messages(entry, batches, progress, (state.head.cursor + 1, state.head.last))
             first = batches[-1].last + 1
 
-    def _is_dead(self, message_id: MessageId) -> bool:
+    def _status_of_letter(self, message_id: MessageId) -> MessageStatus | None:
         before = MessageId(message_id.pipe, message_id.seq - 1)
-        return bool(self._storage.read_dead(self._queue, before, 1, until=message_id))
+        for letter in self._storage.read_dead(self._queue, before, 1, until=message_id):
+            return MessageStatus(MessageState.DEAD, letter.attempts, reason=letter.reason)
+        return None
+
+
+def _told_of_live(run: Run | None, state: PipeState) -> MessageStatus:
+    """Return what is known of a message that was handed out, and has not ended."""
+    if run is None or run.state is RunState.LEASED:
+        due_ms = run.leased_at_ms + run.lease_ms if run else None
+        return replace(_told_by(run, MessageState.PENDING, due_ms), holder=run.holder if run else "")
+    if run.is_due(state.now_ms):
+        return _told_by(run, MessageState.WAITING, None)
+    return _told_by(run, MessageState.DELAYED, run.not_before_ms)
+
+
+def _told_by(run: Run | None, state: MessageState, due_ms: int | None) -> MessageStatus:
+    due = None if due_ms is None else to_datetime(due_ms)
+    return MessageStatus(state, run.attempts if run else None, due, run.reason if run else "")
 
 
 def _messages(

@@ -18,10 +18,10 @@ from cassq.model.pipe import Phase, PipeEntry, PipeState, RunState, Tally
 from cassq.model.progress import Progress
 from cassq.model.queue_record import QueueRecord, Sample
 from cassq.observing.dead_letters import LETTERS_MAX
-from cassq.pipes.outside_view import find_pushed, progress_seen
+from cassq.pipes.outside_view import find_newest, find_pushed, progress_seen
 from cassq.pipes.pipe_list import PipeList
 from cassq.runtime.reentry import alone
-from cassq.storage.port import BatchQuery, Listing
+from cassq.storage.port import Listing
 
 RecordReader = Callable[[], QueueRecord]
 
@@ -254,10 +254,9 @@ class Statistics:
             first = survey.progress.first_left
             if first > survey.pushed:
                 continue
-            query = BatchQuery(last=first, is_newest_first=True, is_outline=True)
-            found = self._storage.read_batches(survey.entry.pipe, query)
-            if found and found[0].pushed_at_ms is not None:
-                oldest = min(oldest or found[0].pushed_at_ms, found[0].pushed_at_ms)
+            found = find_newest(self._storage, survey.entry.pipe, first)
+            if found and found.pushed_at_ms is not None:
+                oldest = min(oldest or found.pushed_at_ms, found.pushed_at_ms)
         return oldest
 
 

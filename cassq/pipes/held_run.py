@@ -242,7 +242,9 @@ class HeldRun:
             ahead_s, sent_at = self.clock.latest() - self.clock.now(), self.clock.latest()
             if not (changes and self._storage.transact(self.pipe, Transaction(runs=changes)).is_applied):
                 self.ends_at = _ENDED
-                raise DeliveryExpiredError("the lease was taken over: the message is delivered again")
+                raise DeliveryExpiredError(
+                    "the lease was taken over: the message is delivered again, unless it was cancelled"
+                )
             self.ends_at, self._ahead_s = sent_at + self._window_lease_s, ahead_s
 
     def _has_row(self) -> bool:

@@ -6,17 +6,25 @@ is out, and that what came back from its last attempt is dead, though nobody has
 
 from uuid import UUID
 
+from cassq.limits import NO_LIMIT
+from cassq.model.message import Batch
 from cassq.model.pipe import End, Head, Mark, PipeState, Run, RunState
 from cassq.model.progress import Progress
 from cassq.storage.port import BatchQuery, PipeStorage
+
+
+def find_newest(storage: PipeStorage, pipe: UUID, last: int = NO_LIMIT) -> Batch | None:
+    """Return the newest batch that begins at number `last` or before, without bodies; None: there is none."""
+    query = BatchQuery(last=last, is_newest_first=True, is_outline=True)
+    return next(iter(storage.read_batches(pipe, query)), None)
 
 
 def find_pushed(storage: PipeStorage, pipe: UUID, head: Head) -> int:
     """Return how many messages were pushed into a pipe: `last` once it is decided, before by a read."""
     if head.is_decided:
         return head.last
-    newest = storage.read_batches(pipe, BatchQuery(is_newest_first=True, is_outline=True))
-    return newest[0].last if newest else 0
+    newest = find_newest(storage, pipe)
+    return newest.last if newest else 0
 
 
 def load_seen(storage: PipeStorage, pipe: UUID) -> PipeState | None:

@@ -14,12 +14,15 @@ from cassq.errors import CassqError, DecodeError
 from cassq.limits import NO_LIMIT, TAKE_BYTES_MAX, TAKE_MESSAGES_MAX, TAKE_RUNS_MAX
 from cassq.model.pipe import Head, Phase, Run, RunState
 from cassq.model.ranges import Ranges
-from cassq.model.take_plan import Plan, Taken, as_burial, plan_again, plan_fresh, portion_of
-from cassq.pipes import window_steps
+from cassq.model.take_plan import Plan, Room, Taken, as_burial, plan_again, plan_fresh, portion_of
+from cassq.pipes import upkeep, window_steps
 from cassq.pipes.batch_reader import BatchReader
 from cassq.pipes.burial import bury
 from cassq.pipes.fenced_pipe import FencedPipe
 from cassq.pipes.held_window import HeldWindow
+
+#: So often a take is planned again that cancellations came between, or that found nothing but cancelled ones.
+TAKE_ATTEMPTS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +140,7 @@ class OwnedPipe(FencedPipe):
                 return TakeResult([], [], self.clock.latest())
             if not window_steps.take_over(self):
                 return None
-        return self._take(wanted, is_flowing=is_flowing)
+        return self._take_among_cancelled(wanted, is_flowing=is_flowing)
 
     def _take_from_window(self, window: HeldWindow, wanted: int, *, is_flowing: bool) -> TakeResult | None:
         """Take from the window that is held; None when it is to end, or has ended."""
@@ -151,6 +154,23 @@ class OwnedPipe(FencedPipe):
         return (
             None if taken is None else TakeResult([taken] if taken.parts else [], [], window.sent_at, window)
         )
+
+    def _take_among_cancelled(self, wanted: int, *, is_flowing: bool) -> TakeResult | None:
+        """Take, again where a cancellation moved the fence meanwhile, and past what was cancelled."""
+        result = None
+        for _ in range(TAKE_ATTEMPTS):
+            before = self.head.cursor
+            result = self._take(wanted, is_flowing=is_flowing)
+            if result is None:
+                # Where nobody else took, nobody else owns it: a cancellation takes nothing.
+                if self.look() and self.head.cursor == before and not self.progress.window:
+                    continue
+                return None
+            if result.runs or result.dead or self.window or self.head.cursor == before:
+                return result
+            if self.head.cursor < self.until and not upkeep.step_over(self):
+                return None
+        return result
 
     def _take(self, wanted: int, *, is_flowing: bool) -> TakeResult | None:
         try:
@@ -238,7 +258,7 @@ class OwnedPipe(FencedPipe):
         if wanted <= 0 or self.progress.is_exhausted:
             return head, None
         batches = self.reader.read(head.read_from, head.cursor, wanted)
-        return plan_fresh(self.progress, batches, wanted, self.holder)
+        return plan_fresh(self.progress, batches, Room(wanted, until=self.until), self.holder)
 
     def _next_is_gone(self) -> DecodeError:
         first, last = self.head.cursor + 1, self.head.last

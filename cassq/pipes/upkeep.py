@@ -14,7 +14,7 @@ from cassq.model.take_plan import returned
 from cassq.model.transaction import Drain, ForceSeal, Retire, RunChange, Transaction
 from cassq.pipes import window_steps
 from cassq.pipes.fenced_pipe import FencedPipe
-from cassq.pipes.outside_view import find_pushed, is_spent
+from cassq.pipes.outside_view import find_newest, find_pushed, is_spent
 
 
 def needs_care(fenced: FencedPipe, *, is_abandoned: bool) -> bool:
@@ -23,6 +23,8 @@ def needs_care(fenced: FencedPipe, *, is_abandoned: bool) -> bool:
         return True
     if fenced.progress.window:
         return window_steps.is_over(fenced)
+    if has_cancelled(fenced):
+        return True
     is_open_end = fenced.head.phase is Phase.SEALED and not fenced.head.is_decided
     return is_open_end or bool(fenced.expired()) or has_spent(fenced)
 
@@ -30,6 +32,29 @@ def needs_care(fenced: FencedPipe, *, is_abandoned: bool) -> bool:
 def has_spent(fenced: FencedPipe) -> bool:
     """Tell whether messages came back from their last attempt, which nobody has buried yet."""
     return any(is_spent(run, fenced.attempts_max) for run in fenced.progress.runs.values())
+
+
+def has_cancelled(fenced: FencedPipe) -> bool:
+    """Tell whether the next message was cancelled before it was handed out: nobody may come for it."""
+    return not fenced.progress.window and fenced.progress.is_ended(fenced.head.cursor + 1)
+
+
+def step_over(fenced: FencedPipe) -> bool:
+    """Move the cursor over what was cancelled before it was handed out. False: refused.
+
+    Reads go on from the batch that holds the new cursor: a drain and a take read few batches from there on,
+    and would find nothing behind many that were stepped over.
+    """
+    if not has_cancelled(fenced):
+        return True
+    head = fenced.head
+    last = min(fenced.progress.reach(head.cursor + 1), head.last)
+    newest = find_newest(fenced.storage, fenced.pipe, last)
+    if newest is None:
+        return True
+    read_from = newest.first if newest.last > last else last + 1
+    skipped = head.skipped + last - head.cursor
+    return fenced.advance(replace(head, cursor=last, read_from=read_from, skipped=skipped))
 
 
 def seal(fenced: FencedPipe) -> bool:
@@ -109,7 +134,7 @@ def purge(fenced: FencedPipe) -> int | None:
         for part in progress.left_of(run)
     ]
     marks = tuple(Mark(part.first, part.last, End.PURGED) for part in waiting + back)
-    if not marks:
+    if not marks and not idle:
         return 0
     skipped = head.skipped + max(0, pushed - head.cursor)
     moved = replace(head, cursor=max(pushed, head.cursor), skipped=skipped)

@@ -24,11 +24,11 @@ from dataclasses import replace
 
 from cassq.model.ids import new_token
 from cassq.model.pipe import Head, Phase, Run, RunState
-from cassq.model.take_plan import Taken, plan_fresh
+from cassq.model.take_plan import Room, Taken, plan_fresh
 from cassq.model.transaction import RunChange
 from cassq.pipes.fenced_pipe import FencedPipe
 from cassq.pipes.held_window import HeldWindow
-from cassq.storage.port import BatchQuery
+from cassq.pipes.outside_view import find_newest
 
 #: So many numbers a window has at most; nobody pays for those that are not used.
 WINDOW_MESSAGES = 10_000
@@ -123,8 +123,7 @@ def take_over(fenced: FencedPipe) -> bool:
     window = fenced.progress.window
     if window is None or not is_over(fenced):
         return False
-    query = BatchQuery(last=window.last, is_newest_first=True, is_outline=True)
-    newest = next(iter(fenced.storage.read_batches(fenced.pipe, query)), None)
+    newest = find_newest(fenced.storage, fenced.pipe, window.last)
     head = fenced.head
     last, read_from = head.cursor, head.read_from
     if newest and newest.last >= window.first:
@@ -156,7 +155,7 @@ def hand_out(fenced: FencedPipe, window: HeldWindow, wanted: int) -> Taken | Non
     batches = fenced.reader.read(head.read_from, head.cursor, wanted) if wanted > 0 else ()
     if fenced.clock.latest() >= window.ends_at:
         return None
-    moved, plan = plan_fresh(fenced.progress, batches, wanted, fenced.holder)
+    moved, plan = plan_fresh(fenced.progress, batches, Room(wanted), fenced.holder)
     if moved.cursor > window.run.last:
         return None  # by messages that were cancelled: the window ends among them
     fenced.progress.note_head(moved)

@@ -201,7 +201,7 @@ class Reaper:
             report.sealed += 1
         if window_steps.is_over(owned) and not window_steps.take_over(owned):
             return False
-        if not upkeep.drain(owned):
+        if not (upkeep.step_over(owned) and upkeep.drain(owned)):
             return False
         report.returned += upkeep.return_expired(owned)
         while upkeep.has_spent(owned):

@@ -13,6 +13,7 @@ no loss; one that was begun, and of which nothing more is known, does.
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from cassq.verification.cancel_rules import CancelRules
 from cassq.verification.deliveries import NotedDelivery, by_place, objection
 from cassq.verification.ledger import Kind, Line
 from cassq.verification.order_rules import OrderRules
@@ -43,6 +44,9 @@ def judge(lines: Iterable[Line]) -> Verdict:
     - **Purges.** Of what is missing in the end as much is excused as purges told that they ended, and only
       what was pushed before such a purge returned and was out of its last holder's hands by then. A purge
       that did not return excuses whatever is missing.
+    - **Cancellations.** One that returned True excuses that its message is missing, and so does one that did
+      not return. Nobody has a message that was cancelled, nor does it end otherwise; one that was cancelled
+      while it ran may, and may be delivered once more, to whoever was about to get it.
     - **Letters.** Each put_back that returned made one more message of that name, one that did not may have;
       `pipe` and `seq` tell them apart, and each is judged by itself. As many have to end as there must be,
       and no more may be seen than there can be. Of a letter that is gone a message must have been made,
@@ -73,6 +77,7 @@ class _History:
         self._deaths: defaultdict[str, list[float]] = defaultdict(list)
         self._order = OrderRules()
         self._purges = PurgeRules()
+        self._cancels = CancelRules()
         self._put_backs = PutBacks()
         self._ended: defaultdict[str, set[Place]] = defaultdict(set)
         self._committed: defaultdict[str, set[Place]] = defaultdict(set)
@@ -99,6 +104,9 @@ class _History:
             Kind.DISCARDED: self._put_backs.note_returned,
             Kind.PURGING: self._purges.note_purging,
             Kind.PURGED: self._purges.note_purged,
+            Kind.CANCELLING: self._cancels.note_begun,
+            Kind.CANCELLED: self._cancels.note_returned,
+            Kind.NOT_CANCELLED: self._cancels.note_returned,
             Kind.CLOSING: self._order.note_closing,
             Kind.HOLDING: self._order.note_closing,
             Kind.DIED: self._note_died,
@@ -189,7 +197,7 @@ class _History:
         verdict, put_back = self._verdict, self._put_backs.put_back
         missing: Counter[str] = Counter()
         for message in verdict.acknowledged | put_back:
-            ended = self._ended[message] | self._put_backs.places(message)
+            ended = self._known_ends(message)
             # Nothing becomes a letter that was not pushed.
             missing[message] = (
                 1 + self._put_backs.least(message) - max(len(ended), message in verdict.committed)
@@ -199,7 +207,15 @@ class _History:
             (at, message) for message, count in missing.items() for at in self._free_at(message, count)
         )
         verdict.lost = {message for message, count in missing.items() if count > excused[message]}
-        verdict.purged = set(excused) - verdict.lost
+        cancelled = {each for each in self._cancels.names() if not self._ends_seen(each)}
+        verdict.purged = (set(excused) | cancelled) - verdict.lost
+
+    def _known_ends(self, message: str) -> set[Place]:
+        """Return the ids under which a message ended, or may have."""
+        return self._ends_seen(message) | self._cancels.places(message)
+
+    def _ends_seen(self, message: str) -> set[Place]:
+        return self._ended[message] | self._put_backs.places(message)
 
     def _contradictions(self) -> Iterator[str]:
         verdict = self._verdict
@@ -209,6 +225,8 @@ class _History:
             if both or not self._put_backs.is_touched(message):
                 yield f"{message}: a dead letter, though it was committed"
         yield from self._put_backs.objections()
+        ends = {each: self._committed[each] | self._put_backs.places(each) for each in self._cancels.names()}
+        yield from self._cancels.objections(self._deliveries, ends)
         for message, each in self._deliveries.items():
             seen = {one.place for one in each} | self._put_backs.places(message)
             most = 1 + self._put_backs.most(message)
@@ -218,7 +236,7 @@ class _History:
     def _free_at(self, message: str, count: int) -> list[float]:
         """Return since when so many of a name waited to be taken or purged; the delivered ones come first."""
         begun_at = self._begun_at.get(message, 0.0)
-        ended = self._ended[message] | self._put_backs.places(message)
+        ended = self._known_ends(message)
         free = sorted(
             max(begun_at, *(one.free_at for one in each))
             for place, each in by_place(self._deliveries.get(message, ())).items()

@@ -63,6 +63,12 @@ class Kind(StrEnum):
     PURGING = "purging"
     #: The purge returned: it ended `count` messages. Nothing tells so where it raised, or its process died.
     PURGED = "purged"
+    #: A cancellation of the message is about to begin; `words` may say that a running one is meant.
+    CANCELLING = "cancelling"
+    #: It returned: the message is cancelled.
+    CANCELLED = "cancelled"
+    #: It returned: it came to nothing, and always will. Nothing tells so where it raised.
+    NOT_CANCELLED = "not-cancelled"
     #: The popper is about to be closed, or left alone for seconds: what is in its buffer goes back.
     CLOSING = "closing"
     #: The holder has messages in hand, and will neither end them nor pop again.

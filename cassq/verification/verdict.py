@@ -21,9 +21,9 @@ class Verdict:
         delivered, committed: each message counted once.
         maybe_committed: a commit was begun, and nobody noted how it ended, or that nobody knows.
         dead: found among the dead letters.
-        purged: missing, and so many are that purges may have ended.
-        lost: acknowledged, and neither committed nor perhaps committed nor dead nor discarded nor purged; or
-            put back, and fewer of its name have ended so than there must be.
+        purged: missing, and so many are that purges may have ended; or cancelled.
+        lost: acknowledged, and neither committed nor perhaps committed nor dead nor discarded nor purged
+            nor cancelled; or put back, and fewer of its name have ended so than there must be.
         unexpected: delivered though never attempted, or though the push said that it did not happen.
         damaged: delivered with another digest than it was pushed with, or with two.
         explained: deliveries after the first, by the reason for them.

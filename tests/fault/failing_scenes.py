@@ -16,7 +16,7 @@ from failing_ports import UNEXPECTED, Failing, Faults, PlantedError
 from cassq.bulk.leased_run import read_leased
 from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.errors import CassqError, DeliveryExpiredError, OutcomeUnknownError, UnavailableError
-from cassq.observing.inspection import MessageStatus
+from cassq.observing.inspection import MessageState
 from cassq.runtime.clock import SystemClock
 from cassq.storage.sqlite.storage import SqliteStorage
 from cassq.store import Store
@@ -291,8 +291,8 @@ def dead_letters(scene):
         scene.note(scene.popper.pop_many(1, timeout=1.0))
     for letter in scene.again(scene.queue.dead.peek):
         # A letter is written before the message ends
-        status = scene.again(lambda letter=letter: scene.queue.status(letter.message_id))
-        assert status in {MessageStatus.DEAD, MessageStatus.PENDING, MessageStatus.WAITING}
+        status = scene.again(lambda letter=letter: scene.queue.status(letter.message_id)).state
+        assert status in {MessageState.DEAD, MessageState.PENDING, MessageState.WAITING}
         try:
             scene.put_back += scene.queue.dead.put_back(letter.message_id)
         except TROUBLE:
@@ -308,8 +308,8 @@ def looks(scene):
     scene.again(scene.queue.pipes)
     scene.again(scene.queue.peek)
     if message_id:
-        status = scene.again(lambda: scene.queue.status(message_id))
-        assert status in {MessageStatus.WAITING, MessageStatus.PENDING}
+        status = scene.again(lambda: scene.queue.status(message_id)).state
+        assert status in {MessageState.WAITING, MessageState.PENDING}
     scene.again(scene.queue.reap)
     scene.again(scene.queue.purge)
     scene.again(scene.queue.reap)

@@ -314,7 +314,7 @@ class TestPush:
         message_id = pushing.stdout.readline().decode().strip()
 
         with cassq.connect(orders.url) as store:
-            assert store.find_queue("orders").status(message_id) is cassq.MessageStatus.WAITING
+            assert store.find_queue("orders").status(message_id).state is cassq.MessageState.WAITING
         assert finish(pushing) == (0, "")
 
     def test_sends_headers_along(self, orders):
@@ -552,6 +552,33 @@ class TestPeek:
 
         assert set(orders.lines("peek", "orders")[0]) == {"id", "body", "encoding", "headers", "pushed_at"}
         assert stats(orders)["popped"] == 0
+
+
+class TestOneMessage:
+    def test_is_told_of_and_cancelled(self, orders):
+        first, second = orders.ok("push", "orders", "--lines", stdin=b"one\ntwo\n").split()
+
+        assert orders.json("status", "orders", first) == {
+            "state": "waiting",
+            "attempt": 0,
+            "due": None,
+            "reason": "",
+            "holder": "",
+        }
+        assert "state    waiting" in orders.ok("status", "orders", second)
+        told = orders.json("cancel", "orders", first)
+        assert told == {"queue": "orders", "id": first, "cancelled": True, "state": "purged"}
+        assert orders.ok("pop", "orders", "--commit", "--timeout", "5") == "two\n"
+
+    def test_that_was_committed_is_not_cancelled(self, orders):
+        message_id = orders.ok("push", "orders", stdin=b"one").strip()
+        orders.ok("pop", "orders", "--commit", "--timeout", "5")
+
+        late = orders.run("cancel", "orders", message_id)
+
+        assert late.returncode == 1
+        assert "not cancelled" in late.stderr
+        assert orders.run("cancel", "orders", "nonsense").returncode == 64
 
 
 class TestDead:

@@ -62,8 +62,8 @@ def test_figures_are_exact_when_nothing_is_in_flight_though_a_window_is_out(stor
     assert is_window_out(store, ids[0].pipe)
     stats = queue.stats()
     assert (stats.waiting, stats.pending, stats.committed, stats.popped, stats.pushed) == (0, 2, 1, 3, 3)
-    assert queue.status(ids[0]) is cassq.MessageStatus.COMMITTED
-    assert queue.status(ids[1]) is cassq.MessageStatus.PENDING
+    assert queue.status(ids[0]).state is cassq.MessageState.COMMITTED
+    assert queue.status(ids[1]).state is cassq.MessageState.PENDING
     assert queue.peek(10) == []
 
 
@@ -112,8 +112,24 @@ def test_a_queue_that_is_paused_has_no_window_after_a_while(store, queue, popper
 
     assert popper.pop(timeout=3) is None
     assert queue.purge() == 1
-    assert queue.status(second) in {cassq.MessageStatus.PURGED, cassq.MessageStatus.ENDED}
+    assert queue.status(second).state in {cassq.MessageState.PURGED, cassq.MessageState.ENDED}
     assert not is_window_out(store, first.pipe)
+
+
+def test_a_message_is_cancelled_though_a_window_is_out(store, queue, popper):
+    first = queue.push(b"first")
+    popper.pop(timeout=10).commit()
+    assert is_window_out(store, first.pipe)
+    queue.pause()
+    second, third = queue.push(b"second"), queue.push(b"third")
+
+    # It may have been taken before the popper heard of the pause
+    is_cancelled = queue.cancel(second)
+    queue.resume()
+
+    came = [popper.pop(timeout=10) for _ in range(1 if is_cancelled else 2)]
+    assert [each.message_id for each in came] == ([third] if is_cancelled else [second, third])
+    assert popper.pop(timeout=0.5) is None
 
 
 def test_pipes_retire_behind_windows(store, name):

@@ -135,7 +135,7 @@ def test_a_block_that_raises_rests_the_message_as_long_as_the_queue_says_and_kee
     with queue.popper() as popper:
         with pytest.raises(ZeroDivisionError), popper.pop(timeout=60):
             raise ZeroDivisionError("too few")
-        assert queue.status(message_id) is cassq.MessageStatus.DELAYED
+        assert queue.status(message_id).state is cassq.MessageState.DELAYED
         assert popper.pop(timeout=0) is None
         # What is raised to stop the program says nothing of the message
         store.alter_queue(name, max_attempts=9)
@@ -161,7 +161,7 @@ def test_a_message_that_is_rejected_is_a_dead_letter_at_once(store, name):
         assert letter.reason == "no JSON: \\ud800"
         stats = queue.stats()
         assert (stats.dead, stats.dead_letters, stats.waiting, stats.pending) == (1, 1, 0, 2)
-        assert queue.status(ids[1]) is cassq.MessageStatus.DEAD
+        assert queue.status(ids[1]).state is cassq.MessageState.DEAD
         popper.commit_many([good, last])
         assert popper.pop(timeout=0) is None
         queue.dead.discard()
@@ -183,7 +183,7 @@ def test_a_rollback_with_a_delay_rests_the_message(queue, popper):
     message_id = queue.push(b"later")
     assert popper.pop(timeout=10).rollback(delay=timedelta(seconds=1.5))
 
-    assert queue.status(message_id) is cassq.MessageStatus.DELAYED
+    assert queue.status(message_id).state is cassq.MessageState.DELAYED
     assert queue.stats().delayed == 1
     assert popper.pop(timeout=0) is None
     assert popper.pop(timeout=20).attempt == 2
@@ -280,7 +280,7 @@ def test_a_message_that_fails_too_often_is_a_dead_letter_and_can_be_put_back(sto
         assert dead.attempts == 2
         assert dead.reason == "no such address"
         assert queue.dead.peek(5) == [dead]
-        assert queue.status(message_id) is cassq.MessageStatus.DEAD
+        assert queue.status(message_id).state is cassq.MessageState.DEAD
         assert queue.stats().dead == 1
 
         assert queue.dead.put_back() == 1
@@ -300,7 +300,7 @@ def test_what_came_back_from_its_last_attempt_is_neither_waiting_nor_purged(stor
     assert (stats.waiting, stats.delayed, stats.dead, stats.rolled_back) == (1, 0, 1, 1)
     assert sum(pipe.waiting for pipe in pipes) == 1
     assert [message.message_id for message in queue.peek()] == [fresh]
-    assert queue.status(spent) is cassq.MessageStatus.DEAD
+    assert queue.status(spent).state is cassq.MessageState.DEAD
 
     assert queue.purge() == 1
 
@@ -510,15 +510,82 @@ def test_purge_ends_what_is_in_nobodys_hands(queue, popper):
     assert (stats.waiting, stats.pending, stats.delayed, stats.committed, stats.purged) == (0, 0, 0, 1, 9)
 
 
+def test_a_message_that_waits_or_rests_is_cancelled(store, name):
+    queue = store.queue(name, retry_delay=timedelta(hours=1), retry_delay_max=timedelta(hours=1))
+    resting, waiting, other = queue.push_many([b"rests", b"waits", b"comes"])
+    with queue.popper() as popper:
+        popper.pop(timeout=60).rollback(reason="no")
+    assert queue.cancel(resting)
+    assert queue.cancel(str(waiting))
+
+    assert [message.message_id for message in queue.peek()] == [other]
+    stats = queue.stats()
+    assert (stats.waiting, stats.delayed, stats.purged) == (1, 0, 2)
+    assert queue.status(waiting).state is cassq.MessageState.PURGED
+    with queue.popper() as popper:
+        assert drain(popper, 1)[0].message_id == other
+        assert popper.pop(timeout=0) is None
+
+
+def test_a_message_that_a_consumer_has_is_cancelled_only_by_who_means_it(queue, popper):
+    held, waiting = queue.push(b"held"), queue.push(b"waits")
+    delivery = popper.pop(timeout=60)
+    assert delivery.message_id == held
+
+    assert not queue.cancel(held)
+    assert queue.cancel(held, running=True)
+
+    # Its consumer is told nothing, and it does not come again
+    assert delivery.rollback(delay=timedelta(0))
+    second = popper.pop(timeout=60)
+    assert second.message_id == waiting
+    second.commit()
+    assert popper.pop(timeout=0.5) is None
+    assert not queue.cancel(waiting)
+    assert not queue.cancel(cassq.MessageId(uuid.uuid1(), 1))
+    assert queue.stats().committed == 1
+
+
+def test_all_messages_of_a_queue_are_cancelled_one_by_one_and_the_next_ones_come(queue):
+    ids = list(queue.push_many([b"%d" % number for number in range(30)]))
+    assert all(queue.cancel(each) for each in ids[:-1])
+    queue.push(b"next")
+
+    with queue.popper() as popper:
+        assert [each.body for each in drain(popper, 2)] == [b"29", b"next"]
+    assert queue.stats().purged == 29
+
+
+def test_the_status_of_a_message_tells_who_has_it_and_why_it_came_back(store, name):
+    queue = store.queue(name, max_attempts=2)
+    message_id = queue.push(b"x")
+    assert queue.status(message_id) == cassq.MessageStatus(cassq.MessageState.WAITING, 0)
+    with queue.popper() as popper:
+        delivery = popper.pop(timeout=60)
+        held = queue.status(message_id)
+        assert (held.state, held.attempt, held.reason) == (cassq.MessageState.PENDING, 1, "")
+        assert held.holder
+        assert held.due > delivery.pushed_at
+        delivery.rollback(timedelta(hours=1), reason="db down")
+        resting = queue.status(message_id)
+        assert (resting.state, resting.attempt, resting.reason, resting.holder) == (
+            *(cassq.MessageState.DELAYED, 1, "db down", ""),
+        )
+        assert resting.due > held.due
+        second = queue.push(b"y")
+        popper.pop(timeout=60).reject("bad")
+        assert queue.status(second) == cassq.MessageStatus(cassq.MessageState.DEAD, 1, None, "bad")
+
+
 def test_the_status_of_a_message_follows_its_life(queue, popper):
     message_id = queue.push(b"x")
-    assert queue.status(message_id) is cassq.MessageStatus.WAITING
+    assert queue.status(message_id).state is cassq.MessageState.WAITING
     delivery = popper.pop(timeout=10)
-    assert queue.status(str(message_id)) is cassq.MessageStatus.PENDING
+    assert queue.status(str(message_id)).state is cassq.MessageState.PENDING
     delivery.commit()
-    assert queue.status(message_id) in {cassq.MessageStatus.COMMITTED, cassq.MessageStatus.ENDED}
-    assert queue.status(message_id._replace(seq=99)) is cassq.MessageStatus.UNKNOWN
-    assert queue.status(cassq.MessageId(uuid.uuid1(), 1)) is cassq.MessageStatus.ENDED
+    assert queue.status(message_id).state in {cassq.MessageState.COMMITTED, cassq.MessageState.ENDED}
+    assert queue.status(message_id._replace(seq=99)).state is cassq.MessageState.UNKNOWN
+    assert queue.status(cassq.MessageId(uuid.uuid1(), 1)).state is cassq.MessageState.ENDED
 
 
 def test_the_figures_of_each_pipe_add_up_to_those_of_the_queue(store, name):

@@ -8,7 +8,7 @@ import cassq
 from cassq.errors import StorageUnavailableError
 from cassq.limits import NO_LIMIT
 from cassq.model.ids import MessageId, just_before, new_pipe_id
-from cassq.observing.inspection import MessageStatus
+from cassq.observing.inspection import MessageState
 from cassq.storage.cassandra import CassandraStorage
 from cassq.storage.cassandra import statements as cql
 from cassq.storage.port import DeadLetter
@@ -62,8 +62,8 @@ def test_those_that_are_left_can_be_dealt_with_and_the_queue_be_deleted(
             cassandra_session.execute(cql.READ_DEAD, whole)
 
         assert [letter.message_id for letter in queue.dead] == [*left, last]
-        assert queue.status(gone) is MessageStatus.ENDED
-        assert queue.status(last) is MessageStatus.DEAD
+        assert queue.status(gone).state is MessageState.ENDED
+        assert queue.status(last).state is MessageState.DEAD
         assert queue.dead.put_back(left[1]) == 1
         assert queue.dead.discard(left[0]) == 1
         assert queue.dead.put_back() == 2

@@ -14,17 +14,17 @@ from queue_flow import CHOICES, QueueFlow
 from queue_model import ALIVE, COMING, Place
 
 import cassq
-from cassq.observing.inspection import MessageStatus
+from cassq.observing.inspection import MessageState
 
 _STATUS = {
-    Place.WAITING: {MessageStatus.WAITING, MessageStatus.PENDING},  # pending: in the popper's buffer
-    Place.OUT: {MessageStatus.PENDING},
-    Place.LATE: {MessageStatus.PENDING, MessageStatus.WAITING},
-    Place.DELAYED: {MessageStatus.DELAYED},
-    Place.DOOMED: set(MessageStatus) - {MessageStatus.COMMITTED, MessageStatus.PURGED, MessageStatus.UNKNOWN},
-    Place.DEAD: {MessageStatus.DEAD, MessageStatus.ENDED},
-    Place.COMMITTED: {MessageStatus.COMMITTED, MessageStatus.ENDED},
-    Place.PURGED: {MessageStatus.PURGED, MessageStatus.ENDED},
+    Place.WAITING: {MessageState.WAITING, MessageState.PENDING},  # pending: in the popper's buffer
+    Place.OUT: {MessageState.PENDING},
+    Place.LATE: {MessageState.PENDING, MessageState.WAITING},
+    Place.DELAYED: {MessageState.DELAYED},
+    Place.DOOMED: set(MessageState) - {MessageState.COMMITTED, MessageState.PURGED, MessageState.UNKNOWN},
+    Place.DEAD: {MessageState.DEAD, MessageState.ENDED},
+    Place.COMMITTED: {MessageState.COMMITTED, MessageState.ENDED},
+    Place.PURGED: {MessageState.PURGED, MessageState.ENDED},
 }
 
 
@@ -49,13 +49,13 @@ class QueueMachine(QueueFlow):
     def status(self):
         for pushed in self.model.messages:
             if pushed.message_id is not None:
-                found = self.queue.status(str(pushed.message_id))
+                found = self.queue.status(str(pushed.message_id)).state
                 assert found in _STATUS[pushed.place], f"{pushed} is said to be {found}"
 
         known = [each.message_id for each in self.model.messages if each.message_id]
         if known:
-            found = self.queue.status(cassq.MessageId(known[-1].pipe, 10_000))
-            assert found in {MessageStatus.UNKNOWN, MessageStatus.ENDED}
+            found = self.queue.status(cassq.MessageId(known[-1].pipe, 10_000)).state
+            assert found in {MessageState.UNKNOWN, MessageState.ENDED}
 
     # -- steering --------------------------------------------------------------------------------------
 
@@ -63,6 +63,14 @@ class QueueMachine(QueueFlow):
     def purge(self):
         self._settle()
         assert self.queue.purge() == self.model.purge()
+
+    @rule(which=CHOICES)
+    def cancel(self, which):
+        self._settle()
+        known = [each for each in self.model.messages if each.message_id]
+        if known:
+            pushed = known[which % len(known)]
+            assert self.queue.cancel(pushed.message_id) in self.model.cancel(pushed)
 
     @rule()
     def pause(self):

@@ -123,5 +123,14 @@ class ListQueue:
             pushed.place = Place.PURGED
         return len(idle)
 
+    def cancel(self, pushed: Pushed) -> set[bool]:
+        """End one of them, as `purge`; return what may be told of it."""
+        if pushed.place is Place.PURGED:
+            return {True, False}  # as long as somebody remembers
+        is_idle = pushed.place in {Place.WAITING, Place.DELAYED, Place.LATE}
+        if is_idle:
+            pushed.place = Place.PURGED
+        return {is_idle}
+
     def _come_back(self, pushed: Pushed, place: Place) -> None:
         pushed.place = Place.DOOMED if pushed.attempts >= self.max_attempts else place

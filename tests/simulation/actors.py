@@ -49,6 +49,7 @@ class Stage(Protocol):
     hands: Hands
     unknown: dict[str, list[CassqError]]
     consumers: int
+    ids: dict[str, MessageId]
 
     def open(self, process: Process) -> tuple[Store, Queue]: ...
 
@@ -79,7 +80,7 @@ def push_all(stage: Stage, process: Process, messages: int) -> None:
             _note_push(stage, process, bodies, lambda b=bodies, t=timeout: _push_many(queue, b, t))
         stage.world.sleep(dice.choice((0.0, 0.0, 0.01, 0.05, 0.2)))
     for body, future in flying:
-        _note_push(stage, process, [body], lambda f=future: f.result(60))
+        _note_push(stage, process, [body], lambda f=future: [f.result(60)])
     store.close()
 
 
@@ -97,17 +98,19 @@ def _push_soon(
         stage.note(process.name, Kind.REFUSED, [body])
 
 
-def _push_many(queue: Queue, bodies: list[str], timeout: timedelta) -> None:
+def _push_many(queue: Queue, bodies: list[str], timeout: timedelta) -> Iterable[MessageId]:
     """Push together; every other group has headers."""
     headers = {"group": bodies[0]} if len(bodies) % 2 == 0 else None
-    queue.push_many(
+    return queue.push_many(
         [(body.encode(), headers) if headers else body.encode() for body in bodies], timeout=timeout
     )
 
 
-def _note_push(stage: Stage, process: Process, bodies: list[str], push: Callable[[], object]) -> None:
+def _note_push(
+    stage: Stage, process: Process, bodies: list[str], push: Callable[[], Iterable[MessageId]]
+) -> None:
     try:
-        push()
+        stage.ids.update(zip(bodies, push(), strict=True))
     except UnavailableError:
         kind = Kind.REFUSED
     except OutcomeUnknownError:

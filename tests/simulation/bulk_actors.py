@@ -143,6 +143,8 @@ class Decisions:
     def __init__(self, cluster: Callable[[], Cluster]) -> None:
         self._cluster = cluster
         self._messages: dict[tuple[str, int, UUID], list[str]] = {}
+        # What a pipe had when it was decided on first: a batch that is repeated may name one that is gone.
+        self._had: dict[UUID, list[str]] = {}
 
     def hear(self, mutation: Mutation) -> None:
         """Hear of a transaction that was applied."""
@@ -157,7 +159,10 @@ class Decisions:
     def _read(self, manifest: UUID) -> list[str]:
         named = b"".join(self._cluster().bodies(manifest))
         pipes = [UUID(bytes=named[place : place + 16]) for place in range(0, len(named), 16)]
-        return [body.decode() for pipe in pipes for body in self._cluster().bodies(pipe)]
+        for pipe in pipes:
+            if pipe not in self._had:
+                self._had[pipe] = [body.decode() for body in self._cluster().bodies(pipe)]
+        return [body for pipe in pipes for body in self._had[pipe]]
 
     def unseen(self, lines: Iterable[Line]) -> Iterator[str]:
         """Tell which messages were decided to be published, and were never seen."""

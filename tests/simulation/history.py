@@ -16,6 +16,7 @@ import scheduler
 import threads
 from actors import crew_of, place_of, pop_all, purge_all, push_all, reap_all, unknown_transactions
 from bulk_actors import Decisions, hurried, judge_batches, write_all
+from cancel_actors import cancel_some
 from checkpoint import STREAM, Checkpoint
 from cluster import Cluster
 from ensemble import Ensemble, Seat
@@ -186,6 +187,7 @@ class _Stage:
         self.consumers = plan.consumers
         self.hands = Hands(self._note_held)
         self.unknown: dict[str, list[CassqError]] = {}
+        self.ids: dict[str, MessageId] = {}
         self._done: set[str] = set()
 
     # The play
@@ -227,6 +229,8 @@ class _Stage:
             self._start("operator", number, self._deal_with_letters)
         if self.plan.steers:
             self._start("operator", self.plan.operators + 1, self._steer)
+        if self.plan.cancels:
+            self._start("operator", len(self.cast["operator"]), self._cancel)
         if self.plan.readers:
             self._start_streams()
         for blow in self.plan.blows:
@@ -305,6 +309,8 @@ class _Stage:
         self.broken += verdict.broken() + judge_batches(self.lines, self.told_of_others) + list(self._late())
         self.broken += self.decisions.unseen(self.lines)
         told = sum(line.count for line in self.lines if line.kind is Kind.PURGED)
+        cancelled = {line.message for line in self.lines if line.kind is Kind.CANCELLED}
+        told += len(cancelled - verdict.committed - verdict.dead)
         # A commit of which nobody knows may land on what a purge ended: then it counts as committed.
         both = len(verdict.maybe_committed)
         if told > stats.purged + both or len(verdict.purged) > stats.purged:
@@ -419,6 +425,10 @@ class _Stage:
 
     def _deal_with_letters(self, process: Process) -> None:
         deal_with_letters(self, process, self.plan.deals)
+        self._done.add(process.name)
+
+    def _cancel(self, process: Process) -> None:
+        cancel_some(self, process, self.plan.cancels, self.plan.cancels_in_a_row)
         self._done.add(process.name)
 
     def _start(self, role: str, number: int, work: Callable[[Process], None]) -> scheduler.Task:

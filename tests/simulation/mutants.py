@@ -546,7 +546,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "cassq.bulk.staging",
         "            record = self._record.change(lambda seen: seen)  # nobody",
         "            record = self._record.read()  # nobody",
-        about="bulk writes",
+        test="tests/integration/test_staging.py::TestADecisionInFlight"
+        "::test_is_refused_once_what_is_old_was_deleted[memory]",
     ),
     # What one failure leaves behind
     Mutant(

@@ -102,6 +102,8 @@ class Plan:
         prompt_s: a message waits no longer than this for its first delivery; 0 where faults may delay it.
         operators: so many deal with dead letters, each so many times as `deals` says.
         put_back_s: for so long they wait for a push.
+        cancels: so many messages a canceller tries to cancel.
+        cancels_in_a_row: how many of them one after the other, without a pause.
         steers: so often an operator pauses, resumes, or deletes and creates the queue while faults last.
         last_acts: what one does after that, with time for everybody to hear of it.
         slip: the one call that fails.
@@ -139,6 +141,8 @@ class Plan:
     operators: int = 0
     deals: int = 0
     put_back_s: float = 30.0
+    cancels: int = 0
+    cancels_in_a_row: int = 1
     steers: int = 0
     last_acts: tuple[str, ...] = ()
     slip: Slip | None = None
@@ -221,11 +225,12 @@ NARROWED = 0.25
 #: In so many about bulk writes drivers are hasty.
 HASTY = 0.37
 
-#: In so many a stream reads, pushers' clocks are late, or operators deal with dead letters; drawn apart, so
-#: that the others are the same histories as before.
+#: In so many a stream reads, pushers' clocks are late, operators deal with dead letters, or somebody cancels
+#: what was pushed; drawn apart, so that the others are the same histories as before.
 STREAMS = 0.04
 LATE = 0.02
 LETTERS = 0.04
+CANCELLED = 0.04
 
 #: In so many an operator pauses and deletes the queue, or one call fails; drawn apart as well.
 STEERED = 0.01
@@ -244,6 +249,8 @@ def draw(seed: int, about: str = "") -> Plan:
         about = "late pushers"
     if not about and random.Random(f"put back {seed}").random() < LETTERS:
         about = "dead letters"
+    if not about and random.Random(f"cancelled {seed}").random() < CANCELLED:
+        about = "cancellations"
     if not about:
         roll = random.Random(f"lasting {seed}").random()
         about = "operators" if roll < STEERED else "slips" if roll < STEERED + SLIPS else ""
@@ -433,6 +440,24 @@ def _about_purges(dice: random.Random, plan: Plan) -> Plan:
         purges=dice.choice((1, 2, 3)),
         habits=Habits(roll_back=0.3, forget=0.3, dawdle=0.2, extend=0.1),
     )
+
+
+def _about_cancellations(dice: random.Random, plan: Plan) -> Plan:
+    """Somebody who cancels what was pushed, mostly the oldest in a row, while pushers and poppers die."""
+    cancelling = replace(
+        plan,
+        messages=dice.choice((6, 12, 20)),
+        purges=0,
+        max_attempts=dice.choice((1_000_000, 1_000_000, 2, 3)),
+        pipe_messages_max=dice.choice((4, 8, 20)),
+        cancels=dice.choice((3, 8, 20)),
+        cancels_in_a_row=dice.choice((1, 3, 8)),
+        habits=Habits(roll_back=dice.choice((0.1, 0.3)), forget=0.2, dawdle=0.2, extend=0.1),
+    )
+    blows = tuple(_draw_blows(dice, cancelling))
+    if dice.random() < 0.4:
+        blows += (Blow(dice.random() * 1.2, "crash", "pusher", 0, 0.0),)
+    return replace(cancelling, blows=tuple(sorted(blows, key=lambda blow: blow.at)))
 
 
 def _about_totals(dice: random.Random, plan: Plan) -> Plan:
@@ -721,6 +746,7 @@ APART = {
     "run readers": _about_run_readers,
     "late pushers": _about_late_pushers,
     "dead letters": _about_dead_letters,
+    "cancellations": _about_cancellations,
     "operators": _about_operators,
     "slips": _about_slips,
 }

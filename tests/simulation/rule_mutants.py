@@ -28,6 +28,7 @@ _BUFFER = "tests/unit/pushing/test_push_buffer.py::"
 _LANE = "tests/unit/pushing/test_lane.py::"
 _HAND = "tests/unit/popping/test_delivery_buffer.py::"
 _FETCH = "tests/unit/popping/test_fetch_thread.py::"
+_PURGING = "tests/unit/observing/test_purging.py::"
 _FORKS = "tests/integration/test_forks.py::"
 _RECORD = "tests/unit/catalog/test_contended_record.py::"
 
@@ -314,14 +315,13 @@ _WINDOW = (
                 "    window = fenced.progress.window\n    return window is not None and window.is_window_over(",
                 "    window = fenced.progress.window\n"
                 "    if window is not None and fenced.seen_newest is None:\n"
-                "        query = BatchQuery(last=window.last, is_newest_first=True, is_outline=True)\n"
-                "        fenced.seen_newest = fenced.storage.read_batches(fenced.pipe, query)\n"
+                "        fenced.seen_newest = (find_newest(fenced.storage, fenced.pipe, window.last),)\n"
                 "    return window is not None and window.is_window_over(",
             ),
             Edit(
                 "cassq.pipes.window_steps",
-                "    newest = next(iter(fenced.storage.read_batches(fenced.pipe, query)), None)\n",
-                "    newest = next(iter(fenced.seen_newest), None)\n",
+                "    newest = find_newest(fenced.storage, fenced.pipe, window.last)\n",
+                "    newest = fenced.seen_newest[0]\n",
             ),
             Edit(
                 "cassq.pipes.fenced_pipe",
@@ -951,9 +951,9 @@ _BETWEEN = (
     planted(
         "tell a dead letter as ended once its pipe has moved on",
         "cassq.observing.inspection",
-        "        if seq <= state.head.floor:\n"
-        "            return MessageStatus.DEAD if self._is_dead(message_id) else MessageStatus.ENDED\n",
-        "        if seq <= state.head.floor:\n            return MessageStatus.ENDED\n",
+        "        if state is None or seq <= state.head.floor:\n",
+        "        if state and seq <= state.head.floor:\n            return MessageStatus(MessageState.ENDED)\n"
+        "        if state is None:\n",
         test="tests/unit/observing/test_status.py::"
         "test_a_message_that_was_given_up_is_dead_for_as_long_as_its_letter_is_there",
     ),
@@ -970,6 +970,92 @@ _BETWEEN = (
         "        return pipe in self._first and seq >= self._first[pipe]\n",
         "        return False\n",
         test="tests/unit/observing/test_dead_letters.py::test_what_dies_again_meanwhile_stays",
+    ),
+    planted(
+        "cancel what is in consumers' hands",
+        "cassq.observing.purging",
+        "    return run.state is RunState.RETURNED or is_running_meant or run in fenced.expired()\n",
+        "    return True\n",
+        about="cancellations",
+    ),
+    planted(
+        "cancel what is to be a dead letter",
+        "cassq.observing.purging",
+        "    if run.is_burial or is_spent(run, fenced.attempts_max):\n        return False\n",
+        "",
+        test=_PURGING + "test_what_came_back_from_its_last_attempt_is_to_be_a_dead_letter_and_not_cancelled",
+    ),
+    planted(
+        "cancel under a lease that has ended",
+        "cassq.observing.purging",
+        "    if progress.window or run in fenced.expired():\n",
+        "    if progress.window:\n",
+        test=_PURGING + "test_a_lease_that_has_ended_is_taken_from_its_holder_first",
+    ),
+    planted(
+        "cancel beside a window",
+        "cassq.observing.purging",
+        "    if progress.window or run in fenced.expired():\n",
+        "    if run in fenced.expired():\n",
+        about="cancellations",
+    ),
+    planted(
+        "cancel without moving the fence",
+        "cassq.observing.purging",
+        "Transaction(Cancel(new_token(), seq), marks=marks)",
+        "Transaction(Cancel(head.op, seq), marks=marks)",
+        about="cancellations",
+    ),
+    planted(
+        "read on from before what was stepped over",
+        "cassq.pipes.upkeep",
+        "    read_from = newest.first if newest.last > last else last + 1\n",
+        "    read_from = head.read_from\n",
+        test="tests/unit/pipes/test_upkeep.py::test_what_waits_behind_many_that_were_cancelled_is_not_drained",
+    ),
+    planted(
+        "cancel a number that was not pushed",
+        "cassq.observing.purging",
+        "    return is_pushed and Transaction(",
+        "    return Transaction(",
+        test=_PURGING + "test_no_number_is_cancelled_that_was_not_pushed",
+    ),
+    planted(
+        "tell a cancellation as in vain that may still land",
+        "cassq.observing.purging",
+        "        return fenced is not None and seq > fenced.head.floor and fenced.head.op != self._op\n",
+        "        return True\n",
+        about="cancellations",
+    ),
+    planted(
+        "let a pipe go that a cancellation was made in",
+        "cassq.pipes.owned_pipe",
+        "                if self.look() and self.head.cursor == before and not self.progress.window:\n",
+        "                if False:\n",
+        test=_PURGING + "test_what_is_cancelled_is_not_handed_out",
+    ),
+    planted(
+        "end a take behind what was cancelled",
+        "cassq.pipes.owned_pipe",
+        "            if result.runs or result.dead or self.window or self.head.cursor == before:\n",
+        "            if True:\n",
+        test="tests/unit/pipes/test_owned_pipe.py"
+        "::test_behind_many_that_were_cancelled_a_take_finds_what_waits",
+    ),
+    planted(
+        "publish again what has retired",
+        "cassq.bulk.staged_list",
+        "        return state is not None and state.head.phase is not Phase.RETIRED\n",
+        "        return state is not None\n",
+        test="tests/unit/bulk/test_staged_list.py::test_an_old_entry_of_a_pipe_that_retired_proves_nothing",
+    ),
+    planted(
+        "raise that nothing was written where a cancellation before may still land",
+        "cassq.observing.purging",
+        "                if lost:\n                    raise lost.error from None",
+        "                if False:\n                    raise lost.error from None",
+        test=_PURGING
+        + "TestAnAnswerThatIsLost::test_stays_unknown_where_nothing_more_can_be_read_or_sent[transact]",
     ),
     planted(
         "fork with a file open",

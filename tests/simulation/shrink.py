@@ -97,6 +97,7 @@ _LEAST: dict[str, Any] = {
     "pushers": 1,
     "poppers": 1,
     "purges": 0,
+    "cancels_in_a_row": 1,
     "push_width": 1,
     "pop_width": 1,
     "max_attempts": 1_000_000,

@@ -83,6 +83,8 @@ def looks(queue: cassq.Queue) -> None:
     assert_type(queue.pipes(), list[cassq.PipeStats])
     assert_type(queue.peek(), list[cassq.Message])
     assert_type(queue.status("id"), cassq.MessageStatus)
+    assert_type(queue.status("id").state, cassq.MessageState)
+    assert_type(queue.cancel("id", running=True), bool)
     assert_type(queue.purge(), int)
     assert_type(queue.dead, cassq.DeadLetters)
     for letter in queue.dead:

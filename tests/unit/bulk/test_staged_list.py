@@ -1,6 +1,7 @@
 """What entries of the staged list prove, and what is deleted by them."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from support.clocks import HandClock
@@ -13,6 +14,7 @@ from cassq.errors import PipeLostError
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.queue_record import QueueRecord, Written
 from cassq.model.settings import QueueSettings
+from cassq.model.transaction import Advance, Retire, Transaction
 from cassq.storage.sqlite.storage import SqliteStorage
 
 
@@ -88,6 +90,20 @@ def test_an_old_entry_without_its_pipe_proves_nothing(scene, monkeypatch):
     scene.list.check_are_there([pipe])
     assert not scene.list.is_standing([pipe])
     scene.clock.seconds += TRUSTED_S + 1
+    with pytest.raises(PipeLostError, match="not there any more"):
+        scene.list.check_are_there([pipe])
+
+
+def test_an_old_entry_of_a_pipe_that_retired_proves_nothing(scene):
+    # Given a pipe that was published and retired, whose staged entry came back
+    pipe = scene.stage()
+    head = scene.storage.load_pipe(pipe).head
+    passed = replace(head, op=new_token(), cursor=head.last, floor=head.last, read_from=head.last + 1)
+    for change in (Advance(head.op, passed), Retire(passed.op, new_token())):
+        assert scene.storage.transact(pipe, Transaction(change)).is_applied
+    scene.clock.seconds += TRUSTED_S + 1
+
+    assert not scene.list.is_standing([pipe])
     with pytest.raises(PipeLostError, match="not there any more"):
         scene.list.check_are_there([pipe])
 

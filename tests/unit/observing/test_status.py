@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 import cassq
-from cassq.observing.inspection import MessageStatus
+from cassq.observing.inspection import MessageState
 
 
 @pytest.fixture
@@ -24,7 +24,10 @@ def test_a_message_that_was_given_up_is_dead_for_as_long_as_its_letter_is_there(
             assert queue.push(b"later").pipe == dead.pipe
             popper.pop(timeout=60).commit()
         # Then its letter tells of the one, and nobody of the other
-        assert [queue.status(each) for each in (dead, committed)] == [MessageStatus.DEAD, MessageStatus.ENDED]
+        assert [queue.status(each).state for each in (dead, committed)] == [
+            MessageState.DEAD,
+            MessageState.ENDED,
+        ]
         # Until it is dealt with
         queue.dead.discard(dead)
-        assert queue.status(dead) is MessageStatus.ENDED
+        assert queue.status(dead).state is MessageState.ENDED

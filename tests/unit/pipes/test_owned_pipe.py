@@ -2,23 +2,24 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from support.clocks import HandClock
 from support.contexts import context_of
 
 from cassq.errors import DecodeError, StorageUnavailableError
-from cassq.limits import TAKE_MESSAGES_MAX, TAKE_RUNS_MAX
+from cassq.limits import NO_LIMIT, TAKE_MESSAGES_MAX, TAKE_RUNS_MAX
 from cassq.model.ids import MessageId, new_pipe_id, new_token
 from cassq.model.message import Batch
 from cassq.model.pipe import End, Head, Mark, PipeEntry, RunState
 from cassq.model.queue_record import QueueRecord
 from cassq.model.ranges import Ranges
 from cassq.model.settings import QueueSettings
-from cassq.model.transaction import Seal, Transaction
+from cassq.model.transaction import Advance, Cancel, Seal, Transaction
 from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.held_run import HeldRun
-from cassq.pipes.owned_pipe import OwnedPipe
+from cassq.pipes.owned_pipe import TAKE_ATTEMPTS, OwnedPipe
 from cassq.pipes.run_rows import Return
 from cassq.pipes.window_steps import WINDOW_MS
 from cassq.popping.commits import commit_run
@@ -311,6 +312,19 @@ class TestUntil:
         assert not scene.owned.may_have_more
         assert scene.take(9) == []
 
+    def test_it_is_reached_where_all_up_to_it_was_cancelled(self, scene):
+        scene.push(2, 4)
+        assert scene.take(1) == [1]
+        for seq in (2, 3):
+            cancel = Transaction(Cancel(new_token(), seq), marks=(Mark(seq, seq, End.PURGED),))
+            assert scene.storage.transact(scene.pipe, cancel).is_applied
+        assert scene.owned.look()
+        scene.owned.until = 3
+        assert scene.take(9) == []
+        assert scene.owned.head.cursor == 3
+        scene.owned.until = NO_LIMIT
+        assert scene.take(9) == [4, 5, 6]
+
 
 def test_a_batch_that_is_gone_before_the_end_is_damage(scene):
     scene.push(1)
@@ -320,10 +334,14 @@ def test_a_batch_that_is_gone_before_the_end_is_damage(scene):
     assert scene.owned.left == 2
     with pytest.raises(DecodeError, match="messages 2 to 3 wait"):
         scene.owned.take(1)
-    # Who wants nothing new hears nothing of it; who lost the pipe meanwhile lets it go
+    # Who wants nothing new hears nothing of it
     assert scene.take(0) == []
+    # It is told by a fresh read; where the pipe was cleared away meanwhile it is let go
     other = scene.own()
     other.advance(other.head)
+    with pytest.raises(DecodeError, match="messages 2 to 3 wait"):
+        scene.owned.take(1)
+    scene.storage.delete_pipe("q", scene.pipe)
     assert scene.owned.take(1) is None
 
 
@@ -370,6 +388,52 @@ def test_what_was_cancelled_is_stepped_over_though_nothing_is_handed_out(scene):
     head = scene.storage.load_pipe(scene.pipe).head
     assert (head.cursor, head.skipped) == (3, 3)
     assert scene.owned.is_over
+
+
+def test_behind_many_that_were_cancelled_a_take_finds_what_waits(scene):
+    scene.push(*[1] * 300)
+    scene.storage.mark(scene.pipe, [Mark(seq, seq, End.PURGED) for seq in range(1, 300)])
+    assert scene.owned.look()
+
+    assert scene.take(1) == [300]
+
+
+class TestBesideACanceller:
+    @pytest.fixture
+    def between(self, scene, monkeypatch):
+        """Called before each transaction of the owner, with how many there were."""
+        transact, calls = scene.storage.transact, []
+        told = SimpleNamespace(do=lambda _count: None, calls=calls)
+
+        def meanwhile(pipe, change):
+            if isinstance(change.head, Advance):
+                calls.append(change)
+                told.do(len(calls))
+            return transact(pipe, change)
+
+        monkeypatch.setattr(scene.storage, "transact", meanwhile)
+        return told
+
+    def _cancel(self, scene, seq):
+        change = Transaction(Cancel(new_token(), seq), marks=(Mark(seq, seq, End.PURGED),))
+        assert scene.storage.transact(scene.pipe, change).is_applied
+
+    def test_a_take_is_planned_again_without_what_was_cancelled(self, scene, between):
+        scene.push(TAKE_ATTEMPTS)
+        between.do = lambda count: count < TAKE_ATTEMPTS and self._cancel(scene, 1 + count)
+        assert scene.take(TAKE_ATTEMPTS) == [1]
+
+    def test_a_take_ends_though_cancellations_do_not(self, scene, between):
+        scene.push(TAKE_ATTEMPTS + 1)
+        between.do = lambda count: self._cancel(scene, count + 1)
+        assert scene.owned.take(9) is None
+        assert len(between.calls) == TAKE_ATTEMPTS
+
+    def test_where_somebody_else_took_a_take_ends(self, scene, between):
+        scene.push(3)
+        other = scene.own()
+        between.do = lambda count: numbers(other.take(1)) if count == 1 else None
+        assert scene.owned.take(9) is None
 
 
 def test_a_take_has_its_bounds_however_much_is_wanted(scene):
@@ -461,9 +525,9 @@ class TestBesideAWindow:
         assert scene.owned.window is not window
 
     def test_whoever_finds_another_owner_when_it_begins_lets_the_pipe_go(self, scene):
-        scene.push(1)
+        scene.push(2)
         other = scene.own()
-        other.advance(other.head)
+        assert numbers(other.take(1)) == [1]
         assert scene.owned.take(9, is_flowing=True) is None
 
     def test_a_pipe_that_was_sealed_a_moment_ago_is_kept_when_none_can_begin(self, scene):

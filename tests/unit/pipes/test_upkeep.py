@@ -8,9 +8,9 @@ from support.contexts import context_of
 
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.message import Batch
-from cassq.model.pipe import Head, PipeEntry
+from cassq.model.pipe import End, Head, Mark, PipeEntry
 from cassq.model.settings import QueueSettings
-from cassq.model.transaction import RunChange, Transaction
+from cassq.model.transaction import Cancel, RunChange, Seal, Transaction
 from cassq.pipes import upkeep
 from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.owned_pipe import OwnedPipe
@@ -43,6 +43,39 @@ def own(storage, clock):
         return OwnedPipe(context_of(storage, SETTINGS, clock), entry, state, Taker(holder))
 
     return owner
+
+
+def test_what_waits_behind_many_that_were_cancelled_is_not_drained(storage, own):
+    # Given a pipe with a message in each batch, all of them cancelled but the last, and its pusher gone
+    pipe = own("a reaper").pipe
+    for seq in range(2, 7):
+        storage.append(pipe, Batch(seq, (b"body",), None, 1))
+    for seq in range(1, 6):
+        cancel = Transaction(Cancel(new_token(), seq), marks=(Mark(seq, seq, End.PURGED),))
+        assert storage.transact(pipe, cancel).is_applied
+    # When a reaper steps over them, seals the pipe and would drain it
+    reaper = own("a reaper")
+    assert upkeep.needs_care(reaper, is_abandoned=False)
+    assert upkeep.seal(reaper)
+    assert upkeep.step_over(reaper)
+    assert upkeep.drain(reaper)
+    # Then the last one waits
+    assert not storage.load_pipe(pipe).head.is_decided
+    popper = own("a popper")
+    assert (popper.head.cursor, popper.head.skipped) == (5, 5)
+    assert [message[0] for run in popper.take(9).runs for message in run.messages] == [6]
+
+
+def test_a_pipe_of_which_all_was_cancelled_is_over_by_itself(storage, own):
+    pipe = own("a reaper").pipe
+    assert storage.transact(pipe, Transaction(Seal(1))).is_applied
+    cancel = Transaction(Cancel(new_token(), 1), marks=(Mark(1, 1, End.PURGED),))
+    assert storage.transact(pipe, cancel).is_applied
+
+    reaper = own("a reaper")
+    assert not reaper.is_over
+    assert upkeep.step_over(reaper)
+    assert reaper.is_over
 
 
 def test_a_lease_that_is_extended_behind_the_look_is_not_ended(storage, clock, own):

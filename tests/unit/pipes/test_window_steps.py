@@ -16,7 +16,7 @@ from cassq.model.ranges import Ranges
 from cassq.model.settings import QueueSettings
 from cassq.model.take_plan import Taken
 from cassq.model.transaction import Seal, Transaction
-from cassq.observing.inspection import Inspection
+from cassq.observing.purging import Purging
 from cassq.pipes import upkeep, window_steps
 from cassq.pipes.batch_reader import FIRST_LIMIT
 from cassq.pipes.fenced_pipe import Taker
@@ -380,14 +380,14 @@ def test_a_forced_seal_ends_the_window_at_the_next_take(scene, holder):
 
 def test_a_purge_brings_a_window_to_its_end(scene, holder, monkeypatch):
     scene.push(2)
-    inspection = Inspection(context_of(scene.storage, SETTINGS, scene.clock))
+    purging = Purging(context_of(scene.storage, SETTINGS, scene.clock))
 
     def wait(condition, seconds):
         scene.clock.seconds += seconds
 
     monkeypatch.setattr(scene.clock, "wait", wait)
 
-    assert inspection.purge() == 0  # up to 3 all of it may be in the popper's hands
+    assert purging.purge() == 0  # up to 3 all of it may be in the popper's hands
 
     assert not scene.state.head.is_window_out
     assert scene.rows == [(1, 3, False)]

@@ -1,0 +1,175 @@
+"""Ends messages that nobody has: all of a queue, or one.
+
+Owns `purge` and `cancel`. Each ends messages by a transaction on their pipe that moves the fence: whoever
+planned to take them is refused, and looks again. What must not break:
+
+- what came back from its last attempt is to be a dead letter, and stays;
+- a cancellation that was told to come to nothing never does, also later.
+
+    canceller                       database                       popper
+    | load: 3 waits, op 1 --------> |                              |
+    |                               | <-------------- load: op 1   |
+    | cancel 3 IF cursor < 3 -----> | applied: op 2, 3 is purged   |
+    |                               | <--- take 1..5 IF op = 1 --- | refused: it loads again
+    |                               | <--- take 1..5 IF op = 2 --- | applied, and hands out 1, 2, 4, 5
+"""
+
+import threading
+from dataclasses import replace
+from uuid import UUID
+
+from cassq.catalog.queue_context import QueueContext
+from cassq.errors import OutcomeUnknownError, UnavailableError
+from cassq.model.ids import MessageId, new_token
+from cassq.model.pipe import End, Mark, PipeEntry, Run, RunState
+from cassq.model.transaction import Advance, Cancel, Transaction
+from cassq.pipes import upkeep, window_steps
+from cassq.pipes.fenced_pipe import FencedPipe, Taker
+from cassq.pipes.outside_view import find_pushed, is_spent
+
+#: How often a pipe is tried again while a popper takes from it.
+ATTEMPTS_MAX = 50
+
+#: The time between two looks whether a popper's window has ended.
+PAUSE_S = 0.05
+
+
+class Purging:
+    """One queue, for those who end messages by hand."""
+
+    def __init__(self, context: QueueContext) -> None:
+        self._context = context
+        self._storage = context.storage
+        self._queue = context.queue
+        self._clock = context.clock
+        self._pause = threading.Condition()
+
+    def purge(self) -> int:
+        """End every message that is in nobody's hands, but for dead letters to be; return how many."""
+        return sum(self._purge_pipe(entry) for entry in self._storage.list_pipes(self._queue).entries)
+
+    def cancel(self, message_id: MessageId, *, is_running_meant: bool) -> bool:
+        """End one message; see `Queue.cancel`."""
+        entries = self._storage.list_pipes(self._queue, since=message_id.pipe).entries
+        for entry in entries[:1]:
+            if entry.pipe == message_id.pipe:
+                return self._cancel_in(entry, message_id.seq, is_running_meant=is_running_meant)
+        return False
+
+    def _cancel_in(self, entry: PipeEntry, seq: int, *, is_running_meant: bool) -> bool:
+        lost: _Lost | None = None
+        refused = 0
+        knocked: set[UUID] = set()
+        while refused + len(knocked) < ATTEMPTS_MAX:
+            try:
+                fenced = self._load(entry)
+                plan = _plan(fenced, seq, is_running_meant=is_running_meant)
+                if fenced and plan is None:
+                    refused += self._make_way(fenced, knocked)
+                    continue
+                if not (fenced and isinstance(plan, Transaction)):
+                    if plan or lost is None or lost.is_in_vain(fenced, seq):
+                        return bool(plan)
+                    break
+                try:
+                    if self._storage.transact(entry.pipe, plan).is_applied:
+                        return True
+                except OutcomeUnknownError as error:
+                    lost = _Lost(error, fenced.head.op)
+            except UnavailableError:
+                if lost:
+                    raise lost.error from None  # what was sent before may still be applied
+                raise
+            refused += 1
+        raise lost.error if lost else _busy(entry)
+
+    def _load(self, entry: PipeEntry) -> FencedPipe | None:
+        state = self._storage.load_pipe(entry.pipe)
+        return FencedPipe(self._context, entry, state, Taker("by hand")) if state else None
+
+    def _make_way(self, fenced: FencedPipe, knocked: set[UUID]) -> int:
+        """End a window, or return what has no holder any more; return how many attempts that was."""
+        if fenced.progress.window:
+            self._end_window(fenced, knocked)
+            return 0
+        upkeep.return_expired(fenced)
+        return 1
+
+    def _purge_pipe(self, entry: PipeEntry) -> int:
+        refused = 0
+        knocked: set[UUID] = set()
+        while refused + len(knocked) < ATTEMPTS_MAX:
+            fenced = self._load(entry)
+            if fenced is None:
+                return 0
+            if fenced.progress.window:
+                self._end_window(fenced, knocked)
+                continue
+            count = upkeep.purge(fenced)
+            if count is not None:
+                return count
+            refused += 1
+        raise _busy(entry)
+
+    def _end_window(self, fenced: FencedPipe, knocked: set[UUID]) -> None:
+        """Bring the window that is out nearer to its end: its holder cuts it, or it runs out."""
+        window = fenced.progress.window
+        if window is None:
+            return
+        if window_steps.is_over(fenced):
+            window_steps.take_over(fenced)
+            return
+        if window.lease_id not in knocked:
+            knocked.add(window.lease_id)
+            window_steps.knock(fenced)
+        with self._pause:
+            self._clock.wait(self._pause, PAUSE_S)
+
+
+class _Lost:
+    """A cancellation that was sent, and whose outcome nobody knows.
+
+    Args:
+        op: that of the head when it was sent.
+    """
+
+    def __init__(self, error: OutcomeUnknownError, op: UUID) -> None:
+        self.error = error
+        self._op = op
+
+    def is_in_vain(self, fenced: FencedPipe | None, seq: int) -> bool:
+        """Tell whether it never will be applied, of a message that somebody has or that ended."""
+        return fenced is not None and seq > fenced.head.floor and fenced.head.op != self._op
+
+
+def _plan(fenced: FencedPipe | None, seq: int, *, is_running_meant: bool) -> Transaction | bool | None:
+    """Return what ends a message, or whether that was done; None: a window or a lease has to end first."""
+    if fenced is None or seq <= fenced.head.floor:
+        return False
+    progress, head = fenced.progress, fenced.head
+    ending = progress.ending_of(seq)
+    if ending:
+        return ending is End.PURGED
+    marks = (Mark(seq, seq, End.PURGED),)
+    run = next((run for run in progress.runs.values() if run.first <= seq <= run.last), None)
+    if run and not _may_end(fenced, run, is_running_meant=is_running_meant):
+        return False
+    if progress.window or run in fenced.expired():
+        return None
+    if run:
+        return Transaction(Advance(head.op, replace(progress.raise_floor(), op=new_token())), marks=marks)
+    is_pushed = seq <= min(find_pushed(fenced.storage, fenced.pipe, head), head.last)
+    return is_pushed and Transaction(Cancel(new_token(), seq), marks=marks)
+
+
+def _may_end(fenced: FencedPipe, run: Run, *, is_running_meant: bool) -> bool:
+    """Tell whether a run that was handed out is in nobody's hands, or may be ended in them."""
+    if run.is_burial or is_spent(run, fenced.attempts_max):
+        return False
+    return run.state is RunState.RETURNED or is_running_meant or run in fenced.expired()
+
+
+def _busy(entry: PipeEntry) -> OutcomeUnknownError:
+    return OutcomeUnknownError(
+        f"pipe {entry.pipe} was taken from {ATTEMPTS_MAX} times meanwhile: pause the queue, then try again"
+    )
