@@ -28,6 +28,7 @@ from cassq.errors import (
     InvalidNameError,
     InvalidOptionError,
     OutcomeUnknownError,
+    OverloadedError,
     PipeLostError,
     QueueNotFoundError,
     SchemaMismatchError,
@@ -44,6 +45,7 @@ from cassq.observing.inspection import MessageState, MessageStatus
 from cassq.observing.redriving import Redriven
 from cassq.observing.statistics import PipeStats, QueueStats
 from cassq.popping.delivery import Delivery
+from cassq.popping.pop_future import PopFuture
 from cassq.popping.popper import Popper
 from cassq.queue import Queue
 from cassq.reaping.reaper import ReapReport
@@ -71,8 +73,10 @@ __all__ = [
     "MessageState",
     "MessageStatus",
     "OutcomeUnknownError",
+    "OverloadedError",
     "PipeLostError",
     "PipeStats",
+    "PopFuture",
     "Popper",
     "Queue",
     "QueueNotFoundError",

@@ -133,6 +133,12 @@ class CoordinationUnavailableError(UnavailableError):
     code = "coordination-unavailable"
 
 
+class OverloadedError(UnavailableError):
+    """Raised when this process has too much on its way already, by a call that does not wait for room."""
+
+    code = "overloaded"
+
+
 class OutcomeUnknownError(CassqError):
     """Raised when a push or commit may or may not have happened and time ran out before it was known.
 

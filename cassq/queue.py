@@ -92,16 +92,24 @@ class Queue:
         return self._workers.pusher().push(body, headers, timeout)
 
     def push_soon(
-        self, body: bytes, headers: Headers | None = None, *, timeout: float | timedelta = PUSH_TIMEOUT
+        self,
+        body: bytes,
+        headers: Headers | None = None,
+        *,
+        timeout: float | timedelta = PUSH_TIMEOUT,
+        is_patient: bool = True,
     ) -> "Future[MessageId]":
         """Push one message together with others; returns at once.
 
-        Waits only when thousands of messages are on their way already.
+        Waits only when 50 000 messages, or 64 MiB, are on their way already.
+
+        Args:
+            is_patient: wait for room then; False raises `OverloadedError`, and nothing is pushed.
 
         Returns: a future of the message's id, which is set, or fails as `push` raises, within `timeout`.
         Raises: as `push`, for what is wrong with the message or the queue.
         """
-        return self._workers.pusher().push_soon(body, headers, timeout)
+        return self._workers.pusher().push_soon(body, headers, timeout, is_patient=is_patient)
 
     def push_many(
         self,

@@ -5,7 +5,7 @@ lock guards it. What must not break: the demand is what those in line want, and 
 """
 
 import threading
-from collections import deque
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -19,6 +19,14 @@ class Asker(Protocol):
     @property
     def is_closed(self) -> bool:
         """Whether it was closed."""
+        ...
+
+
+class Bell(Protocol):
+    """What calls a consumer that waits: a condition that its thread waits for, or what ends its future."""
+
+    def notify(self) -> None:
+        """Call it; with the buffer's lock held."""
         ...
 
 
@@ -36,7 +44,7 @@ class Consumer:
         given: what it was handed; then it stands in line no more.
     """
 
-    changed: threading.Condition
+    changed: Bell
     asker: Asker | None
     count: int
     asked_at: float
@@ -49,6 +57,11 @@ class Consumer:
     def __post_init__(self) -> None:
         self.look_until = max(self.deadline, self.asked_at + LOOK_TIMEOUT_S)
         self.thread = threading.get_ident()
+
+    def hurry(self, now: float, look: int) -> None:
+        """Have no time left, but for one look, if it had any before."""
+        if self.deadline > now:
+            self.deadline, self.look, self.look_until = now, look, now + LOOK_TIMEOUT_S
 
     def spare(self) -> None:
         """Allow its look the full time from its deadline on.
@@ -68,37 +81,42 @@ class ConsumerLine:
     __slots__ = ("_waiting", "demand")
 
     def __init__(self) -> None:
-        self._waiting: deque[Consumer] = deque()
+        # Thousands may wait, and any of them leave.
+        self._waiting: OrderedDict[Consumer, None] = OrderedDict()
         self.demand = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
 
+    def __contains__(self, consumer: Consumer) -> bool:
+        return consumer in self._waiting
+
     @property
     def first(self) -> Consumer | None:
         """Who is served next."""
-        return self._waiting[0] if self._waiting else None
+        return next(iter(self._waiting), None)
 
     def join(self, consumer: Consumer) -> None:
         """Let a consumer stand in line, behind the others."""
-        self._waiting.append(consumer)
+        self._waiting[consumer] = None
         self.demand += consumer.count
 
     def stand_first(self, consumer: Consumer) -> None:
         """Let a consumer stand before the others: what it was handed is worth nothing."""
-        self._waiting.appendleft(consumer)
+        self._waiting[consumer] = None
+        self._waiting.move_to_end(consumer, last=False)
         self.demand += consumer.count
 
     def take_first(self) -> Consumer:
         """Take the first one out of the line."""
-        consumer = self._waiting.popleft()
+        consumer, _ = self._waiting.popitem(last=False)
         self.demand -= consumer.count
         return consumer
 
     def leave(self, consumer: Consumer) -> None:
         """Take a consumer out of the line, if it stands there."""
         if consumer in self._waiting:
-            self._waiting.remove(consumer)
+            del self._waiting[consumer]
             self.demand -= consumer.count
 
     def call(self, now: float, *, is_over: bool) -> None:

@@ -17,8 +17,9 @@ from cassq.pipes.held_run import HeldRun
 from cassq.popping.alarm import Alarm
 from cassq.popping.consumer_line import Asker, Consumer, ConsumerLine
 from cassq.popping.delivery import BatchSlice, Delivery
-from cassq.popping.hand import Hand, Portion, count_of
+from cassq.popping.hand import Hand, Portion, count_of, to_deliveries
 from cassq.popping.looks import Looks
+from cassq.popping.pop_future import PopFuture, PopFutures
 from cassq.popping.prefetch_size import PrefetchSize
 from cassq.popping.timing import IDLE_S
 from cassq.runtime.clock import Clock
@@ -50,6 +51,7 @@ class DeliveryBuffer:
         self._popped_at = clock.now()
         # The fetch thread rests until so few are left; below 0 while it does not rest for that.
         self._refill_at = -1
+        self._futures = PopFutures(clock, self._lock, self._line, self._looks, self)
 
     def get(self, count: int, deadline: float, asker: Asker | None = None) -> list[Delivery]:
         """Return up to `count` live deliveries, as soon as there are any; none when `deadline` passes.
@@ -66,8 +68,8 @@ class DeliveryBuffer:
             raise refusal("pop()")
         thread = threading.get_ident()
         with self._lock:
-            if asker:
-                _check_open(asker)
+            if asker and asker.is_closed:
+                raise _closed()
             now = self._clock.now()
             self._appetite.note_call(thread, now)
             given = self._hand.cut(count)
@@ -80,10 +82,30 @@ class DeliveryBuffer:
             if self.alarm.is_listening or self._hand.count <= self._refill_at:
                 self.alarm.ring()
         # Others need not wait until a thousand messages have become objects.
-        deliveries: list[Delivery] = []
-        for batch_slice, first, last in given:
-            deliveries += batch_slice.deliveries(first, last)
-        return deliveries
+        return to_deliveries(given)
+
+    def get_soon(self, count: int, asker: Asker | None = None) -> PopFuture:
+        """Return a future of up to `count` live deliveries.
+
+        Raises:
+            ClosedError, UsageError: as `get`.
+            OverloadedError: too many wait already.
+        """
+        if self.is_inside():
+            raise refusal("pop_soon()")
+        with self._lock:
+            self._check_open(asker)
+            now = self._clock.now()
+            consumer, future = self._futures.make(asker, count, now)
+            self._appetite.note_call(consumer.thread, now)
+            consumer.given = self._hand.cut(count)
+            if consumer.given:
+                self._note_served(consumer)
+            else:
+                self._futures.stand_in_line(consumer)
+            if self.alarm.is_listening or self._hand.count <= self._refill_at:
+                self.alarm.ring()
+        return future
 
     def _wait(self, asker: Asker | None, count: int, deadline: float, now: float) -> list[Portion]:
         check_may_wait("pop()")
@@ -98,10 +120,12 @@ class DeliveryBuffer:
         self._line.join(consumer)
         try:
             while not consumer.given:
-                if not self._wait_once(consumer):
+                until = self.wait_until(consumer)
+                if until is None:
                     return []
+                self._clock.wait(changed, None if until == float("inf") else until - self._clock.now())
                 if consumer.given:
-                    self._drop_ended(consumer)
+                    self.drop_ended(consumer)
             given, consumer.given = consumer.given, []
             return given
         finally:
@@ -112,12 +136,12 @@ class DeliveryBuffer:
             else:
                 self._line.leave(consumer)
 
-    def _wait_once(self, consumer: Consumer) -> bool:
-        """Wait until the consumer is called; False when its time is up."""
-        if consumer.asker:
-            _check_open(consumer.asker)
-        if self.alarm.is_closing:
-            raise _closed()
+    def wait_until(self, consumer: Consumer) -> float | None:
+        """Return until when a consumer waits; None when its time is up. With the lock held.
+
+        Raises: as `get`.
+        """
+        self._check_open(consumer.asker)
         now, deadline = self._clock.now(), consumer.deadline
         looks = self._looks
         has_looked = looks.done >= consumer.look
@@ -130,16 +154,17 @@ class DeliveryBuffer:
                 raise looks.trouble
             if not has_looked:
                 raise looks.no_answer(now - consumer.asked_at)
-            return False
+            return None
         if now >= deadline and looks.begun < consumer.look:
             self.alarm.is_look_asked = True
         self.alarm.ring()
-        until = deadline if now < deadline else consumer.look_until
-        self._clock.wait(consumer.changed, None if until == float("inf") else until - now)
-        return True
+        return deadline if now < deadline else consumer.look_until
 
-    def _drop_ended(self, consumer: Consumer) -> None:
-        """Drop what ended before its consumer looked; who has nothing then stands first in line again."""
+    def drop_ended(self, consumer: Consumer) -> None:
+        """Drop what ended before its consumer looked; who has nothing then stands first in line again.
+
+        With the lock held.
+        """
         consumer.given = [portion for portion in consumer.given if portion[0].run.is_live]
         if not consumer.given:
             self._line.stand_first(consumer)
@@ -155,10 +180,13 @@ class DeliveryBuffer:
         while (first := self._line.first) and (given := self._hand.cut(first.count)):
             consumer = self._line.take_first()
             consumer.given = given
-            # It counts from now on, not only when its turn comes among many threads.
-            self._popped_at = self._clock.now()
-            self._appetite.note_given(consumer.thread, count_of(given), self._popped_at)
-            consumer.changed.notify()
+            self._note_served(consumer)
+
+    def _note_served(self, consumer: Consumer) -> None:
+        # It counts from now on, not only when its turn comes among many threads.
+        self._popped_at = self._clock.now()
+        self._appetite.note_given(consumer.thread, count_of(consumer.given), self._popped_at)
+        consumer.changed.notify()
 
     def leave(self, asker: Asker) -> None:
         """Let the consumers of one popper end, which is closed already; the others go on.
@@ -256,11 +284,11 @@ class DeliveryBuffer:
         with self._lock:
             self.alarm.close()
             self._line.call(self._clock.now(), is_over=True)
+            self._futures.close()
 
-
-def _check_open(asker: Asker) -> None:
-    if asker.is_closed:
-        raise _closed()
+    def _check_open(self, asker: Asker | None) -> None:
+        if self.alarm.is_closing or (asker and asker.is_closed):
+            raise _closed()
 
 
 def _closed() -> ClosedError:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from cassq.model.ranges import Ranges
 from cassq.pipes.held_run import HeldRun
-from cassq.popping.delivery import BatchSlice
+from cassq.popping.delivery import BatchSlice, Delivery
 
 #: Some messages of a batch slice, from the first to the last.
 Portion = tuple[BatchSlice, int, int]
@@ -79,3 +79,11 @@ def count_of(given: list[Portion]) -> int:
     for _, first, last in given:
         count += last - first + 1
     return count
+
+
+def to_deliveries(given: list[Portion]) -> list[Delivery]:
+    """Return the messages that were cut off, as their consumer gets them."""
+    deliveries: list[Delivery] = []
+    for batch_slice, first, last in given:
+        deliveries += batch_slice.deliveries(first, last)
+    return deliveries

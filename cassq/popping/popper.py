@@ -14,6 +14,7 @@ from cassq.errors import ClosedError, CorruptError, OutcomeUnknownError, Unavail
 from cassq.model.arguments import check_count, to_seconds
 from cassq.popping.delivery import Delivery, go_on_after
 from cassq.popping.delivery_groups import finish_all
+from cassq.popping.pop_future import PopFuture
 from cassq.popping.shared_intake import SharedIntake
 from cassq.popping.timing import POLL_MAX_S
 from cassq.runtime.clock import Clock
@@ -74,6 +75,23 @@ class Popper:
         seconds = float("inf") if timeout is None else to_seconds(timeout)
         self._birthplace.check("the popper")
         return self._intake.buffer.get(count, self._clock.now() + seconds, self)
+
+    def pop_soon(self, count: int = 1) -> PopFuture:
+        """Return a future of up to `count` messages at once; thousands may wait, and need no thread.
+
+        It ends as `pop_many` without a timeout. `future.hurry()` stands for a timeout that has passed, and
+        `future.cancel()` leaves the line.
+
+        Args:
+            count: at most so many, 1 or more.
+
+        Raises:
+            ClosedError: the popper is closed.
+            OverloadedError: 20 000 wait already.
+        """
+        check_count(count)
+        self._birthplace.check("the popper")
+        return self._intake.buffer.get_soon(count, self)
 
     def __iter__(self) -> Iterator[Delivery]:
         """Yield messages for ever, through outages and past damaged pipes; ends when the popper is closed.

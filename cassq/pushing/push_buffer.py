@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from cassq.errors import ClosedError, StorageUnavailableError
+from cassq.errors import ClosedError, OverloadedError, StorageUnavailableError
 from cassq.limits import BUFFER_BYTES_MAX, BUFFER_MESSAGES_MAX
 from cassq.model.message import Headers, size_of
 from cassq.pushing.push_request import PushRequest, Singles
@@ -79,14 +79,16 @@ class PushBuffer:
         Returns: False when the call interrupted another one of its thread, which has the lock: then the
             message stands aside, and another thread has to call `take_in`.
 
-        Raises: UsageError: such a call would wait for the end of its message.
+        Raises:
+            UsageError: such a call would wait for the end of its message.
+            OverloadedError: there is no room, and its caller does not wait for it.
         """
         if self.is_inside():
             self._put_aside(body, headers, deadline, end)
             return False
         size = size_of(body, headers)
         with self._lock:
-            self._wait_for_room(deadline)
+            self._wait_for_room(deadline, is_patient=end.is_patient)
             self._messages += 1
             self._bytes += size
             singles = self._singles
@@ -123,8 +125,13 @@ class PushBuffer:
                 self._singles = None
                 self._append(singles)
 
-    def _wait_for_room(self, deadline: float) -> None:
+    def _wait_for_room(self, deadline: float, *, is_patient: bool = True) -> None:
         while not self._is_closed and self._is_full():
+            if not is_patient:
+                raise OverloadedError(
+                    f"{self._messages} messages of {self._bytes} bytes are on their way: not pushed; wait "
+                    "for some of their futures first"
+                )
             check_may_wait("a push that waits for room")
             left = deadline - self._clock.now()
             if left <= 0:

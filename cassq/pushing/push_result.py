@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from cassq.errors import CassqError
+from cassq.errors import CassqError, OutcomeUnknownError
 from cassq.model.ids import MessageId
+from cassq.model.message import MessageIds
 from cassq.runtime.reentry import check_may_wait, noted, refusal
 
 #: A waiter looks so often whether its push ended, if nobody tells it.
@@ -39,6 +40,9 @@ class PushFuture(Future[MessageId]):
     _making = threading.RLock()
     # Never looked up in `__dict__`: under CPython 3.11 two threads that do so at once may crash it.
     _made: threading.Condition | None = None
+
+    #: Whether its caller waits for room.
+    is_patient = True
 
     def __init__(  # does what the base class does, without the condition
         self, is_inside: Callable[[], bool] = lambda: False
@@ -136,6 +140,8 @@ class PushLatch:
 
     __slots__ = ("_error", "_following", "_lock", "_message_id")
 
+    is_patient = True
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._lock.acquire()
@@ -176,6 +182,18 @@ class PushLatch:
 
     def _is_waiting(self) -> bool:
         return self._message_id is None and self._error is None
+
+
+def resolve(future: "Future[MessageIds]", ids: MessageIds, error: CassqError | None) -> None:
+    """End the future of many messages: with the ids of all, or an error that tells what became of them."""
+    if error is None:
+        future.set_result(ids)
+    elif ids and not isinstance(error, OutcomeUnknownError):
+        future.set_exception(
+            OutcomeUnknownError(f"{len(ids)} messages are stored, those after them are not: {error}")
+        )
+    else:
+        future.set_exception(error)
 
 
 def answer(latches: Sequence[tuple[PushLatch, MessageId]]) -> None:

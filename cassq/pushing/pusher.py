@@ -27,7 +27,7 @@ from cassq.pushing.lane import Lane
 from cassq.pushing.linger import Linger
 from cassq.pushing.push_buffer import PushBuffer
 from cassq.pushing.push_request import PushRequest
-from cassq.pushing.push_result import PushFuture, PushLatch
+from cassq.pushing.push_result import PushFuture, PushLatch, resolve
 from cassq.runtime.background_thread import BackgroundThread
 from cassq.runtime.deadline import Deadline
 from cassq.runtime.reentry import check_may_wait, noted, refusal
@@ -112,9 +112,13 @@ class Pusher:
             future.exception()
         return futures
 
-    def push_soon(self, body: bytes, headers: object, timeout: float | timedelta) -> "Future[MessageId]":
+    def push_soon(
+        self, body: bytes, headers: object, timeout: float | timedelta, *, is_patient: bool = True
+    ) -> "Future[MessageId]":
         """Store one message soon; see `Queue.push_soon`."""
         future = PushFuture(self._buffer.is_inside)
+        if not is_patient:
+            future.is_patient = False
         self._put_one(body, headers, timeout, future)
         return future
 
@@ -143,7 +147,7 @@ class Pusher:
             for chunk, headers in self._cutter.cut(bodies):
                 future: Future[MessageIds] = Future()
                 deadline = self._clock.now() + to_seconds(timeout)
-                self._buffer.put(PushRequest(chunk, headers, deadline, partial(_resolve, future)))
+                self._buffer.put(PushRequest(chunk, headers, deadline, partial(resolve, future)))
                 flying.append(future)
                 deadlines.append(deadline)
                 if len(flying) >= PARCELS_IN_FLIGHT:
@@ -286,14 +290,3 @@ class Pusher:
 
 def _count_left(requests: list[PushRequest]) -> int:
     return sum(request.count for request in requests)
-
-
-def _resolve(future: "Future[MessageIds]", ids: MessageIds, error: CassqError | None) -> None:
-    if error is None:
-        future.set_result(ids)
-    elif ids and not isinstance(error, OutcomeUnknownError):
-        future.set_exception(
-            OutcomeUnknownError(f"{len(ids)} messages are stored, those after them are not: {error}")
-        )
-    else:
-        future.set_exception(error)

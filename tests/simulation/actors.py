@@ -50,6 +50,7 @@ class Stage(Protocol):
     unknown: dict[str, list[CassqError]]
     consumers: int
     ids: dict[str, MessageId]
+    soon: float
 
     def open(self, process: Process) -> tuple[Store, Queue]: ...
 
@@ -181,7 +182,11 @@ def _pop_some(
     stage: Stage, consumer: Consumer, popper: Popper, dice: random.Random, *, is_grouped: bool
 ) -> None:
     try:
-        deliveries = popper.pop_many(dice.choice((1, 1, 2, 9)), timeout=POP_S)
+        count = dice.choice((1, 1, 2, 9))
+        if stage.soon and dice.random() < stage.soon:
+            deliveries = _pop_soon(stage, popper, count)
+        else:
+            deliveries = popper.pop_many(count, timeout=POP_S)
     except (UnavailableError, OutcomeUnknownError):
         stage.world.sleep(0.05)
         return
@@ -199,6 +204,23 @@ def _pop_some(
         count = dice.choice((1, 1, 3, len(deliveries)))
         part, deliveries = deliveries[:count], deliveries[count:]
         _end_some(stage, consumer, popper, part, dice, is_grouped=is_grouped)
+
+
+def _pop_soon(stage: Stage, popper: Popper, count: int) -> list[Delivery]:
+    """Pop by a future, which is waited for, hurried or cancelled."""
+    world, future = stage.world, popper.pop_soon(count)
+    until = world.now + POP_S * world.dice.random()
+    while not future.done() and world.now < until:
+        world.sleep(0.02)
+    if world.dice.random() < 0.5:
+        if future.cancel():
+            return []
+    else:
+        future.hurry()
+    while not future.done():
+        world.sleep(0.02)
+        future.hurry()
+    return future.result()
 
 
 def _end_some(

@@ -188,6 +188,7 @@ class _Stage:
         self.hands = Hands(self._note_held)
         self.unknown: dict[str, list[CassqError]] = {}
         self.ids: dict[str, MessageId] = {}
+        self.soon = plan.soon
         self._done: set[str] = set()
 
     # The play

@@ -104,6 +104,7 @@ class Plan:
         put_back_s: for so long they wait for a push.
         cancels: so many messages a canceller tries to cancel.
         cancels_in_a_row: how many of them one after the other, without a pause.
+        soon: how likely a pop is one by a future, which may be hurried or cancelled.
         steers: so often an operator pauses, resumes, or deletes and creates the queue while faults last.
         last_acts: what one does after that, with time for everybody to hear of it.
         slip: the one call that fails.
@@ -143,6 +144,7 @@ class Plan:
     put_back_s: float = 30.0
     cancels: int = 0
     cancels_in_a_row: int = 1
+    soon: float = 0.0
     steers: int = 0
     last_acts: tuple[str, ...] = ()
     slip: Slip | None = None
@@ -225,12 +227,13 @@ NARROWED = 0.25
 #: In so many about bulk writes drivers are hasty.
 HASTY = 0.37
 
-#: In so many a stream reads, pushers' clocks are late, operators deal with dead letters, or somebody cancels
-#: what was pushed; drawn apart, so that the others are the same histories as before.
+#: In so many a stream reads, pushers' clocks are late, operators deal with dead letters, somebody cancels
+#: what was pushed, or consumers pop by futures; drawn apart, so that the others are the histories of before.
 STREAMS = 0.04
 LATE = 0.02
 LETTERS = 0.04
 CANCELLED = 0.04
+FUTURES = 0.03
 
 #: In so many an operator pauses and deletes the queue, or one call fails; drawn apart as well.
 STEERED = 0.01
@@ -251,6 +254,8 @@ def draw(seed: int, about: str = "") -> Plan:
         about = "dead letters"
     if not about and random.Random(f"cancelled {seed}").random() < CANCELLED:
         about = "cancellations"
+    if not about and random.Random(f"futures {seed}").random() < FUTURES:
+        about = "futures"
     if not about:
         roll = random.Random(f"lasting {seed}").random()
         about = "operators" if roll < STEERED else "slips" if roll < STEERED + SLIPS else ""
@@ -458,6 +463,18 @@ def _about_cancellations(dice: random.Random, plan: Plan) -> Plan:
     if dice.random() < 0.4:
         blows += (Blow(dice.random() * 1.2, "crash", "pusher", 0, 0.0),)
     return replace(cancelling, blows=tuple(sorted(blows, key=lambda blow: blow.at)))
+
+
+def _about_futures(dice: random.Random, plan: Plan) -> Plan:
+    """Consumers that pop by futures, in processes that die, and hurry or cancel them as messages come."""
+    popping = replace(
+        plan,
+        messages=dice.choice((6, 12, 20)),
+        consumers=dice.choice((1, 2, 3)),
+        purges=0,
+        soon=dice.choice((0.3, 0.9)),
+    )
+    return replace(popping, blows=tuple(_draw_blows(dice, popping)))
 
 
 def _about_totals(dice: random.Random, plan: Plan) -> Plan:
@@ -747,6 +764,7 @@ APART = {
     "late pushers": _about_late_pushers,
     "dead letters": _about_dead_letters,
     "cancellations": _about_cancellations,
+    "futures": _about_futures,
     "operators": _about_operators,
     "slips": _about_slips,
 }

@@ -28,6 +28,7 @@ _BUFFER = "tests/unit/pushing/test_push_buffer.py::"
 _LANE = "tests/unit/pushing/test_lane.py::"
 _HAND = "tests/unit/popping/test_delivery_buffer.py::"
 _FETCH = "tests/unit/popping/test_fetch_thread.py::"
+_POP_FUTURE = "tests/unit/popping/test_pop_future.py::"
 _PURGING = "tests/unit/observing/test_purging.py::"
 _FORKS = "tests/integration/test_forks.py::"
 _RECORD = "tests/unit/catalog/test_contended_record.py::"
@@ -1056,6 +1057,27 @@ _BETWEEN = (
         "                if False:\n                    raise lost.error from None",
         test=_PURGING
         + "TestAnAnswerThatIsLost::test_stays_unknown_where_nothing_more_can_be_read_or_sent[transact]",
+    ),
+    planted(
+        "cancel a future that was given messages",
+        "cassq.popping.pop_future",
+        "            return is_there\n",
+        "            return True\n",
+        test=_POP_FUTURE + "test_who_cancels_what_is_on_its_way_is_told_so",
+    ),
+    planted(
+        "keep the consumer of a cancelled future in line",
+        "cassq.popping.pop_future",
+        "            self._line.leave(consumer)\n            return is_there\n",
+        "            return is_there\n",
+        test=_POP_FUTURE + "test_who_cancels_is_given_nothing_and_the_next_one_is",
+    ),
+    planted(
+        "hurry a future without a look of its own",
+        "cassq.popping.pop_future",
+        "self._looks.begun + 1)\n                consumer",
+        "self._looks.begun)\n                consumer",
+        test=_POP_FUTURE + "TestHurried::test_it_ends_with_nothing_only_after_a_look_that_began_later",
     ),
     planted(
         "fork with a file open",

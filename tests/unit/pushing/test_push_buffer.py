@@ -2,7 +2,7 @@
 
 import pytest
 
-from cassq.errors import ClosedError, StorageUnavailableError, UsageError
+from cassq.errors import ClosedError, OverloadedError, StorageUnavailableError, UsageError
 from cassq.model.ids import new_pipe_id
 from cassq.model.message import NO_HEADERS
 from cassq.pushing import push_buffer
@@ -157,6 +157,19 @@ def test_who_finds_no_room_is_told_that_nothing_was_pushed(monkeypatch, full_of)
     buffer.get()
     buffer.put(many(3, deadline=0.0))
     assert buffer.messages == 3
+
+
+def test_who_does_not_wait_for_room_is_told_at_once_and_nothing_is_pushed(monkeypatch):
+    monkeypatch.setattr(push_buffer, "BUFFER_MESSAGES_MAX", 2)
+    buffer, future = a_buffer(), PushFuture()
+    future.is_patient = False
+    buffer.put(many(2))
+
+    with pytest.raises(OverloadedError, match="2 messages of 2 bytes"):
+        buffer.put_one(b"x", {}, float("inf"), future)
+    assert buffer.messages == 2
+    buffer.get()
+    assert buffer.put_one(b"x", {}, float("inf"), future)
 
 
 def test_a_closed_buffer_takes_nothing_and_gives_what_is_in_it():

@@ -7,7 +7,7 @@ import pytest
 from cassq.errors import CassqError, OutcomeUnknownError, StorageUnavailableError
 from cassq.model.ids import new_pipe_id
 from cassq.model.message import MessageIds
-from cassq.pushing.pusher import _resolve
+from cassq.pushing.push_result import resolve
 
 
 def ids_of(count):
@@ -19,7 +19,7 @@ def ids_of(count):
 
 def test_whoever_has_everything_stored_gets_the_ids():
     future, ids = Future(), ids_of(3)
-    _resolve(future, ids, None)
+    resolve(future, ids, None)
     assert future.result(0) is ids
 
 
@@ -36,7 +36,7 @@ def test_whoever_has_everything_stored_gets_the_ids():
 )
 def test_what_is_stored_in_part_is_never_told_as_not_stored(stored, error, told):
     future: Future[MessageIds] = Future()
-    _resolve(future, ids_of(stored), error)
+    resolve(future, ids_of(stored), error)
     heard = future.exception(0)
     assert isinstance(heard, CassqError)
     assert type(heard) is told

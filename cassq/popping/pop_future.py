@@ -1,0 +1,182 @@
+"""What callers of `pop_soon` hold until their messages come.
+
+Owns how such a future ends, and what becomes of one that its caller cancels or hurries. Refuses to know who
+is handed what; the buffer's lock guards it. What must not break: a future that says it is cancelled is given
+no message, and each other one hears once of what its consumer was given.
+
+    caller              line, under the lock            fetch thread            the futures' thread
+    | pop_soon -------> | consumer stands in it         |                       |
+    |                   | given <---------------------- | puts messages in      |
+    |                   | rings ------------------------------------------------> | takes what was given
+    | <-------------------------------------------------------------------------- | set_result, callbacks
+    | cancel: False, messages are on their way          |                       |
+"""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Protocol
+
+from cassq.errors import CassqError, OverloadedError
+from cassq.popping.consumer_line import Asker, Consumer, ConsumerLine
+from cassq.popping.delivery import Delivery
+from cassq.popping.hand import to_deliveries
+from cassq.popping.looks import Looks
+from cassq.runtime.background_thread import BackgroundThread
+from cassq.runtime.clock import Clock
+from cassq.runtime.reentry import check_may_wait, check_outside
+
+#: So many futures of one intake may wait at once.
+WAITERS_MAX = 20_000
+
+
+class PopFuture(Future[list[Delivery]]):
+    """The future of up to `count` messages; it waits without a thread.
+
+    It ends with messages as soon as there are any, with an error as `Popper.pop` raises, and with an empty
+    list only after `hurry`. A message that it has ended with is its caller's, to be committed, rolled back or
+    given back, however late the caller looks. Callbacks are called on a thread of their own, one after the
+    other.
+
+    Args:
+        leave: takes its consumer out of the line; returns False where it stands there no more.
+        hurry: has its consumer wait for one look and no longer.
+    """
+
+    def __init__(self, leave: Callable[[], bool], hurry: Callable[[], None]) -> None:
+        super().__init__()
+        self._leave = leave
+        self._hurry = hurry
+
+    def cancel(self) -> bool:
+        """Wait no longer. False: messages are on their way, or it has ended: look what it ended with.
+
+        Raises: UsageError: the call interrupted another one of its thread.
+        """
+        return super().cancel() if self._leave() else self.cancelled()
+
+    def hurry(self) -> None:
+        """Have one look made, and end with what it finds, be it nothing.
+
+        A later call ends it with an error where no look has ended for 2 seconds.
+
+        Raises: UsageError: the call interrupted another one of its thread.
+        """
+        self._hurry()
+
+    def result(self, timeout: float | None = None) -> list[Delivery]:
+        """Return the messages, or raise the error; wait for it at most `timeout` seconds."""
+        self._check_may_wait()
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Return the error, or None where messages came; wait for it at most `timeout` seconds."""
+        self._check_may_wait()
+        return super().exception(timeout)
+
+    def _check_may_wait(self) -> None:
+        if not self.done():
+            check_may_wait("waiting for a pop")
+
+
+class Judge(Protocol):
+    """Tells what a consumer is told, with the lock held: the buffer."""
+
+    def wait_until(self, consumer: Consumer) -> float | None:
+        """Return until when it waits; None when its time is up. Raises what it is told instead."""
+        ...
+
+    def drop_ended(self, consumer: Consumer) -> None:
+        """Drop what ended before its consumer looked."""
+        ...
+
+
+class PopFutures:
+    """The consumers that wait in no thread.
+
+    Args:
+        lock, line, looks: the buffer's.
+    """
+
+    def __init__(
+        self, clock: Clock, lock: threading.RLock, line: ConsumerLine, looks: Looks, judge: Judge
+    ) -> None:
+        self._clock = clock
+        self._lock = lock
+        self._line = line
+        self._looks = looks
+        self._judge = judge
+        # Callbacks may do what the fetch thread is needed for, as a rollback and `extend` are.
+        self._thread = BackgroundThread("cassq-pop-soon")
+
+    def make(self, asker: Asker | None, count: int, now: float) -> tuple[Consumer, PopFuture]:
+        """Return a consumer with all the time there is, and its future."""
+        bell = _FutureBell(self._thread)
+        # What was refused to the look before may be allowed by now: only a look of its own tells.
+        look = self._looks.begun + 1 if self._looks.trouble else 0
+        consumer = Consumer(bell, asker, count, asked_at=now, deadline=float("inf"), look=look)
+        future = PopFuture(partial(self._leave, consumer), partial(self._hurry, consumer))
+        bell.answer = partial(self._answer, consumer, future)
+        return consumer, future
+
+    def stand_in_line(self, consumer: Consumer) -> None:
+        """Let a consumer stand in line; with the lock held.
+
+        Raises: OverloadedError: too many do already.
+        """
+        if len(self._line) >= WAITERS_MAX:
+            raise OverloadedError(f"{WAITERS_MAX} pops wait already: let some of them end first")
+        self._line.join(consumer)
+        self._judge.wait_until(consumer)  # asks for what it waits for
+
+    def close(self) -> None:
+        """End the thread after what it has been asked to tell."""
+        self._thread.shutdown(wait=False)  # a callback may be who closes
+
+    def _answer(self, consumer: Consumer, future: PopFuture) -> None:
+        """End a future, if it is time for that."""
+        error: CassqError | None = None
+        with self._lock:
+            if consumer.given:
+                self._judge.drop_ended(consumer)
+            given, consumer.given = consumer.given, []
+            if not given:
+                if consumer not in self._line:
+                    return  # it was cancelled, or has ended
+                try:
+                    if self._judge.wait_until(consumer) is not None:
+                        return
+                except CassqError as told:
+                    error = told
+                self._line.leave(consumer)
+        if error:
+            future.set_exception(error)
+        else:
+            future.set_result(to_deliveries(given))
+
+    def _leave(self, consumer: Consumer) -> bool:
+        check_outside(self._lock, "cancel()")
+        with self._lock:
+            is_there = consumer in self._line
+            self._line.leave(consumer)
+            return is_there
+
+    def _hurry(self, consumer: Consumer) -> None:
+        check_outside(self._lock, "hurry()")
+        with self._lock:
+            if consumer in self._line:
+                consumer.hurry(self._clock.now(), self._looks.begun + 1)
+                consumer.changed.notify()
+
+
+class _FutureBell:
+    """Has a future's consumer looked after on the futures' thread."""
+
+    answer: Callable[[], None]
+
+    def __init__(self, thread: BackgroundThread) -> None:
+        self._thread = thread
+
+    def notify(self) -> None:
+        self._thread.submit(self.answer)
