@@ -7,6 +7,7 @@ other one.
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 
 from cassq.errors import (
     CassqError,
@@ -132,7 +133,14 @@ def commit_run(run: HeldRun, parts: Ranges) -> None:
 
 
 class DirectCommitter:
-    """Writes every commit at once, one mark for each stretch of neighbours."""
+    """Writes every commit at once, one mark for each stretch of neighbours.
+
+    Args:
+        commit_soon: takes those that nobody waits for.
+    """
+
+    def __init__(self, commit_soon: "Callable[[Delivery], Future[None]]") -> None:
+        self.commit_soon = commit_soon
 
     def commit(self, deliveries: Sequence[Delivery]) -> None:
         """See `Committer.commit`; all runs are tried, then the first error is raised."""

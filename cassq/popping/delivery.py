@@ -6,6 +6,7 @@ end again. How that is written is the held run's business, or the committer's wh
 
 import logging
 from collections.abc import Sequence
+from concurrent.futures import Future
 from datetime import datetime, timedelta
 from itertools import repeat
 from types import TracebackType
@@ -35,6 +36,10 @@ class Committer(Protocol):
 
     def commit(self, deliveries: "Sequence[Delivery]") -> None:
         """Commit deliveries that were claimed for it; raise as `Delivery.commit` says."""
+        ...
+
+    def commit_soon(self, delivery: "Delivery") -> "Future[None]":
+        """Commit one that was claimed for it; the future ends as `Delivery.commit` says."""
         ...
 
 
@@ -125,6 +130,17 @@ class Delivery:
         """
         self.finish("committed")
         self._batch_slice.committer.commit((self,))
+
+    def commit_soon(self) -> "Future[None]":
+        """End the message together with others, without waiting; its commit goes out within milliseconds.
+
+        Returns: a future that ends when the commit is durable, or with the error that `commit` raises. It
+            cannot be cancelled. Callbacks are called on a thread of their own, one after the other.
+
+        Raises: ClosedError: it was committed or rolled back before.
+        """
+        self.finish("committed")
+        return self._batch_slice.committer.commit_soon(self)
 
     def rollback(self, delay: timedelta | None = None, reason: str = "") -> bool:
         """Give the message back: it is delivered again, or becomes a dead letter after its last attempt.

@@ -34,13 +34,13 @@ class DeliveryBuffer:
 
     Attributes:
         alarm: what wakes the fetch thread.
+        answers: the thread that ends futures; its owner shuts it down.
         is_inside: tells a call that interrupted another one of its own thread: the lock would let it in.
     """
 
     def __init__(self, clock: Clock, silent_service: Callable[[], str | None] = lambda: None) -> None:
         self._clock = clock
-        # The lock itself is several times faster to enter than the condition around it.
-        self._lock = threading.RLock()
+        self._lock = threading.RLock()  # several times faster to enter than a condition around it
         self.is_inside: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]  # noqa: SLF001
         self._hand = Hand()
         self._line = ConsumerLine()
@@ -52,6 +52,7 @@ class DeliveryBuffer:
         # The fetch thread rests until so few are left; below 0 while it does not rest for that.
         self._refill_at = -1
         self._futures = PopFutures(clock, self._lock, self._line, self._looks, self)
+        self.answers = self._futures.answers
 
     def get(self, count: int, deadline: float, asker: Asker | None = None) -> list[Delivery]:
         """Return up to `count` live deliveries, as soon as there are any; none when `deadline` passes.
@@ -170,6 +171,14 @@ class DeliveryBuffer:
             self._line.stand_first(consumer)
             self._serve()
 
+    def put_back(self, given: list[Portion]) -> bool:
+        """Hand what nobody got to the next in line; False: it is closing. With the lock held."""
+        if self.alarm.is_closing:
+            return False
+        self._hand.put_back(given)
+        self._serve()
+        return True
+
     def put(self, slices: Iterable[BatchSlice]) -> None:
         """Add messages, and hand them to who waits for them."""
         with self._lock:
@@ -213,10 +222,7 @@ class DeliveryBuffer:
     def is_idle(self) -> bool:
         """Tell whether nobody waits, and nobody has popped for a while."""
         with self._lock:
-            return self._is_idle()
-
-    def _is_idle(self) -> bool:
-        return not self._line and self._clock.now() - self._popped_at > IDLE_S
+            return not self._line and self._clock.now() - self._popped_at > IDLE_S
 
     def take_surplus(self) -> bool:
         """Tell whether what is in hand is more than there are consumers for, since the last call."""
@@ -230,7 +236,7 @@ class DeliveryBuffer:
             return self._wanted()
 
     def _wanted(self) -> int:
-        if self._is_idle():
+        if self.is_idle():
             return 0  # however fast they were: what is taken now would only go back
         ahead = self._ahead()
         in_hand, demand = self._hand.count, self._line.demand
@@ -284,7 +290,6 @@ class DeliveryBuffer:
         with self._lock:
             self.alarm.close()
             self._line.call(self._clock.now(), is_over=True)
-            self._futures.close()
 
     def _check_open(self, asker: Asker | None) -> None:
         if self.alarm.is_closing or (asker and asker.is_closed):

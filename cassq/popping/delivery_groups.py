@@ -12,6 +12,7 @@ from cassq.model.ranges import Ranges
 from cassq.pipes.held_run import HeldRun
 from cassq.pipes.run_rows import Return
 from cassq.popping.delivery import BatchSlice, Delivery
+from cassq.popping.hand import Portion
 
 
 def finish_all(deliveries: Sequence[Delivery], ending: str) -> None:
@@ -28,6 +29,16 @@ def finish_all(deliveries: Sequence[Delivery], ending: str) -> None:
             delivery.check_unfinished()
             raise ClosedError(f"{delivery!r} is named twice: a delivery ends once; none of them was {ending}")
         delivery._ending = ending  # noqa: SLF001
+
+
+def unended(deliveries: Iterable[Delivery]) -> list[Delivery]:
+    """Return those that have not ended."""
+    return [each for each in deliveries if not each._ending]  # noqa: SLF001 - our own class
+
+
+def portions_of(deliveries: Iterable[Delivery]) -> list[Portion]:
+    """Return deliveries as what is in hand."""
+    return [(each._batch_slice, each.seq, each.seq) for each in deliveries]  # noqa: SLF001 - our own class
 
 
 def return_all(deliveries: Sequence[Delivery], *, is_counted: bool, reason: str = "") -> None:

@@ -1,20 +1,22 @@
 """Commits that go out together.
 
-Owns the few milliseconds between `commit()` and the mark, for poppers that choose `commit="grouped"`. The
-price is told there: a crash, or a mark that comes too late, delivers those messages again. What must not
-break: a run that cannot be written holds up no other one.
+Owns the few milliseconds between `commit()` and the mark, for poppers that choose `commit="grouped"`, and
+between `commit_soon()` and its future's end. The price of the first is told there: a crash, or a mark that
+comes too late, delivers those messages again. What must not break: a run that cannot be written holds up no
+other one, and no future ends well before its mark is durable.
 """
 
 import logging
 import threading
 from collections.abc import Sequence
 
-from cassq.errors import CassqError, DeliveryExpiredError
+from cassq.errors import CassqError, DeliveryExpiredError, OutcomeUnknownError, UsageError
 from cassq.pipes.held_run import HeldRun
 from cassq.popping.commits import Commit
 from cassq.popping.delivery import Delivery
 from cassq.popping.delivery_groups import group_by_run
 from cassq.popping.timing import GROUP_S
+from cassq.runtime.background_thread import AnsweredFuture, BackgroundThread
 from cassq.runtime.clock import Clock
 from cassq.runtime.fork_guard import ForkGuard
 from cassq.runtime.reentry import alone
@@ -22,15 +24,41 @@ from cassq.runtime.reentry import alone
 _log = logging.getLogger("cassq.popper")
 
 
-class GroupedCommitter:
-    """Collects commits and writes them every few milliseconds, neighbours joined into one mark."""
+class CommitFuture(AnsweredFuture[None]):
+    """The future of one commit; it cannot be cancelled."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, thread: BackgroundThread, delivery: Delivery) -> None:
+        super().__init__(thread, "a commit")
+        self.delivery = delivery
+        self.set_running_or_notify_cancel()
+
+    def end(self, error: Exception | None) -> None:
+        """End it; what was refused before anything was written can be ended later."""
+        if error is None:
+            self.set_result(None)
+            return
+        if isinstance(error, UsageError):
+            self.delivery.unfinish()
+        self.set_exception(error)
+
+
+class GroupedCommitter:
+    """Collects commits and writes them every few milliseconds, neighbours joined into one mark.
+
+    Args:
+        answers: the thread that ends futures.
+    """
+
+    def __init__(self, clock: Clock, answers: BackgroundThread) -> None:
         self._clock = clock
+        self._answers = answers
         self._birthplace = ForkGuard()
         self._changed = threading.Condition()
         self._writing = threading.RLock()
         self._waiting: list[Delivery] = []
+        # The futures of some of these, and of what is open.
+        self._asked: list[CommitFuture] = []
+        self._told: dict[HeldRun, list[CommitFuture]] = {}
         # Commits are counted by groups: which one is being collected, which one is about to be tried, and of
         # which one each run has the first commit that is still open.
         self._group = 1
@@ -39,8 +67,8 @@ class GroupedCommitter:
         self._open: dict[HeldRun, tuple[int, Commit]] = {}
         self._is_hurried = False
         self._is_closed = False
-        self._thread = threading.Thread(target=self._run, name="cassq-commit", daemon=True)
-        self._thread.start()
+        # Starts with the first commit; none where the interpreter ends and begins no thread any more.
+        self._thread: threading.Thread | None = None
 
     def commit(self, deliveries: Sequence[Delivery]) -> None:
         """Take deliveries over; they are committed within a moment.
@@ -57,17 +85,42 @@ class GroupedCommitter:
                 if not run.still_runs():
                     ended.add(run)
         live = [each for each in deliveries if each.run not in ended] if ended else deliveries
+        self._collect(live, ())
+        if ended:
+            expired = next(each for each in deliveries if each.run in ended)
+            raise DeliveryExpiredError(f"the lease of {expired!r} has ended: it is delivered again")
+
+    def commit_soon(self, delivery: Delivery) -> CommitFuture:
+        """Take a delivery over; the future ends when it is committed, or cannot be."""
+        self._birthplace.check("the popper")
+        future = CommitFuture(self._answers, delivery)
+        self._collect((delivery,), (future,))
+        return future
+
+    def _collect(self, deliveries: Sequence[Delivery], asked: Sequence[CommitFuture]) -> None:
         with self._changed:
             if not self._waiting:
                 self._collects_since = self._clock.now()
                 self._changed.notify_all()
-            self._waiting.extend(live)
-            is_closed = self._is_closed
-        if is_closed:
+            self._waiting.extend(deliveries)
+            self._asked.extend(asked)
+            self._start()
+            is_alone = self._is_alone
+        if is_alone:
             self.flush()
-        if ended:
-            expired = next(each for each in deliveries if each.run in ended)
-            raise DeliveryExpiredError(f"the lease of {expired!r} has ended: it is delivered again")
+
+    def _start(self) -> None:
+        if not self._thread and not self._is_closed:
+            self._thread = threading.Thread(target=self._run, name="cassq-commit", daemon=True)
+            try:
+                self._thread.start()
+            except RuntimeError:
+                self._thread = None
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether who commits has to write it."""
+        return self._is_closed or not self._thread
 
     def flush(self) -> None:
         """Return once all that was taken over before is written, or failed and was logged."""
@@ -75,7 +128,7 @@ class GroupedCommitter:
             last = self._group if self._waiting else self._group - 1
             self._is_hurried = True
             self._changed.notify_all()
-            while self._is_open(last) and not self._is_closed:
+            while self._is_open(last) and not self._is_alone:
                 self._clock.wait(self._changed, None)
         while self._is_open(last):  # nobody else writes any more
             self._write()
@@ -88,7 +141,8 @@ class GroupedCommitter:
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
-        self._thread.join()
+        if self._thread:
+            self._thread.join()
         self.flush()
 
     def _run(self) -> None:
@@ -129,15 +183,17 @@ class GroupedCommitter:
         with alone(self._writing, "a close or a flush"):
             with self._changed:
                 collected, self._waiting = self._waiting, []
+                asked, self._asked = self._asked, []
                 group = self._begun = self._group
                 self._group += 1
                 self._is_hurried = False
             try:
-                fresh = self._add(group, collected)
+                fresh = self._add(group, collected, asked)
             except BaseException:
                 with self._changed:  # those messages come again; who flushes waits for them no more
                     self._begun = None
                     self._changed.notify_all()
+                self._tell(asked, OutcomeUnknownError("the commit was interrupted: it may come again"))
                 raise
             for commit in fresh:
                 self._try(commit)
@@ -148,7 +204,7 @@ class GroupedCommitter:
                     if self._waiting:
                         break
 
-    def _add(self, group: int, collected: Sequence[Delivery]) -> list[Commit]:
+    def _add(self, group: int, collected: Sequence[Delivery], asked: Sequence[CommitFuture]) -> list[Commit]:
         """Add the commits of a group; return those of runs of which none is open."""
         fresh: list[Commit] = []
         by_run = group_by_run(collected)
@@ -160,22 +216,46 @@ class GroupedCommitter:
                     commit = Commit(run, parts)
                     self._open[run] = group, commit
                     fresh.append(commit)
+            for future in asked:
+                self._told.setdefault(future.delivery.run, []).append(future)
             self._begun = None
         return fresh
 
     def _try(self, commit: Commit) -> None:
+        error: Exception | None = None
         try:
             is_through = commit.try_once()
-        except CassqError as error:
-            is_through = True
-            words = "%d commits failed; those messages are delivered again: %s"
-            _log.warning(words, commit.count, error)
-        except Exception:
-            is_through = True
-            _log.exception("an error that nobody expected: %d messages come again", commit.count)
+        except Exception as failed:
+            error, is_through = failed, True
         # Who is tried again comes after the others.
         with self._changed:
             entry = self._open.pop(commit.run)
             if not is_through:
                 self._open[commit.run] = entry
+            told = self._told.pop(commit.run, []) if is_through else []
             self._changed.notify_all()
+        self._tell(told, error)
+        if error and commit.count > len(told):
+            self._log_failure(commit.count - len(told), error)
+
+    def _tell(self, futures: Sequence[CommitFuture], error: Exception | None) -> None:
+        def end() -> None:
+            for future in futures:
+                future.end(error)
+
+        if not futures:
+            return
+        with self._changed:  # that thread ends once this is closed
+            if not (is_alone := self._is_alone):
+                self._answers.submit(end)
+        if is_alone:  # not here: callbacks may commit
+            answers = BackgroundThread("cassq-futures")
+            answers.submit(end)
+            answers.shutdown(wait=False)
+
+    def _log_failure(self, count: int, error: Exception) -> None:
+        if isinstance(error, CassqError):
+            _log.warning("%d commits failed; those messages are delivered again: %s", count, error)
+        else:
+            words = "an error that nobody expected: %d messages come again"
+            _log.error(words, count, exc_info=error)

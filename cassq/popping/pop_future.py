@@ -1,8 +1,8 @@
 """What callers of `pop_soon` hold until their messages come.
 
-Owns how such a future ends, and what becomes of one that its caller cancels or hurries. Refuses to know who
-is handed what; the buffer's lock guards it. What must not break: a future that says it is cancelled is given
-no message, and each other one hears once of what its consumer was given.
+Owns how such a future ends, and what becomes of one that its caller cancels, hurries or abandons. Refuses to
+know who is handed what; the buffer's lock guards it. What must not break: a future that says it is cancelled
+is given no message, and each other one hears once of what its consumer was given.
 
     caller              line, under the lock            fetch thread            the futures' thread
     | pop_soon -------> | consumer stands in it         |                       |
@@ -14,24 +14,24 @@ no message, and each other one hears once of what its consumer was given.
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from functools import partial
 from typing import Protocol
 
 from cassq.errors import CassqError, OverloadedError
 from cassq.popping.consumer_line import Asker, Consumer, ConsumerLine
 from cassq.popping.delivery import Delivery
-from cassq.popping.hand import to_deliveries
+from cassq.popping.delivery_groups import finish_all, portions_of, return_all, unended
+from cassq.popping.hand import Portion, to_deliveries
 from cassq.popping.looks import Looks
-from cassq.runtime.background_thread import BackgroundThread
+from cassq.runtime.background_thread import AnsweredFuture, BackgroundThread
 from cassq.runtime.clock import Clock
-from cassq.runtime.reentry import check_may_wait, check_outside
+from cassq.runtime.reentry import check_outside
 
 #: So many futures of one intake may wait at once.
 WAITERS_MAX = 20_000
 
 
-class PopFuture(Future[list[Delivery]]):
+class PopFuture(AnsweredFuture[list[Delivery]]):
     """The future of up to `count` messages; it waits without a thread.
 
     It ends with messages as soon as there are any, with an error as `Popper.pop` raises, and with an empty
@@ -40,14 +40,23 @@ class PopFuture(Future[list[Delivery]]):
     other.
 
     Args:
+        thread: the one that ends it.
         leave: takes its consumer out of the line; returns False where it stands there no more.
         hurry: has its consumer wait for one look and no longer.
+        put_back: lets others have what it has ended with.
     """
 
-    def __init__(self, leave: Callable[[], bool], hurry: Callable[[], None]) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        thread: BackgroundThread,
+        leave: Callable[[], bool],
+        hurry: Callable[[], None],
+        put_back: Callable[[list[Delivery]], None],
+    ) -> None:
+        super().__init__(thread, "a pop")
         self._leave = leave
         self._hurry = hurry
+        self._put_back = put_back
 
     def cancel(self) -> bool:
         """Wait no longer. False: messages are on their way, or it has ended: look what it ended with.
@@ -55,6 +64,16 @@ class PopFuture(Future[list[Delivery]]):
         Raises: UsageError: the call interrupted another one of its thread.
         """
         return super().cancel() if self._leave() else self.cancelled()
+
+    def abandon(self) -> None:
+        """Want nothing of it any more: cancel it, or let others have what it ends with, or has ended with.
+
+        That counts as no attempt. What its caller has ended already stays so.
+
+        Raises: UsageError: the call interrupted another one of its thread.
+        """
+        if not self.cancel():
+            self.add_done_callback(lambda _: None if self.exception() else self._put_back(self.result()))
 
     def hurry(self) -> None:
         """Have one look made, and end with what it finds, be it nothing.
@@ -64,20 +83,6 @@ class PopFuture(Future[list[Delivery]]):
         Raises: UsageError: the call interrupted another one of its thread.
         """
         self._hurry()
-
-    def result(self, timeout: float | None = None) -> list[Delivery]:
-        """Return the messages, or raise the error; wait for it at most `timeout` seconds."""
-        self._check_may_wait()
-        return super().result(timeout)
-
-    def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Return the error, or None where messages came; wait for it at most `timeout` seconds."""
-        self._check_may_wait()
-        return super().exception(timeout)
-
-    def _check_may_wait(self) -> None:
-        if not self.done():
-            check_may_wait("waiting for a pop")
 
 
 class Judge(Protocol):
@@ -91,12 +96,19 @@ class Judge(Protocol):
         """Drop what ended before its consumer looked."""
         ...
 
+    def put_back(self, given: list[Portion]) -> bool:
+        """Hand what nobody got to the next in line; False: it is closing."""
+        ...
+
 
 class PopFutures:
     """The consumers that wait in no thread.
 
     Args:
         lock, line, looks: the buffer's.
+
+    Attributes:
+        answers: the thread that ends futures.
     """
 
     def __init__(
@@ -108,15 +120,17 @@ class PopFutures:
         self._looks = looks
         self._judge = judge
         # Callbacks may do what the fetch thread is needed for, as a rollback and `extend` are.
-        self._thread = BackgroundThread("cassq-pop-soon")
+        self.answers = BackgroundThread("cassq-futures")
 
     def make(self, asker: Asker | None, count: int, now: float) -> tuple[Consumer, PopFuture]:
         """Return a consumer with all the time there is, and its future."""
-        bell = _FutureBell(self._thread)
+        bell = _FutureBell(self.answers)
         # What was refused to the look before may be allowed by now: only a look of its own tells.
         look = self._looks.begun + 1 if self._looks.trouble else 0
         consumer = Consumer(bell, asker, count, asked_at=now, deadline=float("inf"), look=look)
-        future = PopFuture(partial(self._leave, consumer), partial(self._hurry, consumer))
+        future = PopFuture(
+            self.answers, partial(self._leave, consumer), partial(self._hurry, consumer), self._put_back
+        )
         bell.answer = partial(self._answer, consumer, future)
         return consumer, future
 
@@ -129,10 +143,6 @@ class PopFutures:
             raise OverloadedError(f"{WAITERS_MAX} pops wait already: let some of them end first")
         self._line.join(consumer)
         self._judge.wait_until(consumer)  # asks for what it waits for
-
-    def close(self) -> None:
-        """End the thread after what it has been asked to tell."""
-        self._thread.shutdown(wait=False)  # a callback may be who closes
 
     def _answer(self, consumer: Consumer, future: PopFuture) -> None:
         """End a future, if it is time for that."""
@@ -168,6 +178,18 @@ class PopFutures:
             if consumer in self._line:
                 consumer.hurry(self._clock.now(), self._looks.begun + 1)
                 consumer.changed.notify()
+
+    def _put_back(self, deliveries: list[Delivery]) -> None:
+        check_outside(self._lock, "abandon()")
+        with self._lock:
+            left = unended(deliveries)
+            if self._judge.put_back(portions_of(left)):
+                finish_all(left, "put back")
+                return
+        # What is in hand may have gone back before; and who abandons need not wait for the database.
+        thread = BackgroundThread("cassq-put-back")
+        thread.submit(return_all, left, is_counted=False)
+        thread.shutdown(wait=False)
 
 
 class _FutureBell:

@@ -42,11 +42,13 @@ class SharedIntake:
         self, context: QueueContext, fetcher: Fetcher, commit: CommitMode, check_takes: Callable[[], bool]
     ) -> None:
         self.name = fetcher.holder
-        self._grouped = GroupedCommitter(context.clock) if commit == "grouped" else None
-        self.committer: Committer = self._grouped or DirectCommitter()
         self.buffer = DeliveryBuffer(
             context.clock, lambda: silent_service(context.coordinator, context.queue)
         )
+        self._grouped = GroupedCommitter(context.clock, self.buffer.answers)
+        self.committer: Committer = self._grouped
+        if commit == "each":
+            self.committer = DirectCommitter(self._grouped.commit_soon)
         self._members = 1
         self._joining = threading.RLock()
         self._fetch_thread = FetchThread(context, fetcher, self.buffer, self.committer, check_takes)
@@ -67,13 +69,12 @@ class SharedIntake:
             is_last = not self._members
         if not is_last:
             self.buffer.leave(popper)
-            if self._grouped:
-                self._grouped.flush()
+            self._grouped.flush()
             return
         self.buffer.close()
         self._fetch_thread.join()
-        if self._grouped:
-            self._grouped.close()
+        self._grouped.close()
+        self.buffer.answers.shutdown(wait=False)  # a callback may be who closes
 
 
 def check_commit(commit: str) -> None:

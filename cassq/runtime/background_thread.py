@@ -1,4 +1,4 @@
-"""One thread for what need not hold up another.
+"""One thread for what need not hold up another, and futures that it ends.
 
 The standard library's executors stop taking work as soon as the interpreter begins to exit, which is when a
 store that nobody closed still stores what waits in its buffer. This one works until it is shut down.
@@ -8,7 +8,12 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
+
+from cassq.errors import UsageError
+from cassq.runtime.reentry import check_may_wait
+
+_T = TypeVar("_T")
 
 
 class BackgroundThread(Executor):
@@ -61,3 +66,37 @@ class BackgroundThread(Executor):
     def _run(self) -> None:
         while work := self._work.get():
             work()
+
+
+class AnsweredFuture(Future[_T]):
+    """A future that a thread ends, which calls its callbacks: who would wait there for ever is told so.
+
+    Args:
+        thread: the one that ends it.
+        what: what it is a future of, for the error.
+    """
+
+    def __init__(self, thread: BackgroundThread, what: str) -> None:
+        super().__init__()
+        self._thread = thread
+        self._what = what
+
+    def result(self, timeout: float | None = None) -> _T:
+        """Return what it ended with, or raise the error; wait for it at most `timeout` seconds."""
+        self._check_may_wait()
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Return the error, or None; wait for it at most `timeout` seconds."""
+        self._check_may_wait()
+        return super().exception(timeout)
+
+    def _check_may_wait(self) -> None:
+        if self.done():
+            return
+        check_may_wait(f"waiting for {self._what}")
+        if self._thread.is_current:
+            raise UsageError(
+                f"waiting for {self._what} in a callback waits for ever: callbacks are called one after the "
+                "other, by the thread that ends it; add a callback to it, or let another thread wait"
+            )

@@ -207,12 +207,15 @@ def _pop_some(
 
 
 def _pop_soon(stage: Stage, popper: Popper, count: int) -> list[Delivery]:
-    """Pop by a future, which is waited for, hurried or cancelled."""
+    """Pop by a future, which is waited for, hurried, cancelled or abandoned."""
     world, future = stage.world, popper.pop_soon(count)
     until = world.now + POP_S * world.dice.random()
     while not future.done() and world.now < until:
         world.sleep(0.02)
-    if world.dice.random() < 0.5:
+    if (roll := world.dice.random()) < 0.25:
+        future.abandon()
+        return []
+    if roll < 0.5:
         if future.cancel():
             return []
     else:
@@ -280,7 +283,9 @@ def _commit(
     for _, each in groupby(deliveries, key=lambda delivery: delivery.run):
         together = list(each)
         _note_each(stage, consumer, Kind.COMMITTING, together)
-        if is_grouped:
+        if stage.soon and stage.world.dice.random() < stage.soon:
+            _commit_soon(stage, consumer, together)
+        elif is_grouped:
             _commit_later(stage, popper, together)
         else:
             _commit_now(stage, consumer, popper, together)
@@ -298,6 +303,28 @@ def _commit_now(stage: Stage, consumer: Consumer, popper: Popper, deliveries: li
     else:
         kind = Kind.COMMITTED
     _note_each(stage, consumer, kind, deliveries)
+
+
+def _commit_soon(stage: Stage, consumer: Consumer, deliveries: list[Delivery]) -> None:
+    """Commit by futures; who asks for the next message meanwhile hears of them later."""
+    future = None
+    for each in deliveries:
+        with suppress(ClosedError):
+            future = each.commit_soon()
+            future.add_done_callback(partial(_note_told, stage, consumer, each))
+    while future and not future.done() and stage.world.dice.random() < 0.9:
+        stage.world.sleep(0.002)
+
+
+def _note_told(stage: Stage, consumer: Consumer, delivery: Delivery, future: "Future[None]") -> None:
+    error, kind = future.exception(), Kind.COMMITTED
+    if isinstance(error, DeliveryExpiredError):
+        kind = Kind.EXPIRED
+    elif isinstance(error, OutcomeUnknownError):
+        kind = Kind.UNKNOWN_COMMIT
+    elif error:
+        raise error
+    _note_each(stage, consumer, kind, [delivery])
 
 
 def _commit_later(stage: Stage, popper: Popper, deliveries: list[Delivery]) -> None:

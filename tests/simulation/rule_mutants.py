@@ -29,6 +29,7 @@ _LANE = "tests/unit/pushing/test_lane.py::"
 _HAND = "tests/unit/popping/test_delivery_buffer.py::"
 _FETCH = "tests/unit/popping/test_fetch_thread.py::"
 _POP_FUTURE = "tests/unit/popping/test_pop_future.py::"
+_TOLD = "tests/unit/popping/test_told_commits.py::"
 _PURGING = "tests/unit/observing/test_purging.py::"
 _FORKS = "tests/integration/test_forks.py::"
 _RECORD = "tests/unit/catalog/test_contended_record.py::"
@@ -1071,6 +1072,27 @@ _BETWEEN = (
         "            self._line.leave(consumer)\n            return is_there\n",
         "            return is_there\n",
         test=_POP_FUTURE + "test_who_cancels_is_given_nothing_and_the_next_one_is",
+    ),
+    planted(
+        "abandon a future and keep what it ended with",
+        "cassq.popping.pop_future",
+        "            if self._judge.put_back(portions_of(left)):\n",
+        "            if left:\n",
+        test=_POP_FUTURE + "TestAbandoned::test_what_it_has_ended_with_goes_to_the_next_in_line",
+    ),
+    planted(
+        "end the future of a commit that is to be tried again",
+        "cassq.popping.grouped_commits",
+        " if is_through else []\n",
+        "\n",
+        about="futures",
+    ),
+    planted(
+        "end the future of a commit that failed as if it was written",
+        "cassq.popping.grouped_commits",
+        "        self._tell(told, error)\n",
+        "        self._tell(told, None)\n",
+        about="futures",
     ),
     planted(
         "hurry a future without a look of its own",

@@ -84,7 +84,7 @@ def test_what_was_refused_may_be_ended_later_and_nothing_else(popper, deliveries
     with monkeypatch.context() as patch:
         failing(patch, deliveries[0].run, UsageError("planted"))
         with pytest.raises(UsageError):
-            DirectCommitter().commit(_claimed(deliveries))
+            DirectCommitter(commit_soon=None).commit(_claimed(deliveries))
     deliveries[0].commit()
     with pytest.raises(ClosedError):
         deliveries[1].commit()

@@ -62,7 +62,7 @@ class Scene:
         self.fetcher = Fetcher(context, NAME, on_pipe_over=lambda _: None)
         self.is_active = True
         self.thread = FetchThread(
-            *(context, self.fetcher, self.buffer, DirectCommitter(), lambda: self.is_active)
+            *(context, self.fetcher, self.buffer, DirectCommitter(commit_soon=None), lambda: self.is_active)
         )
         self.entry = PipeEntry(new_pipe_id(), "a pusher")
         self.storage.create_pipe("q", self.entry, Head(new_token()))
@@ -254,7 +254,7 @@ class TestWindows:
         """A run of two messages in the buffer, of a window that is out."""
         scene.push(2)
         ((held, taken),) = scene.fetcher.feed(2, is_flowing=True)
-        scene.buffer.put(BatchSlice(held, part, DirectCommitter()) for part in taken.parts)
+        scene.buffer.put(BatchSlice(held, part, DirectCommitter(commit_soon=None)) for part in taken.parts)
         assert scene.state.window
         return held
 

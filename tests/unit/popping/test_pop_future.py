@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from cassq.errors import ClosedError, OverloadedError, StorageUnavailableError, UsageError
+from cassq.model.ids import new_pipe_id
 from cassq.model.message import Batch
 from cassq.popping.delivery import BatchSlice
 from cassq.popping.delivery_buffer import DeliveryBuffer
@@ -25,7 +26,7 @@ class Clock(SystemClock):
 
 
 class Run:
-    is_live = True
+    is_live, pipe, attempt = True, new_pipe_id(), 1
 
 
 class Asker:
@@ -57,11 +58,12 @@ def buffer(clock):
     made = DeliveryBuffer(clock)
     yield made
     made.close()
+    made.answers.shutdown()
 
 
 def told(buffer):
     """Wait until the futures' thread has done what it was asked for."""
-    buffer._futures._thread.submit(lambda: None).result(WAIT_S)
+    buffer.answers.submit(lambda: None).result(WAIT_S)
 
 
 def test_what_comes_goes_to_who_came_first_and_what_is_there_at_once(buffer):
@@ -84,7 +86,7 @@ def test_who_cancels_is_given_nothing_and_the_next_one_is(buffer):
 def test_who_cancels_what_is_on_its_way_is_told_so(buffer):
     held = threading.Event()
     future = buffer.get_soon(1)
-    buffer._futures._thread.submit(held.wait)  # the futures' thread has other things to do
+    buffer.answers.submit(held.wait)  # the futures' thread has other things to do
     buffer.put(messages(b"1"))
     assert not future.done()
     assert not future.cancel()
@@ -232,3 +234,55 @@ def test_a_callback_may_ask_for_the_next(buffer):
     buffer.put(messages(b"1", b"2", b"3"))
     assert ended.wait(WAIT_S)
     assert found == [b"1", b"2", b"3"]
+
+
+class TestAbandoned:
+    def test_one_that_waits_is_given_nothing(self, buffer):
+        first, second = buffer.get_soon(1), buffer.get_soon(1)
+        first.abandon()
+        buffer.put(messages(b"1"))
+        assert first.cancelled()
+        assert bodies(second) == [b"1"]
+
+    def test_what_it_has_ended_with_goes_to_the_next_in_line(self, buffer):
+        buffer.put(messages(b"1", b"2"))
+        future, other = buffer.get_soon(2), buffer.get_soon(2)
+        (first, second) = future.result(WAIT_S)
+        future.abandon()
+        assert bodies(other) == [b"1", b"2"]
+        for each in (first, second):
+            with pytest.raises(ClosedError, match="put back before"):
+                each.commit()
+
+    def test_what_is_on_its_way_goes_to_the_next_in_line(self, buffer):
+        held = threading.Event()
+        future = buffer.get_soon(1)
+        buffer.answers.submit(held.wait)
+        buffer.put(messages(b"1"))
+        future.abandon()
+        held.set()
+        told(buffer)
+        assert bodies(buffer.get_soon(1)) == [b"1"]
+
+    def test_what_its_caller_has_ended_stays_so(self, buffer):
+        buffer.put(messages(b"1", b"2", b"3"))
+        future = buffer.get_soon(3)
+        future.result(WAIT_S)[1].finish("committed")
+        future.abandon()
+        assert bodies(buffer.get_soon(3)) == [b"1", b"3"]
+
+    def test_nothing_comes_of_an_error(self, buffer):
+        future = buffer.get_soon(1)
+        future.hurry()
+        buffer.end_round(buffer.begin_round(), StorageUnavailableError("away"))
+        told(buffer)
+        future.abandon()
+        assert isinstance(future.exception(), StorageUnavailableError)
+
+    def test_in_the_middle_of_another_call_of_its_thread_nothing_is_done(self, buffer):
+        buffer.put(messages(b"1"))
+        future = buffer.get_soon(1)
+        (delivery,) = future.result(WAIT_S)
+        with buffer._lock, pytest.raises(UsageError, match="interrupted another call"):
+            future.abandon()
+        delivery.check_unfinished()

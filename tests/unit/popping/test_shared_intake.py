@@ -14,6 +14,7 @@ from cassq.model.message import Batch
 from cassq.popping import commits, grouped_commits
 from cassq.popping.commits import DirectCommitter
 from cassq.popping.delivery import BatchSlice
+from cassq.runtime.background_thread import BackgroundThread
 from cassq.runtime.clock import SystemClock
 
 
@@ -82,13 +83,13 @@ class _Run:
 
 def delivery(run, number):
     batch = Batch(number, (b"x",), None, 1, 0)
-    return BatchSlice(run, batch, DirectCommitter()).deliveries(number, number)[0]
+    return BatchSlice(run, batch, DirectCommitter(commit_soon=None)).deliveries(number, number)[0]
 
 
 def test_whoever_flushes_waits_for_what_came_before_and_for_nothing_else(monkeypatch):
     monkeypatch.setattr(grouped_commits, "GROUP_S", 3600.0)
     run = _Run()
-    grouped = grouped_commits.GroupedCommitter(SystemClock())
+    grouped = grouped_commits.GroupedCommitter(SystemClock(), BackgroundThread("cassq-futures"))
     grouped.commit([delivery(run, 1)])
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(grouped.flush)  # or nothing would be written for an hour
@@ -105,7 +106,7 @@ def test_whoever_flushes_waits_for_what_came_before_and_for_nothing_else(monkeyp
 
 def test_whoever_closes_or_flushes_waits_for_what_another_writes_meanwhile():
     run = _Run()
-    grouped = grouped_commits.GroupedCommitter(SystemClock())
+    grouped = grouped_commits.GroupedCommitter(SystemClock(), BackgroundThread("cassq-futures"))
     grouped.close()
     with ThreadPoolExecutor(3) as pool:
         late = pool.submit(grouped.commit, [delivery(run, 1)])  # it writes by itself, as nobody else does now
@@ -157,7 +158,7 @@ class _Ended(_Run):
 def test_what_is_committed_beside_a_message_that_came_too_late_is_written(place):
     run = _Run()
     run.may_end.set()
-    grouped = grouped_commits.GroupedCommitter(SystemClock())
+    grouped = grouped_commits.GroupedCommitter(SystemClock(), BackgroundThread("cassq-futures"))
     deliveries = [delivery(run, 1)]
     late = delivery(_Ended(), 2)
     deliveries.insert(place, late)
@@ -171,7 +172,7 @@ def test_what_is_committed_beside_a_message_that_came_too_late_is_written(place)
 def test_what_is_committed_after_the_close_is_written_at_once():
     run = _Run()
     run.may_end.set()
-    grouped = grouped_commits.GroupedCommitter(SystemClock())
+    grouped = grouped_commits.GroupedCommitter(SystemClock(), BackgroundThread("cassq-futures"))
     grouped.close()
     grouped.commit([delivery(run, 1)])
     assert run.committed == [[(1, 1)]]
@@ -204,7 +205,7 @@ def test_a_run_that_cannot_be_written_holds_up_no_other(monkeypatch, place):
     # Given two runs of one group, of which one cannot be written, nor tried again for long
     away, run = _OutOfReach(), _Run()
     run.may_end.set()
-    grouped = grouped_commits.GroupedCommitter(SystemClock())
+    grouped = grouped_commits.GroupedCommitter(SystemClock(), BackgroundThread("cassq-futures"))
     deliveries = [delivery(run, 1)]
     deliveries.insert(place, delivery(away, 1))
     grouped.commit(deliveries)
@@ -223,7 +224,7 @@ def test_a_run_that_cannot_be_written_holds_up_no_other(monkeypatch, place):
 def test_whoever_flushes_waits_for_what_is_tried_again_though_others_overtake_it():
     away, run = _OutOfReach(), _Run()
     run.may_end.set()
-    grouped = grouped_commits.GroupedCommitter(SystemClock())
+    grouped = grouped_commits.GroupedCommitter(SystemClock(), BackgroundThread("cassq-futures"))
     grouped.commit([delivery(away, 1)])
     assert away.began.wait(30)
     with ThreadPoolExecutor(1) as pool:
@@ -245,7 +246,7 @@ def test_whoever_flushes_waits_for_what_is_tried_again_though_others_overtake_it
 def test_an_error_that_nobody_expected_ends_neither_the_thread_nor_what_is_tried_again(monkeypatch):
     away, odd = _OutOfReach(), _Run()
     monkeypatch.setattr(odd, "write", lambda _: 1 / 0)
-    grouped = grouped_commits.GroupedCommitter(SystemClock())
+    grouped = grouped_commits.GroupedCommitter(SystemClock(), BackgroundThread("cassq-futures"))
     grouped.commit([delivery(away, 1)])
     assert away.began.wait(30)
     grouped.commit([delivery(odd, 1)])
@@ -269,5 +270,5 @@ def test_of_many_commits_all_are_tried_before_one_is_tried_again(monkeypatch):
 
     away.left_s = 3600.0
     monkeypatch.setattr(away, "write", write)
-    DirectCommitter().commit([delivery(away, 1), delivery(run, 1)])
+    DirectCommitter(commit_soon=None).commit([delivery(away, 1), delivery(run, 1)])
     assert seen == [[], [[(1, 1)]]]

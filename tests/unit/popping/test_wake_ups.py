@@ -27,7 +27,9 @@ class Scene:
         context = context_of(self.storage, QueueSettings(), self.clock, coordinator=self.coordinator)
         self.buffer = DeliveryBuffer(self.clock)
         self.fetcher = Fetcher(context, "a popper", on_pipe_over=lambda _: None)
-        self.thread = FetchThread(context, self.fetcher, self.buffer, DirectCommitter(), lambda: True)
+        self.thread = FetchThread(
+            context, self.fetcher, self.buffer, DirectCommitter(commit_soon=None), lambda: True
+        )
         self.woken = []
         self.coordinator.announce_hunger("q", "another", lambda: self.woken.append(True))
 
