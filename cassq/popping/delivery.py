@@ -4,7 +4,6 @@ Owns the one rule of a delivery: it ends once, by a commit or a rollback, and sa
 end again. How that is written is the held run's business, or the committer's when commits are grouped.
 """
 
-import logging
 from collections.abc import Sequence
 from concurrent.futures import Future
 from datetime import datetime, timedelta
@@ -12,14 +11,7 @@ from itertools import repeat
 from types import TracebackType
 from typing import Protocol, Self
 
-from cassq.errors import (
-    AccessDeniedError,
-    ClosedError,
-    DeliveryExpiredError,
-    OutcomeUnknownError,
-    UnavailableError,
-    UsageError,
-)
+from cassq.errors import AccessDeniedError, ClosedError, UsageError
 from cassq.model.ids import MessageId
 from cassq.model.message import Batch, Headers, to_datetime
 from cassq.model.ranges import Ranges
@@ -27,8 +19,6 @@ from cassq.model.retrying import NO_REASON_TO_REJECT, reason_of, to_reason
 from cassq.model.take_plan import Handout
 from cassq.pipes.held_run import HeldRun
 from cassq.pipes.run_rows import Return
-
-_log = logging.getLogger("cassq.popper")
 
 
 class Committer(Protocol):
@@ -209,6 +199,11 @@ class Delivery:
         batch = self._batch_slice.batch
         return self.seq, self.body, self.headers, batch.pushed_at_ms or 0
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was committed, rolled back or rejected."""
+        return self._ending is not None
+
     def check_unfinished(self) -> None:
         """Raise `ClosedError` when it was committed or rolled back before."""
         if self._ending:
@@ -248,52 +243,3 @@ class Delivery:
 
     def __repr__(self) -> str:
         return f"<Delivery {self.message_id} attempt {self.attempt}, {len(self.body)} bytes>"
-
-
-_COMES_AGAIN = (DeliveryExpiredError, OutcomeUnknownError, UnavailableError)
-
-
-class _IteratedDelivery(Delivery):
-    """A delivery whose consumer takes the next one when this one comes again.
-
-    Only what this delivery itself raised is swallowed: errors of the consumer's own work propagate, also
-    those of another queue.
-    """
-
-    __slots__ = ()
-
-    # No context manager: in a loop over a popper it would cost more than a grouped commit.
-    def commit(self) -> None:
-        try:
-            super().commit()
-        except _COMES_AGAIN as error:
-            error.__dict__["raised_by"] = self
-            raise
-
-    def extend(self) -> None:
-        try:
-            super().extend()
-        except _COMES_AGAIN as error:
-            error.__dict__["raised_by"] = self
-            raise
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool:
-        try:
-            super().__exit__(kind, error, traceback)
-        except (DeliveryExpiredError, OutcomeUnknownError) as late:
-            error = late
-        if error is None or error.__dict__.get("raised_by") is not self:
-            return False
-        _log.warning("message %s comes again, or may: %s", self.message_id, error)
-        return True
-
-
-def go_on_after(delivery: Delivery) -> Delivery:
-    """Return the delivery for a consumer that goes on with the next message when this one comes again."""
-    delivery.__class__ = _IteratedDelivery
-    return delivery

@@ -54,10 +54,11 @@ class DeliveryBuffer:
         self._futures = PopFutures(clock, self._lock, self._line, self._looks, self)
         self.answers = self._futures.answers
 
-    def get(self, count: int, deadline: float, asker: Asker | None = None) -> list[Delivery]:
+    def get(self, count: int, deadline: float | None, asker: Asker | None = None) -> list[Delivery]:
         """Return up to `count` live deliveries, as soon as there are any; none when `deadline` passes.
 
         Args:
+            deadline: None for what is in hand, be it nothing.
             asker: the popper that is asked.
 
         Raises:
@@ -74,7 +75,7 @@ class DeliveryBuffer:
             now = self._clock.now()
             self._appetite.note_call(thread, now)
             given = self._hand.cut(count)
-            if not given:
+            if not given and deadline is not None:
                 given = self._wait(asker, count, deadline, now)
                 now = self._clock.now()
             self._popped_at = now
@@ -200,8 +201,7 @@ class DeliveryBuffer:
     def leave(self, asker: Asker) -> None:
         """Let the consumers of one popper end, which is closed already; the others go on.
 
-        What is in hand is to be given back, and nothing to be taken ahead until it is known anew how fast the
-        others are: how much was meant for those who left nobody knows.
+        What is in hand is to be given back, and nothing taken ahead until it is known how fast they are.
         """
         with self._lock:
             self._appetite = PrefetchSize()

@@ -33,7 +33,7 @@ def finish_all(deliveries: Sequence[Delivery], ending: str) -> None:
 
 def unended(deliveries: Iterable[Delivery]) -> list[Delivery]:
     """Return those that have not ended."""
-    return [each for each in deliveries if not each._ending]  # noqa: SLF001 - our own class
+    return [each for each in deliveries if not each.has_ended]
 
 
 def portions_of(deliveries: Iterable[Delivery]) -> list[Portion]:

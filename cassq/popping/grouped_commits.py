@@ -9,6 +9,7 @@ other one, and no future ends well before its mark is durable.
 import logging
 import threading
 from collections.abc import Sequence
+from copy import copy
 
 from cassq.errors import CassqError, DeliveryExpiredError, OutcomeUnknownError, UsageError
 from cassq.pipes.held_run import HeldRun
@@ -39,7 +40,7 @@ class CommitFuture(AnsweredFuture[None]):
             return
         if isinstance(error, UsageError):
             self.delivery.unfinish()
-        self.set_exception(error)
+        self.set_exception(copy(error))  # each raises its own
 
 
 class GroupedCommitter:
@@ -103,6 +104,11 @@ class GroupedCommitter:
                 self._collects_since = self._clock.now()
                 self._changed.notify_all()
             self._waiting.extend(deliveries)
+            if (
+                asked and not self._is_hurried
+            ):  # somebody waits: what comes during one write is the next group
+                self._is_hurried = True
+                self._changed.notify_all()
             self._asked.extend(asked)
             self._start()
             is_alone = self._is_alone

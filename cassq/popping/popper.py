@@ -12,8 +12,9 @@ from typing import Self
 
 from cassq.errors import ClosedError, CorruptError, OutcomeUnknownError, UnavailableError
 from cassq.model.arguments import check_count, to_seconds
-from cassq.popping.delivery import Delivery, go_on_after
+from cassq.popping.delivery import Delivery
 from cassq.popping.delivery_groups import finish_all
+from cassq.popping.iterated_delivery import go_on_after
 from cassq.popping.pop_future import PopFuture
 from cassq.popping.shared_intake import SharedIntake
 from cassq.popping.timing import POLL_MAX_S
@@ -36,12 +37,13 @@ class Popper:
 
     Attributes:
         name: what its messages are leased under. Poppers of one process may share it.
+        queue: the name of the queue.
     """
 
     def __init__(self, intake: SharedIntake, *, queue: str, clock: Clock) -> None:
         self.name = intake.name
         self._intake = intake
-        self._queue = queue
+        self.queue = queue
         self._clock = clock
         self._birthplace = ForkGuard()
         self._closing = Closing(clock)
@@ -93,6 +95,15 @@ class Popper:
         self._birthplace.check("the popper")
         return self._intake.buffer.get_soon(count, self)
 
+    def pop_in_hand(self, count: int) -> list[Delivery]:
+        """Return up to `count` messages that are in hand already, be it none; waits for nothing.
+
+        Raises: ClosedError: the popper is closed.
+        """
+        check_count(count)
+        self._birthplace.check("the popper")
+        return self._intake.buffer.get(count, None, self)
+
     def __iter__(self) -> Iterator[Delivery]:
         """Yield messages for ever, through outages and past damaged pipes; ends when the popper is closed.
 
@@ -107,7 +118,7 @@ class Popper:
                 return
             except (UnavailableError, OutcomeUnknownError, CorruptError) as error:
                 # A damaged pipe is left alone; whoever iterates is there for the others.
-                log_trouble(_log, error, "queue %s: %s", self._queue, error)
+                log_trouble(_log, error, "queue %s: %s", self.queue, error)
             else:
                 if popped:
                     yield go_on_after(popped[0])

@@ -184,7 +184,7 @@ def _pop_some(
     try:
         count = dice.choice((1, 1, 2, 9))
         if stage.soon and dice.random() < stage.soon:
-            deliveries = _pop_soon(stage, popper, count)
+            deliveries = _pop_soon(stage, consumer, popper, count)
         else:
             deliveries = popper.pop_many(count, timeout=POP_S)
     except (UnavailableError, OutcomeUnknownError):
@@ -206,13 +206,14 @@ def _pop_some(
         _end_some(stage, consumer, popper, part, dice, is_grouped=is_grouped)
 
 
-def _pop_soon(stage: Stage, popper: Popper, count: int) -> list[Delivery]:
+def _pop_soon(stage: Stage, consumer: Consumer, popper: Popper, count: int) -> list[Delivery]:
     """Pop by a future, which is waited for, hurried, cancelled or abandoned."""
     world, future = stage.world, popper.pop_soon(count)
     until = world.now + POP_S * world.dice.random()
     while not future.done() and world.now < until:
         world.sleep(0.02)
     if (roll := world.dice.random()) < 0.25:
+        stage.note(consumer.name, Kind.CLOSING, [""])
         future.abandon()
         return []
     if roll < 0.5:

@@ -862,7 +862,7 @@ _BETWEEN = (
     ),
     planted(
         "tell messages that are stored in part as not stored",
-        "cassq.pushing.pusher",
+        "cassq.pushing.push_result",
         "    elif ids and not isinstance(error, OutcomeUnknownError):\n",
         "    elif not ids and not isinstance(error, OutcomeUnknownError):\n",
         test="tests/unit/pushing/test_what_callers_of_many_hear.py::"
@@ -916,8 +916,8 @@ _BETWEEN = (
     planted(
         "go on taking for consumers that have left",
         "cassq.popping.consumer_line",
-        "            self._waiting.remove(consumer)\n            self.demand -= consumer.count\n",
-        "            self._waiting.remove(consumer)\n",
+        "            del self._waiting[consumer]\n            self.demand -= consumer.count\n",
+        "            del self._waiting[consumer]\n",
         test=_HAND + "test_nothing_is_taken_for_a_consumer_that_has_left",
     ),
     planted(

@@ -5,6 +5,7 @@ changed, so where it finds nothing any more, others are tried; `tools/simulate -
 """
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,13 @@ def test_a_planted_bug_fails_its_test(mutant):
     ended = run_test(mutant)
 
     assert ended.returncode == FAILED, f"{mutant.name!r} was planted: {ended.stdout}"
+
+
+def test_every_bug_has_a_place_to_be_planted_in():
+    """The tests above tell so, too, but take minutes."""
+    edits = [(mutant.name, edit) for mutant in MUTANTS for edit in mutant.edits]
+    sources = {edit.module: Path(find_spec(edit.module).origin).read_text("utf-8") for _, edit in edits}
+    assert [name for name, edit in edits if sources[edit.module].count(edit.old) != 1] == []
 
 
 def test_every_recorded_seed_is_of_a_bug_that_is_still_planted():

@@ -549,3 +549,16 @@ def test_a_buffer_that_is_closed_lets_consumers_and_the_fetch_thread_end_at_once
         assert fetching.result(30) is Heard.CLOSING
         with pytest.raises(ClosedError):
             consumer.result(30)
+
+
+class Closed:
+    is_closed = True
+
+
+def test_what_is_in_hand_is_had_without_waiting_and_nothing_else():
+    buffer = DeliveryBuffer(SystemClock())
+    assert buffer.get(3, None) == []
+    buffer.put([batch_slice(1, 4)])
+    assert numbers(buffer.get(3, None)) == [1, 2, 3]
+    with pytest.raises(ClosedError):
+        buffer.get(1, None, Closed())

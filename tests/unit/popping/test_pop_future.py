@@ -58,7 +58,7 @@ def buffer(clock):
     made = DeliveryBuffer(clock)
     yield made
     made.close()
-    made.answers.shutdown()
+    made.answers.shutdown(wait=False)
 
 
 def told(buffer):

@@ -94,11 +94,29 @@ def test_a_future_ends_once_the_mark_is_written_and_not_before(popped):
         delivery.commit_soon()
 
 
-def test_neighbours_are_written_together(popped, monkeypatch, committer):
+@pytest.fixture
+def busy(committer):
+    """Have the committer's thread write something that takes until the event is set."""
+    run = Run()
+    run.may_end.clear()
+    (delivery,) = BatchSlice(run, Batch(1, (b"x",), None, 1, 0), committer).deliveries(1, 1)
+    delivery.commit_soon()
+    assert run.began.wait(WAIT_S)
+    yield run.may_end
+    run.may_end.set()
+
+
+def test_one_that_is_waited_for_waits_for_no_company(popped, monkeypatch):
     monkeypatch.setattr(grouped_commits, "GROUP_S", 3600.0)
+    (delivery,) = popped(Run())
+    assert delivery.commit_soon().result(WAIT_S) is None
+
+
+def test_neighbours_that_come_during_a_write_are_the_next_one(popped, busy):
     run = Run()
     futures = [each.commit_soon() for each in popped(run, 1000)]
-    committer.flush()
+    assert run.written == []
+    busy.set()
     for future in futures:
         assert future.exception(WAIT_S) is None
     assert run.written == [[(1, 1000)]]
@@ -147,14 +165,14 @@ def test_an_error_that_nobody_expected_is_told_too_and_the_others_go_on(popped):
     assert second.result(WAIT_S) is None
 
 
-def test_only_what_nobody_is_told_is_logged(committer, monkeypatch, caplog):
-    monkeypatch.setattr(grouped_commits, "GROUP_S", 3600.0)
+def test_only_what_nobody_is_told_is_logged(committer, busy, caplog):
     run = Run(AccessDeniedError("may not write"))
     deliveries = BatchSlice(run, Batch(1, (b"x",) * 5, None, 5, 0), committer).deliveries(1, 5)
     future = deliveries[0].commit_soon()
     for each in deliveries[1:]:
         each.commit()
     with caplog.at_level(logging.WARNING, "cassq"):
+        busy.set()
         committer.flush()
     assert isinstance(future.exception(WAIT_S), AccessDeniedError)
     (record,) = caplog.records

@@ -1,0 +1,178 @@
+"""A popper and its messages for a program that awaits.
+
+Owns what becomes of a message whose task is cancelled: before anybody has it, it goes to others and no
+attempt is counted; in the middle of its block it is rolled back. Decides nothing else. What must not break: a
+cancelled pop loses no message.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Self
+
+import cassq
+from cassq.aio.twins import ClosingTwin, TwinOf, in_thread
+from cassq.errors import (
+    ClosedError,
+    CorruptError,
+    OutcomeUnknownError,
+    OverloadedError,
+    UnavailableError,
+)
+from cassq.model.arguments import to_seconds
+from cassq.model.message import Headers
+from cassq.popping.iterated_delivery import COMES_AGAIN, go_on_after
+from cassq.popping.pop_future import PopFuture
+from cassq.popping.timing import LOOK_TIMEOUT_S, POLL_MAX_S
+from cassq.runtime.outage_log import log_trouble
+
+_log = logging.getLogger("cassq.popper")
+
+
+class Popper(ClosingTwin[cassq.Popper]):
+    """Pops messages from one queue; tasks may share one. See `cassq.Popper`.
+
+    Attributes:
+        sync: the popper that this one calls.
+        name, queue: see `cassq.Popper`.
+    """
+
+    def __init__(self, sync: cassq.Popper, *, is_grouped: bool = False) -> None:
+        super().__init__(sync)
+        self.name = sync.name
+        self.queue = sync.queue
+        self._is_grouped = is_grouped
+
+    async def pop(self, timeout: float | timedelta | None = None) -> "Delivery | None":
+        """Return the next message, or None when none came in time; see `cassq.Popper.pop`.
+
+        Where it is cancelled, the message that was about to come goes to others, and no attempt is counted.
+        """
+        popped = await self.pop_many(1, timeout)
+        return popped[0] if popped else None
+
+    async def pop_many(self, count: int, timeout: float | timedelta | None = None) -> "list[Delivery]":
+        """Return up to `count` messages, as soon as there are any; see `cassq.Popper.pop_many` and `pop`.
+
+        Raises: OverloadedError: 20 000 pops wait already.
+        """
+        seconds = None if timeout is None else to_seconds(timeout)
+        popped = self.sync.pop_in_hand(count) or await _popped(self.sync.pop_soon(count), seconds)
+        return [Delivery(each, is_grouped=self._is_grouped) for each in popped]
+
+    def __aiter__(self) -> AsyncIterator["Delivery"]:
+        """Yield messages for ever; ends when the popper is closed. See `cassq.Popper.__iter__`."""
+        return self
+
+    async def __anext__(self) -> "Delivery":
+        while True:
+            try:
+                popped = await self.pop_many(1, POLL_MAX_S)
+            except ClosedError:
+                raise StopAsyncIteration from None
+            except (UnavailableError, OutcomeUnknownError, CorruptError) as error:
+                # A damaged pipe is left alone; whoever iterates is there for the others.
+                log_trouble(_log, error, "queue %s: %s", self.queue, error)
+                if isinstance(error, OverloadedError):  # the others come without having waited
+                    await asyncio.sleep(POLL_MAX_S)
+            else:
+                if popped:
+                    go_on_after(popped[0].sync)
+                    return popped[0]
+
+    async def commit_many(self, deliveries: "Sequence[Delivery]") -> None:
+        """Commit many at once; see `cassq.Popper.commit_many`."""
+        await asyncio.to_thread(self.sync.commit_many, [each.sync for each in deliveries])
+
+
+async def _popped(future: PopFuture, seconds: float | None) -> list[cassq.Delivery]:
+    """Return what a pop comes to in so many seconds."""
+    ended = asyncio.wrap_future(future)
+    try:
+        done, _ = await asyncio.wait((ended,), timeout=seconds)
+        while not done:
+            future.hurry()
+            done, _ = await asyncio.wait((ended,), timeout=LOOK_TIMEOUT_S)
+    except asyncio.CancelledError:
+        future.abandon()
+        ended.cancel()
+        raise
+    return ended.result()
+
+
+class Delivery(TwinOf[cassq.Delivery]):
+    """One message, delivered once. Use it with `async with`, or call what ends it; see `cassq.Delivery`.
+
+    A block that is cancelled rolls the message back.
+
+    Attributes:
+        sync: the delivery that this one calls.
+        body: the bytes that were pushed.
+    """
+
+    def __init__(self, sync: cassq.Delivery, *, is_grouped: bool) -> None:
+        super().__init__(sync)
+        self.body = sync.body
+        self._is_grouped = is_grouped
+
+    @property
+    def headers(self) -> Headers:
+        """The message's headers."""
+        return self.sync.headers
+
+    @property
+    def message_id(self) -> cassq.MessageId:
+        """The message's public id."""
+        return self.sync.message_id
+
+    @property
+    def attempt(self) -> int:
+        """Which delivery of the message this is, from 1."""
+        return self.sync.attempt
+
+    @property
+    def pushed_at(self) -> datetime:
+        """When the push became durable, by the database's clock."""
+        return self.sync.pushed_at
+
+    async def commit(self) -> None:
+        """End the message, together with those of other tasks; see `cassq.Delivery.commit`.
+
+        A commit that is cancelled goes on. With `commit="grouped"` it does not wait.
+        """
+        if self._is_grouped:
+            self.sync.commit()
+            return
+        try:
+            await asyncio.wrap_future(self.sync.commit_soon())
+        except COMES_AGAIN as error:
+            error.__dict__["raised_by"] = self.sync
+            raise
+
+    rollback = in_thread(cassq.Delivery.rollback)
+    reject = in_thread(cassq.Delivery.reject)
+    give_back = in_thread(cassq.Delivery.give_back)
+    extend = in_thread(cassq.Delivery.extend)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        if self.sync.has_ended:
+            return self.sync.__exit__(kind, error, traceback)
+        if error:
+            rolled_back = asyncio.to_thread(self.sync.__exit__, kind, error, traceback)
+            return await asyncio.shield(rolled_back)
+        try:
+            await self.commit()
+        except COMES_AGAIN as late:
+            if not self.sync.__exit__(type(late), late, late.__traceback__):
+                raise
+        return None

@@ -1,0 +1,148 @@
+"""The asyncio classes have what the synchronous ones have, and take the same arguments."""
+
+import asyncio
+import inspect
+import threading
+
+import pytest
+
+import cassq
+import cassq.aio
+from cassq.aio.twins import Opening
+
+#: What is not awaited: futures for those who have no event loop, connectors' business, and the inside.
+WITHOUT_TWIN = {
+    cassq.Store: {"coordinator", "storage", "telemetry", "is_closed", "left_behind"},
+    cassq.Queue: {"push_soon", "run_reader", "staging", "is_closed", "has_closed", "left_behind", "record"},
+    cassq.Popper: {"pop_in_hand", "pop_soon", "is_closed", "has_closed"},
+    cassq.Delivery: {
+        *("commit_soon", "check_unfinished", "finish", "handout", "has_ended", "run", "seq", "unfinish"),
+    },
+    cassq.DeadLetters: set(),
+}
+#: Properties may stand for attributes.
+ATTRIBUTES = {
+    cassq.Store: {"url"},
+    cassq.Queue: {"name", "dead"},
+    cassq.Popper: {"name", "queue"},
+    cassq.Delivery: {"body"},
+}
+SPECIAL = {"__enter__": "__aenter__", "__exit__": "__aexit__", "__iter__": "__aiter__"}
+
+
+def public(kind):
+    names = {name for name in dir(kind) if not name.startswith("_") and name not in WITHOUT_TWIN[kind]}
+    return names | {name for name in SPECIAL if hasattr(kind, name)}
+
+
+def twin_of(kind):
+    return getattr(cassq.aio, kind.__name__)
+
+
+METHODS = [(kind, name) for kind in WITHOUT_TWIN for name in sorted(public(kind))]
+
+
+@pytest.mark.parametrize(("kind", "name"), METHODS, ids=lambda value: getattr(value, "__name__", value))
+def test_each_public_name_has_a_twin_with_the_same_arguments(kind, name):
+    if name in ATTRIBUTES.get(kind, ()):
+        return
+    twin = inspect.getattr_static(twin_of(kind), SPECIAL.get(name, name), None)
+    assert twin is not None, f"cassq.aio.{kind.__name__} has no {name}"
+    here = inspect.getattr_static(kind, name)
+    assert isinstance(twin, property) == isinstance(here, property)
+    if name not in SPECIAL and callable(here):
+        assert arguments(twin) == arguments(here)
+
+
+def arguments(method):
+    return [(each.name, each.kind, each.default) for each in inspect.signature(method).parameters.values()]
+
+
+@pytest.mark.parametrize("kind", WITHOUT_TWIN)
+def test_nothing_that_is_left_out_is_forgotten(kind):
+    with cassq.connect("memory:") as store:
+        queue = store.queue("q")
+        queue.push(b"x")
+        with queue.popper() as popper:
+            delivery = popper.pop(10)
+            made = {type(each): each for each in (store, queue, popper, delivery, queue.dead)}[kind]
+            wrapped = {
+                cassq.Delivery: lambda: cassq.aio.Delivery(delivery, is_grouped=False),
+            }.get(kind, lambda: twin_of(kind)(made))()
+            left = {name for name in vars_of(made) if not name.startswith("_")} - WITHOUT_TWIN[kind]
+            assert {name for name in left if not hasattr(wrapped, name)} == set()
+            assert wrapped.sync is made
+            assert repr(made) in repr(wrapped)
+            for name in ATTRIBUTES.get(kind, set()):
+                assert hasattr(made, name)
+
+
+def vars_of(made):
+    return getattr(made, "__dict__", None) or made.__slots__
+
+
+class Made:
+    """What is slow to open."""
+
+    def __init__(self):
+        self.closed = threading.Event()
+
+    def close(self):
+        self.closed.set()
+
+
+class Wrapped:
+    def __init__(self, made):
+        self.made = made
+
+    async def close(self):
+        self.made.close()
+
+
+def test_what_is_opened_is_closed_with_its_block():
+    made = Made()
+
+    async def main():
+        async with Opening(lambda: made, Wrapped) as opened:
+            assert opened.made is made
+            assert not made.closed.is_set()
+
+    asyncio.run(main())
+    assert made.closed.is_set()
+
+
+@pytest.mark.parametrize("is_loop_over", [False, True])
+def test_what_is_opened_for_somebody_who_has_been_cancelled_is_closed(is_loop_over):
+    made, began, may_open = Made(), threading.Event(), threading.Event()
+
+    def make():
+        began.set()
+        assert may_open.wait(60)
+        return made
+
+    async def main():
+        opening = asyncio.ensure_future(Opening(make, Wrapped)._open())
+        await asyncio.to_thread(began.wait, 60)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        assert not made.closed.is_set()
+        if not is_loop_over:
+            may_open.set()
+            assert await asyncio.to_thread(made.closed.wait, 60)
+
+    asyncio.run(main())
+    may_open.set()
+    assert made.closed.wait(60)
+
+
+def test_what_cannot_be_opened_is_told_and_nothing_is_closed():
+    def make():
+        raise cassq.StorageUnavailableError("away")
+
+    async def main():
+        async with Opening(make, Wrapped):
+            pytest.fail("nothing was opened")
+
+    with pytest.raises(cassq.StorageUnavailableError, match="away"):
+        asyncio.run(main())
