@@ -37,7 +37,7 @@ class PopFuture(AnsweredFuture[list[Delivery]]):
     It ends with messages as soon as there are any, with an error as `Popper.pop` raises, and with an empty
     list only after `hurry`. A message that it has ended with is its caller's, to be committed, rolled back or
     given back, however late the caller looks. Callbacks are called on a thread of their own, one after the
-    other.
+    other; those of a cancelled one by the thread that cancels it.
 
     Args:
         thread: the one that ends it.
