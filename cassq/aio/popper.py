@@ -12,8 +12,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self
 
-import cassq
-from cassq.aio.twins import ClosingTwin, TwinOf, in_thread
+from cassq.aio.twins import ClosingTwin, TwinOf, call_in_thread, in_thread
 from cassq.errors import (
     ClosedError,
     CorruptError,
@@ -22,16 +21,19 @@ from cassq.errors import (
     UnavailableError,
 )
 from cassq.model.arguments import to_seconds
+from cassq.model.ids import MessageId
 from cassq.model.message import Headers
+from cassq.popping.delivery import Delivery as SyncDelivery
 from cassq.popping.iterated_delivery import COMES_AGAIN, go_on_after
 from cassq.popping.pop_future import PopFuture
+from cassq.popping.popper import Popper as SyncPopper
 from cassq.popping.timing import LOOK_TIMEOUT_S, POLL_MAX_S
 from cassq.runtime.outage_log import log_trouble
 
 _log = logging.getLogger("cassq.popper")
 
 
-class Popper(ClosingTwin[cassq.Popper]):
+class Popper(ClosingTwin[SyncPopper]):
     """Pops messages from one queue; tasks may share one. See `cassq.Popper`.
 
     Attributes:
@@ -39,11 +41,11 @@ class Popper(ClosingTwin[cassq.Popper]):
         name, queue: see `cassq.Popper`.
     """
 
-    def __init__(self, sync: cassq.Popper, *, is_grouped: bool = False) -> None:
+    def __init__(self, sync: SyncPopper, *, is_grouped: bool = False) -> None:
         super().__init__(sync)
         self.name = sync.name
         self.queue = sync.queue
-        self._is_grouped = is_grouped
+        self._grouped_by = sync if is_grouped else None
 
     async def pop(self, timeout: float | timedelta | None = None) -> "Delivery | None":
         """Return the next message, or None when none came in time; see `cassq.Popper.pop`.
@@ -59,8 +61,9 @@ class Popper(ClosingTwin[cassq.Popper]):
         Raises: OverloadedError: 20 000 pops wait already.
         """
         seconds = None if timeout is None else to_seconds(timeout)
+        await asyncio.sleep(0)  # a loop that always finds something must not keep others from running
         popped = self.sync.pop_in_hand(count) or await _popped(self.sync.pop_soon(count), seconds)
-        return [Delivery(each, is_grouped=self._is_grouped) for each in popped]
+        return [Delivery(each, grouped_by=self._grouped_by) for each in popped]
 
     def __aiter__(self) -> AsyncIterator["Delivery"]:
         """Yield messages for ever; ends when the popper is closed. See `cassq.Popper.__iter__`."""
@@ -84,25 +87,25 @@ class Popper(ClosingTwin[cassq.Popper]):
 
     async def commit_many(self, deliveries: "Sequence[Delivery]") -> None:
         """Commit many at once; see `cassq.Popper.commit_many`."""
-        await asyncio.to_thread(self.sync.commit_many, [each.sync for each in deliveries])
+        await call_in_thread(self.sync.commit_many, [each.sync for each in deliveries])
 
 
-async def _popped(future: PopFuture, seconds: float | None) -> list[cassq.Delivery]:
+async def _popped(future: PopFuture, seconds: float | None) -> list[SyncDelivery]:
     """Return what a pop comes to in so many seconds."""
     ended = asyncio.wrap_future(future)
     try:
         done, _ = await asyncio.wait((ended,), timeout=seconds)
         while not done:
-            future.hurry()
+            future.hurry(is_looking=not seconds)
             done, _ = await asyncio.wait((ended,), timeout=LOOK_TIMEOUT_S)
     except asyncio.CancelledError:
-        future.abandon()
+        future.give_back()
         ended.cancel()
         raise
     return ended.result()
 
 
-class Delivery(TwinOf[cassq.Delivery]):
+class Delivery(TwinOf[SyncDelivery]):
     """One message, delivered once. Use it with `async with`, or call what ends it; see `cassq.Delivery`.
 
     A block that is cancelled rolls the message back.
@@ -112,10 +115,10 @@ class Delivery(TwinOf[cassq.Delivery]):
         body: the bytes that were pushed.
     """
 
-    def __init__(self, sync: cassq.Delivery, *, is_grouped: bool) -> None:
+    def __init__(self, sync: SyncDelivery, *, grouped_by: SyncPopper | None = None) -> None:
         super().__init__(sync)
         self.body = sync.body
-        self._is_grouped = is_grouped
+        self._grouped_by = grouped_by
 
     @property
     def headers(self) -> Headers:
@@ -123,7 +126,7 @@ class Delivery(TwinOf[cassq.Delivery]):
         return self.sync.headers
 
     @property
-    def message_id(self) -> cassq.MessageId:
+    def message_id(self) -> MessageId:
         """The message's public id."""
         return self.sync.message_id
 
@@ -142,8 +145,8 @@ class Delivery(TwinOf[cassq.Delivery]):
 
         A commit that is cancelled goes on. With `commit="grouped"` it does not wait.
         """
-        if self._is_grouped:
-            self.sync.commit()
+        if self._grouped_by and not self._grouped_by.is_closed:
+            self.sync.commit()  # a closed one would wait for the database here
             return
         try:
             await asyncio.wrap_future(self.sync.commit_soon())
@@ -151,10 +154,10 @@ class Delivery(TwinOf[cassq.Delivery]):
             error.__dict__["raised_by"] = self.sync
             raise
 
-    rollback = in_thread(cassq.Delivery.rollback)
-    reject = in_thread(cassq.Delivery.reject)
-    give_back = in_thread(cassq.Delivery.give_back)
-    extend = in_thread(cassq.Delivery.extend)
+    rollback = in_thread(SyncDelivery.rollback)
+    reject = in_thread(SyncDelivery.reject)
+    give_back = in_thread(SyncDelivery.give_back)
+    extend = in_thread(SyncDelivery.extend)
 
     async def __aenter__(self) -> Self:
         return self
@@ -168,8 +171,7 @@ class Delivery(TwinOf[cassq.Delivery]):
         if self.sync.has_ended:
             return self.sync.__exit__(kind, error, traceback)
         if error:
-            rolled_back = asyncio.to_thread(self.sync.__exit__, kind, error, traceback)
-            return await asyncio.shield(rolled_back)
+            return await call_in_thread(self.sync.__exit__, kind, error, traceback)
         try:
             await self.commit()
         except COMES_AGAIN as late:

@@ -8,33 +8,45 @@ synchronous twin.
 import asyncio
 import functools
 from collections.abc import AsyncIterator
+from concurrent.futures import Future
 from datetime import timedelta
 from itertools import islice
 from typing import Unpack
 
-import cassq
 from cassq.aio.popper import Popper
-from cassq.aio.twins import ClosingTwin, Opening, TwinOf, in_thread
+from cassq.aio.twins import ClosingTwin, Opening, TwinOf, call_in_thread, in_thread
+from cassq.connect import connect as connect_sync
 from cassq.errors import OverloadedError
+from cassq.model.arguments import to_seconds
+from cassq.model.ids import MessageId
 from cassq.model.message import Headers
-from cassq.model.settings import QueueOptions
+from cassq.model.settings import QueueOptions, QueueSettings
+from cassq.observing.dead_letters import DeadLetters as SyncDeadLetters
+from cassq.observing.dead_letters import DeadMessage
+from cassq.popping.popper import Popper as SyncPopper
 from cassq.popping.shared_intake import CommitMode
 from cassq.pushing.pusher import PUSH_TIMEOUT
+from cassq.queue import Queue as SyncQueue
+from cassq.store import Store as SyncStore
 from cassq.urls import StoreOptions
 
 #: So many dead letters are read at a time.
 PAGE = 100
 
+#: A push that finds no room tries again after so long, and at most.
+ROOM_PAUSE_S = 0.01
+ROOM_PAUSE_MAX_S = 0.2
 
-def connect(url: str, **options: Unpack[StoreOptions]) -> "Opening[cassq.Store, Store]":
+
+def connect(url: str, **options: Unpack[StoreOptions]) -> "Opening[SyncStore, Store]":
     """Open a store as `cassq.connect` does.
 
     Use it as `async with connect(URL) as store`, or `store = await connect(URL)`, which is to be closed.
     """
-    return Opening(functools.partial(cassq.connect, url, **options), Store)
+    return Opening(functools.partial(connect_sync, url, **options), Store)
 
 
-class Store(ClosingTwin[cassq.Store]):
+class Store(ClosingTwin[SyncStore]):
     """An open store; see `cassq.Store`.
 
     Attributes:
@@ -42,25 +54,25 @@ class Store(ClosingTwin[cassq.Store]):
         url: see `cassq.Store`.
     """
 
-    def __init__(self, sync: cassq.Store) -> None:
+    def __init__(self, sync: SyncStore) -> None:
         super().__init__(sync)
         self.url = sync.url
 
     async def queue(self, name: str, **settings: Unpack[QueueOptions]) -> "Queue":
         """See `cassq.Store.queue`."""
-        return Queue(await asyncio.to_thread(self.sync.queue, name, **settings))
+        return Queue(await call_in_thread(self.sync.queue, name, **settings))
 
     async def find_queue(self, name: str) -> "Queue":
         """See `cassq.Store.find_queue`."""
-        return Queue(await asyncio.to_thread(self.sync.find_queue, name))
+        return Queue(await call_in_thread(self.sync.find_queue, name))
 
-    alter_queue = in_thread(cassq.Store.alter_queue)
-    queues = in_thread(cassq.Store.queues)
-    delete_queue = in_thread(cassq.Store.delete_queue)
-    reap = in_thread(cassq.Store.reap)
+    alter_queue = in_thread(SyncStore.alter_queue)
+    queues = in_thread(SyncStore.queues)
+    delete_queue = in_thread(SyncStore.delete_queue)
+    reap = in_thread(SyncStore.reap)
 
 
-class Queue(ClosingTwin[cassq.Queue]):
+class Queue(ClosingTwin[SyncQueue]):
     """One queue; see `cassq.Queue`.
 
     Attributes:
@@ -69,32 +81,50 @@ class Queue(ClosingTwin[cassq.Queue]):
         dead: its dead letters.
     """
 
-    def __init__(self, sync: cassq.Queue) -> None:
+    def __init__(self, sync: SyncQueue) -> None:
         super().__init__(sync)
         self.name = sync.name
         self.dead = DeadLetters(sync.dead)
+        self._has_pushed = False
 
     @property
-    def settings(self) -> cassq.QueueSettings:
+    def settings(self) -> QueueSettings:
         """See `cassq.Queue.settings`."""
         return self.sync.settings
 
     async def push(
         self, body: bytes, headers: Headers | None = None, *, timeout: float | timedelta = PUSH_TIMEOUT
-    ) -> cassq.MessageId:
+    ) -> MessageId:
         """Push one message, together with those of other tasks; see `cassq.Queue.push`.
 
         A push that is cancelled goes on: nobody knows whether the message will be stored.
+
+        Raises: OverloadedError: there was no room for it in time; it is not stored.
         """
-        try:
-            future = self.sync.push_soon(body, headers, timeout=timeout, is_patient=False)
-        except OverloadedError:  # wait for room, where that holds up nobody
-            return await asyncio.to_thread(self.sync.push, body, headers, timeout=timeout)
-        return await asyncio.wrap_future(future)
+        deadline = asyncio.get_running_loop().time() + to_seconds(timeout)
+        left_s, pause_s = to_seconds(timeout), ROOM_PAUSE_S
+        while True:
+            try:
+                return await asyncio.wrap_future(await self._push_soon(body, headers, left_s))
+            except OverloadedError:
+                left_s = deadline - asyncio.get_running_loop().time()
+                if left_s <= 0:
+                    raise
+            await asyncio.sleep(min(pause_s, left_s))
+            pause_s = min(2 * pause_s, ROOM_PAUSE_MAX_S)
 
-    push_many = in_thread(cassq.Queue.push_many)
+    async def _push_soon(self, body: bytes, headers: Headers | None, left_s: float) -> "Future[MessageId]":
+        push = functools.partial(self.sync.push_soon, body, headers, timeout=left_s, is_patient=False)
+        is_large = isinstance(body, bytes) and len(body) > self.sync.settings.body_bytes_max
+        if self._has_pushed and not is_large:
+            return push()
+        future = await call_in_thread(push)  # it may read the settings of the queue
+        self._has_pushed = True
+        return future
 
-    def popper(self, *, commit: CommitMode = "each") -> "Opening[cassq.Popper, Popper]":
+    push_many = in_thread(SyncQueue.push_many)
+
+    def popper(self, *, commit: CommitMode = "each") -> "Opening[SyncPopper, Popper]":
         """Open a popper: `async with queue.popper() as popper`, or `popper = await queue.popper()`.
 
         See `cassq.Queue.popper`.
@@ -102,34 +132,34 @@ class Queue(ClosingTwin[cassq.Queue]):
         make = functools.partial(self.sync.popper, commit=commit)
         return Opening(make, functools.partial(Popper, is_grouped=commit == "grouped"))
 
-    pause = in_thread(cassq.Queue.pause)
-    resume = in_thread(cassq.Queue.resume)
-    stats = in_thread(cassq.Queue.stats)
-    pipes = in_thread(cassq.Queue.pipes)
-    rollups = in_thread(cassq.Queue.rollups)
-    peek = in_thread(cassq.Queue.peek)
-    status = in_thread(cassq.Queue.status)
-    cancel = in_thread(cassq.Queue.cancel)
-    purge = in_thread(cassq.Queue.purge)
-    reap = in_thread(cassq.Queue.reap)
+    pause = in_thread(SyncQueue.pause)
+    resume = in_thread(SyncQueue.resume)
+    stats = in_thread(SyncQueue.stats)
+    pipes = in_thread(SyncQueue.pipes)
+    rollups = in_thread(SyncQueue.rollups)
+    peek = in_thread(SyncQueue.peek)
+    status = in_thread(SyncQueue.status)
+    cancel = in_thread(SyncQueue.cancel)
+    purge = in_thread(SyncQueue.purge)
+    reap = in_thread(SyncQueue.reap)
 
 
-class DeadLetters(TwinOf[cassq.DeadLetters]):
+class DeadLetters(TwinOf[SyncDeadLetters]):
     """The dead letters of one queue; see `cassq.DeadLetters`.
 
     Attributes:
         sync: the letters that this one calls.
     """
 
-    async def __aiter__(self) -> AsyncIterator[cassq.DeadMessage]:
+    async def __aiter__(self) -> AsyncIterator[DeadMessage]:
         """Yield all dead letters, in the order of their ids."""
         letters = iter(self.sync)
-        while page := await asyncio.to_thread(lambda: list(islice(letters, PAGE))):
+        while page := await call_in_thread(lambda: list(islice(letters, PAGE))):
             for letter in page:
                 yield letter
 
-    peek = in_thread(cassq.DeadLetters.peek)
-    count = in_thread(cassq.DeadLetters.count)
-    put_back = in_thread(cassq.DeadLetters.put_back)
-    redrive = in_thread(cassq.DeadLetters.redrive)
-    discard = in_thread(cassq.DeadLetters.discard)
+    peek = in_thread(SyncDeadLetters.peek)
+    count = in_thread(SyncDeadLetters.count)
+    put_back = in_thread(SyncDeadLetters.put_back)
+    redrive = in_thread(SyncDeadLetters.redrive)
+    discard = in_thread(SyncDeadLetters.discard)

@@ -5,6 +5,7 @@ Knows nothing of queues. What must not break: nothing that was opened stays open
 """
 
 import asyncio
+import contextvars
 import functools
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Future
@@ -25,6 +26,13 @@ _Sync = TypeVar("_Sync", bound=_Closable)
 _Twin = TypeVar("_Twin", bound="ClosingTwin[Any]")
 
 
+async def call_in_thread(call: Callable[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+    """Call in one of the event loop's threads. A cancelled one goes on, also where it has not begun yet."""
+    work = functools.partial(contextvars.copy_context().run, call, *args, **kwargs)
+    # Not a task, as `asyncio.to_thread` is one: the end of the loop would cancel that.
+    return await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, work))
+
+
 def in_thread(
     method: Callable[Concatenate[Any, _P], _R],
 ) -> Callable[Concatenate[Any, _P], Coroutine[Any, Any, _R]]:
@@ -32,7 +40,7 @@ def in_thread(
 
     @functools.wraps(method)
     async def call(self: "TwinOf[Any]", /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        return await asyncio.to_thread(method, self.sync, *args, **kwargs)
+        return await call_in_thread(method, self.sync, *args, **kwargs)
 
     return call
 
@@ -56,7 +64,7 @@ class ClosingTwin(TwinOf[_Sync]):
 
     async def close(self) -> None:
         """Close it, in a thread; see its `sync`."""
-        await asyncio.to_thread(self.sync.close)
+        await call_in_thread(self.sync.close)
 
     async def __aenter__(self) -> Self:
         return self
@@ -82,14 +90,15 @@ class Opening(Generic[_Sync, _Twin]):
         return self._open().__await__()
 
     async def _open(self) -> _Twin:
-        thread = BackgroundThread("cassq-open")
+        thread = BackgroundThread("cassq-open")  # it may outlive the event loop
         making: Future[_Sync] = thread.submit(self._make)
-        thread.shutdown(wait=False)
         try:
             return self._wrap(await asyncio.shield(asyncio.wrap_future(making)))
         except asyncio.CancelledError:
-            making.add_done_callback(_close)  # in that thread, which may outlive the event loop
+            thread.submit(lambda: making.result().close())
             raise
+        finally:
+            thread.shutdown(wait=False)
 
     async def __aenter__(self) -> _Twin:
         self._opened = await self
@@ -98,8 +107,3 @@ class Opening(Generic[_Sync, _Twin]):
     async def __aexit__(self, *_: object) -> None:
         if self._opened:
             await self._opened.close()
-
-
-def _close(made: "Future[Any]") -> None:
-    if not made.exception():
-        made.result().close()

@@ -122,7 +122,7 @@ class Delivery:
         self._batch_slice.committer.commit((self,))
 
     def commit_soon(self) -> "Future[None]":
-        """End the message together with others, without waiting; once its popper is closed, it waits.
+        """End the message together with others, without waiting; its commit goes out within milliseconds.
 
         Returns: a future that ends when the commit is durable, or with the error that `commit` raises. It
             cannot be cancelled. Callbacks are called on a thread of their own, one after the other.

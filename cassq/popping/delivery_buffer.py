@@ -95,6 +95,7 @@ class DeliveryBuffer:
         """
         if self.is_inside():
             raise refusal("pop_soon()")
+        self.answers.start()  # not with the lock held, and not when it is too late for a thread
         with self._lock:
             self._check_open(asker)
             now = self._clock.now()
@@ -233,24 +234,20 @@ class DeliveryBuffer:
     def wanted(self) -> int:
         """Return how many messages to take now; 0 when there are enough, or nobody comes for them."""
         with self._lock:
-            return self._wanted()
-
-    def _wanted(self) -> int:
-        if self.is_idle():
-            return 0  # however fast they were: what is taken now would only go back
-        ahead = self._ahead()
-        in_hand, demand = self._hand.count, self._line.demand
-        if in_hand > ahead // 2 and demand <= in_hand:
-            return 0
-        return demand + ahead - in_hand
+            if self.is_idle():
+                return 0  # however fast they were: what is taken now would only go back
+            ahead = self._ahead()
+            in_hand, demand = self._hand.count, self._line.demand
+            if in_hand > ahead // 2 and demand <= in_hand:
+                return 0
+            return demand + ahead - in_hand
 
     def _ahead(self) -> int:
         return self._appetite.ahead(len(self._line), self._clock.now())
 
     def is_starving(self) -> bool:
         """Tell whether somebody waits and nothing is in hand."""
-        with self._lock:
-            return bool(self._line) and not self._hand.count
+        return bool(self._line) and not self._hand.count
 
     def begin_round(self) -> int:
         """Note that a look begins; return its number."""
@@ -268,7 +265,7 @@ class DeliveryBuffer:
     def rest_while_full(self, seconds: float) -> None:
         """Wait until more is wanted, `seconds` at most."""
         with self._lock:
-            if not self.alarm.is_due and self._wanted() <= 0:
+            if not self.alarm.is_due and self.wanted() <= 0:
                 self._refill_at = self._ahead() // 2
                 self.alarm.rest(seconds)
                 self._refill_at = -1

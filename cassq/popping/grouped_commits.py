@@ -8,8 +8,8 @@ other one, and no future ends well before its mark is durable.
 
 import logging
 import threading
-from collections.abc import Sequence
-from copy import copy
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 
 from cassq.errors import CassqError, DeliveryExpiredError, OutcomeUnknownError, UsageError
 from cassq.pipes.held_run import HeldRun
@@ -35,12 +35,25 @@ class CommitFuture(AnsweredFuture[None]):
 
     def end(self, error: Exception | None) -> None:
         """End it; what was refused before anything was written can be ended later."""
-        if error is None:
-            self.set_result(None)
-            return
-        if isinstance(error, UsageError):
-            self.delivery.unfinish()
-        self.set_exception(copy(error))  # each raises its own
+        try:
+            if error is None:
+                self.set_result(None)
+                return
+            if isinstance(error, UsageError):
+                self.delivery.unfinish()
+            self.set_exception(error)
+        except BaseException:  # of a callback, as sys.exit() is one: the futures behind it are ended, too
+            _log.exception("a callback of the commit of %r", self.delivery)
+
+    def add_done_callback(self, fn: Callable[[Future[None]], object]) -> None:
+        """Call `fn` with it once it has ended."""
+        self._is_seen = True
+        super().add_done_callback(fn)
+
+    def __del__(self) -> None:
+        # As asyncio does: an error that nobody can be told any more is in the log.
+        if not self._is_seen and self._exception:
+            _log.warning("the commit of %r failed: %s", self.delivery, self._exception)
 
 
 class GroupedCommitter:
@@ -86,7 +99,12 @@ class GroupedCommitter:
                 if not run.still_runs():
                     ended.add(run)
         live = [each for each in deliveries if each.run not in ended] if ended else deliveries
-        self._collect(live, ())
+        with self._changed:
+            if not self._waiting:
+                self._begin_group()
+            self._waiting.extend(live)
+        if self._is_alone:
+            self.flush()
         if ended:
             expired = next(each for each in deliveries if each.run in ended)
             raise DeliveryExpiredError(f"the lease of {expired!r} has ended: it is delivered again")
@@ -95,27 +113,27 @@ class GroupedCommitter:
         """Take a delivery over; the future ends when it is committed, or cannot be."""
         self._birthplace.check("the popper")
         future = CommitFuture(self._answers, delivery)
-        self._collect((delivery,), (future,))
+        self._collect(delivery, future)
         return future
 
-    def _collect(self, deliveries: Sequence[Delivery], asked: Sequence[CommitFuture]) -> None:
+    def _collect(self, delivery: Delivery, future: CommitFuture) -> None:
         with self._changed:
             if not self._waiting:
-                self._collects_since = self._clock.now()
-                self._changed.notify_all()
-            self._waiting.extend(deliveries)
-            if (
-                asked and not self._is_hurried
-            ):  # somebody waits: what comes during one write is the next group
+                self._begin_group()
+            self._waiting.append(delivery)
+            self._asked.append(future)
+            # Somebody waits: what comes during one write is the next group.
+            if not self._is_hurried:
                 self._is_hurried = True
                 self._changed.notify_all()
-            self._asked.extend(asked)
-            self._start()
-            is_alone = self._is_alone
-        if is_alone:
-            self.flush()
+        if self._is_alone:  # nobody waits here for the database
+            flushing = BackgroundThread("cassq-commit")
+            flushing.submit(self.flush)
+            flushing.shutdown(wait=False)
 
-    def _start(self) -> None:
+    def _begin_group(self) -> None:
+        self._collects_since = self._clock.now()
+        self._changed.notify_all()
         if not self._thread and not self._is_closed:
             self._thread = threading.Thread(target=self._run, name="cassq-commit", daemon=True)
             try:
@@ -233,13 +251,19 @@ class GroupedCommitter:
             is_through = commit.try_once()
         except Exception as failed:
             error, is_through = failed, True
+        # Before it counts as through: a flush promises that it was logged.
+        if is_through:
+            self._report(commit, error)
         # Who is tried again comes after the others.
         with self._changed:
             entry = self._open.pop(commit.run)
             if not is_through:
                 self._open[commit.run] = entry
-            told = self._told.pop(commit.run, []) if is_through else []
             self._changed.notify_all()
+
+    def _report(self, commit: Commit, error: Exception | None) -> None:
+        with self._changed:
+            told = self._told.pop(commit.run, [])
         self._tell(told, error)
         if error and commit.count > len(told):
             self._log_failure(commit.count - len(told), error)
@@ -249,15 +273,8 @@ class GroupedCommitter:
             for future in futures:
                 future.end(error)
 
-        if not futures:
-            return
-        with self._changed:  # that thread ends once this is closed
-            if not (is_alone := self._is_alone):
-                self._answers.submit(end)
-        if is_alone:  # not here: callbacks may commit
-            answers = BackgroundThread("cassq-futures")
-            answers.submit(end)
-            answers.shutdown(wait=False)
+        if futures:
+            self._answers.submit(end)
 
     def _log_failure(self, count: int, error: Exception) -> None:
         if isinstance(error, CassqError):

@@ -1,8 +1,8 @@
 """What callers of `pop_soon` hold until their messages come.
 
-Owns how such a future ends, and what becomes of one that its caller cancels, hurries or abandons. Refuses to
-know who is handed what; the buffer's lock guards it. What must not break: a future that says it is cancelled
-is given no message, and each other one hears once of what its consumer was given.
+Owns how such a future ends, and what becomes of one that its caller cancels, hurries or gives back. Refuses
+to know who is handed what; the buffer's lock guards it. What must not break: a future that says it is
+cancelled is given no message, and each other one hears once of what its consumer was given.
 
     caller              line, under the lock            fetch thread            the futures' thread
     | pop_soon -------> | consumer stands in it         |                       |
@@ -12,12 +12,14 @@ is given no message, and each other one hears once of what its consumer was give
     | cancel: False, messages are on their way          |                       |
 """
 
+import logging
 import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
 from cassq.errors import CassqError, OverloadedError
+from cassq.popping.alarm import Alarm
 from cassq.popping.consumer_line import Asker, Consumer, ConsumerLine
 from cassq.popping.delivery import Delivery
 from cassq.popping.delivery_groups import finish_all, portions_of, return_all, unended
@@ -26,6 +28,8 @@ from cassq.popping.looks import Looks
 from cassq.runtime.background_thread import AnsweredFuture, BackgroundThread
 from cassq.runtime.clock import Clock
 from cassq.runtime.reentry import check_outside
+
+_log = logging.getLogger("cassq.popper")
 
 #: So many futures of one intake may wait at once.
 WAITERS_MAX = 20_000
@@ -50,7 +54,7 @@ class PopFuture(AnsweredFuture[list[Delivery]]):
         self,
         thread: BackgroundThread,
         leave: Callable[[], bool],
-        hurry: Callable[[], None],
+        hurry: Callable[[bool], None],
         put_back: Callable[[list[Delivery]], None],
     ) -> None:
         super().__init__(thread, "a pop")
@@ -63,30 +67,46 @@ class PopFuture(AnsweredFuture[list[Delivery]]):
 
         Raises: UsageError: the call interrupted another one of its thread.
         """
-        return super().cancel() if self._leave() else self.cancelled()
+        self._thread.birthplace.check(self._what)
+        if not self._leave():
+            return self.cancelled()
+        super().cancel()
+        self.set_running_or_notify_cancel()  # tells `concurrent.futures.wait`
+        return True
 
-    def abandon(self) -> None:
-        """Want nothing of it any more: cancel it, or let others have what it ends with, or has ended with.
+    def give_back(self) -> None:
+        """Want nothing of it: cancel it, or give back what it ends with, or has ended with.
 
-        That counts as no attempt. What its caller has ended already stays so.
+        That counts as no attempt, and the next consumer in line receives it. What its caller has ended stays
+        ended.
 
         Raises: UsageError: the call interrupted another one of its thread.
         """
         if not self.cancel():
             self.add_done_callback(lambda _: None if self.exception() else self._put_back(self.result()))
 
-    def hurry(self) -> None:
+    def hurry(self, *, is_looking: bool = True) -> None:
         """Have one look made, and end with what it finds, be it nothing.
 
         A later call ends it with an error where no look has ended for 2 seconds.
 
+        Args:
+            is_looking: False ends it without a look where the popper would have been woken by a push.
+
         Raises: UsageError: the call interrupted another one of its thread.
         """
-        self._hurry()
+        self._thread.birthplace.check(self._what)
+        self._hurry(is_looking)
 
 
 class Judge(Protocol):
-    """Tells what a consumer is told, with the lock held: the buffer."""
+    """Tells what a consumer is told, with the lock held: the buffer.
+
+    Attributes:
+        alarm: what wakes the fetch thread.
+    """
+
+    alarm: Alarm
 
     def wait_until(self, consumer: Consumer) -> float | None:
         """Return until when it waits; None when its time is up. Raises what it is told instead."""
@@ -126,7 +146,7 @@ class PopFutures:
         """Return a consumer with all the time there is, and its future."""
         bell = _FutureBell(self.answers)
         # What was refused to the look before may be allowed by now: only a look of its own tells.
-        look = self._looks.begun + 1 if self._looks.trouble else 0
+        look = 0 if self._judge.alarm.is_listening and not self._looks.trouble else self._looks.begun + 1
         consumer = Consumer(bell, asker, count, asked_at=now, deadline=float("inf"), look=look)
         future = PopFuture(
             self.answers, partial(self._leave, consumer), partial(self._hurry, consumer), self._put_back
@@ -172,24 +192,37 @@ class PopFutures:
             self._line.leave(consumer)
             return is_there
 
-    def _hurry(self, consumer: Consumer) -> None:
+    def _hurry(self, consumer: Consumer, is_looking: bool) -> None:  # noqa: FBT001 - for a partial
         check_outside(self._lock, "hurry()")
         with self._lock:
             if consumer in self._line:
-                consumer.hurry(self._clock.now(), self._looks.begun + 1)
+                look = self._looks.begun + 1 if is_looking else consumer.look
+                consumer.hurry(self._clock.now(), look)
                 consumer.changed.notify()
 
     def _put_back(self, deliveries: list[Delivery]) -> None:
-        check_outside(self._lock, "abandon()")
+        check_outside(self._lock, "give_back()")
+        left = unended(deliveries)
+        # The buffer extends a lease in time only of what it has had in hand for most of it.
+        lasting = [each for each in left if each.run.left_s > each.run.lease_s / 2]
         with self._lock:
-            left = unended(deliveries)
-            if self._judge.put_back(portions_of(left)):
-                finish_all(left, "put back")
-                return
-        # What is in hand may have gone back before; and who abandons need not wait for the database.
-        thread = BackgroundThread("cassq-put-back")
-        thread.submit(return_all, left, is_counted=False)
-        thread.shutdown(wait=False)
+            finish_all(lasting, "given back")
+            if not self._judge.put_back(portions_of(lasting)):
+                for each in lasting:
+                    each.unfinish()
+        left = unended(left)
+        if left:
+            # What is in hand may have gone back before; and this need not wait for the database.
+            thread = BackgroundThread("cassq-give-back")
+            thread.submit(_return_all, left)
+            thread.shutdown(wait=False)
+
+
+def _return_all(deliveries: list[Delivery]) -> None:
+    try:
+        return_all(deliveries, is_counted=False)
+    except CassqError as error:
+        _log.warning("%d messages come again when their leases end: %s", len(deliveries), error)
 
 
 class _FutureBell:

@@ -74,7 +74,7 @@ class SharedIntake:
         self.buffer.close()
         self._fetch_thread.join()
         self._grouped.close()
-        self.buffer.answers.shutdown(wait=False)  # a callback may be who closes
+        self.buffer.answers.shutdown(wait=False)
 
 
 def check_commit(commit: str) -> None:

@@ -29,7 +29,7 @@ def _forget_others() -> None:
 # A thread of the child may get the number of one that only the parent has.
 os.register_at_fork(after_in_child=_forget_others)
 
-_DOORS = ("cassq.aio", "cassq.cli", "cassq.spark")
+_DOORS = ("cassq.aio.", "cassq.cli.", "cassq.spark.", "cassq.worker.")
 
 
 def check_outside(lock: threading.RLock, what: str) -> None:

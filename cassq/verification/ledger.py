@@ -69,8 +69,8 @@ class Kind(StrEnum):
     CANCELLED = "cancelled"
     #: It returned: it came to nothing, and always will. Nothing tells so where it raised.
     NOT_CANCELLED = "not-cancelled"
-    #: The popper is about to be closed, or left alone for seconds: what is in its buffer goes back. Or a pop
-    #: is about to be abandoned: what it was given goes back.
+    #: The popper is about to be closed, or left alone for seconds: what is in its buffer goes back. Or the
+    #: future of a pop is about to be given back, with what it was given.
     CLOSING = "closing"
     #: The holder has messages in hand, and will neither end them nor pop again.
     HOLDING = "holding"

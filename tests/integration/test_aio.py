@@ -2,9 +2,11 @@
 
 import asyncio
 import random
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
+import uvloop
 
 import cassq
 import cassq.aio
@@ -155,6 +157,25 @@ def test_a_loop_goes_on_after_a_message_whose_lease_has_ended(awaited):
     assert seen == [1, "went on"]
 
 
+def test_event_loops_of_several_kinds_share_a_store(store, name):
+    count, found = 200, []
+
+    async def work(number):
+        queue = await cassq.aio.Store(store).queue(name)
+        await asyncio.gather(*(queue.push(b"%d" % each) for each in range(number, count, 2)))
+        async with queue.popper() as popper:
+            while delivery := await popper.pop(timeout=0.5):
+                async with delivery:
+                    found.append(delivery.body)
+
+    with ThreadPoolExecutor(2) as pool:
+        ran = [pool.submit(asyncio.run, work(0)), pool.submit(uvloop.run, work(1))]
+        for each in ran:
+            each.result(2 * WAIT_S)
+    asyncio.run(work(count))  # what the one that ended first gave back as it left
+    assert sorted(found, key=int) == [b"%d" % number for number in range(count)]
+
+
 def test_a_loop_ends_with_its_popper(awaited):
     async def main(queue):
         popper = await queue.popper()
@@ -167,6 +188,48 @@ def test_a_loop_ends_with_its_popper(awaited):
         await asyncio.sleep(0)
         await popper.close()
         await consuming
+
+    awaited(main)
+
+
+@pytest.mark.parametrize("commit", ["each", "grouped"])
+def test_a_loop_that_always_finds_something_lets_others_run(awaited, commit):
+    count = 1000
+
+    async def main(queue):
+        ticks = done = 0
+
+        async def tick():
+            nonlocal ticks
+            while True:
+                ticks += 1
+                await asyncio.sleep(0)
+
+        await queue.push_many([b"x"] * count)
+        ticking = asyncio.ensure_future(tick())
+        async with queue.popper(commit=commit) as popper:
+            async for delivery in popper:
+                async with delivery:
+                    done += 1
+                    assert ticks >= done - 1
+                if done == count:
+                    break
+        ticking.cancel()
+
+    awaited(main)
+
+
+def test_idle_consumers_look_no_more_often_than_threads(awaited):
+    """All of them are told by one look, or by the popper that listens."""
+
+    async def main(queue):
+        async with queue.popper() as popper:
+            looks = popper.sync._intake.buffer._looks
+            for _ in range(2):
+                before = looks.begun
+                popped = await asyncio.gather(*(popper.pop(timeout=0.2) for _ in range(100)))
+                assert popped == [None] * 100
+            assert looks.begun - before < 50
 
     awaited(main)
 

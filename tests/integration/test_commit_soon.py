@@ -77,11 +77,11 @@ def test_a_commit_after_the_lease_is_told(store, name):
         assert again.commit_soon().result(WAIT_S) is None
 
 
-def test_what_is_abandoned_goes_to_others_without_an_attempt(queue, popper):
+def test_what_is_given_back_goes_to_others_without_an_attempt(queue, popper):
     queue.push_many([b"1", b"2"])
     future = popper.pop_soon(2)
     unseen = future.result(WAIT_S)
-    future.abandon()
+    future.give_back()
     with pytest.raises(cassq.ClosedError):
         unseen[0].commit_soon()
     popped = []
@@ -90,12 +90,12 @@ def test_what_is_abandoned_goes_to_others_without_an_attempt(queue, popper):
     assert [(each.body, each.attempt) for each in popped] == [(b"1", 1), (b"2", 1)]
 
 
-def test_what_is_abandoned_after_the_close_goes_back_too(queue, popper):
+def test_what_is_given_back_after_the_close_goes_back_too(queue, popper):
     queue.push(b"1")
     future = popper.pop_soon()
     assert future.result(WAIT_S)
     popper.close()
-    future.abandon()
+    future.give_back()
     with queue.popper() as other:
         delivery = other.pop(timeout=WAIT_S)
         assert (delivery.body, delivery.attempt) == (b"1", 1)

@@ -207,14 +207,14 @@ def _pop_some(
 
 
 def _pop_soon(stage: Stage, consumer: Consumer, popper: Popper, count: int) -> list[Delivery]:
-    """Pop by a future, which is waited for, hurried, cancelled or abandoned."""
+    """Pop by a future, which is waited for, hurried, cancelled or given back."""
     world, future = stage.world, popper.pop_soon(count)
     until = world.now + POP_S * world.dice.random()
     while not future.done() and world.now < until:
         world.sleep(0.02)
     if (roll := world.dice.random()) < 0.25:
         stage.note(consumer.name, Kind.CLOSING, [""])
-        future.abandon()
+        future.give_back()
         return []
     if roll < 0.5:
         if future.cancel():

@@ -1074,17 +1074,17 @@ _BETWEEN = (
         test=_POP_FUTURE + "test_who_cancels_is_given_nothing_and_the_next_one_is",
     ),
     planted(
-        "abandon a future and keep what it ended with",
+        "give a future back and keep what it ended with",
         "cassq.popping.pop_future",
-        "            if self._judge.put_back(portions_of(left)):\n",
-        "            if left:\n",
-        test=_POP_FUTURE + "TestAbandoned::test_what_it_has_ended_with_goes_to_the_next_in_line",
+        "            if not self._judge.put_back(portions_of(lasting)):\n",
+        "            if not lasting:\n",
+        test=_POP_FUTURE + "TestGivenBack::test_what_it_has_ended_with_goes_to_the_next_in_line",
     ),
     planted(
         "end the future of a commit that is to be tried again",
         "cassq.popping.grouped_commits",
-        " if is_through else []\n",
-        "\n",
+        "        if is_through:\n            self._report(commit, error)\n",
+        "        self._report(commit, error)\n",
         about="futures",
     ),
     planted(
@@ -1095,10 +1095,20 @@ _BETWEEN = (
         about="futures",
     ),
     planted(
+        "count a commit as through before its failure is logged",
+        "cassq.popping.grouped_commits",
+        "            self._report(commit, error)\n",
+        "            with self._changed:\n"
+        "                self._open.pop(commit.run)\n"
+        "                self._changed.notify_all()\n"
+        "            return self._report(commit, error)\n",
+        test=_TOLD + "test_a_flush_ends_after_what_it_tells_and_logs",
+    ),
+    planted(
         "hurry a future without a look of its own",
         "cassq.popping.pop_future",
-        "self._looks.begun + 1)\n                consumer",
-        "self._looks.begun)\n                consumer",
+        "                look = self._looks.begun + 1 if is_looking else consumer.look\n",
+        "                look = self._looks.begun if is_looking else consumer.look\n",
         test=_POP_FUTURE + "TestHurried::test_it_ends_with_nothing_only_after_a_look_that_began_later",
     ),
     planted(

@@ -17,6 +17,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from concurrent.futures import Future as RealFuture
 from concurrent.futures import wait as real_wait
 from functools import cache
+from queue import Empty
 from queue import SimpleQueue as RealSimpleQueue
 from typing import Any, Self
 
@@ -223,6 +224,15 @@ class SimpleQueue:
             while not self._items:
                 self._changed.wait()
             return self._items.popleft()
+
+    def get_nowait(self) -> Any:
+        with self._changed:
+            if not self._items:
+                raise Empty
+            return self._items.popleft()
+
+    def empty(self) -> bool:
+        return not self._items
 
 
 class InlineExecutor(Executor):

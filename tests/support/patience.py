@@ -13,6 +13,9 @@ Answer = TypeVar("Answer")
 PATIENCE_S = 180.0
 PAUSE_S = 0.5
 
+#: What comes about by itself is looked for this often.
+LOOK_S = 0.02
+
 
 def patiently(do: Callable[[], Answer]) -> Answer:
     """Do what may be done twice, again while nobody answers."""
@@ -26,3 +29,14 @@ def patiently(do: Callable[[], Answer]) -> Answer:
                 raise
         with pause:
             clock.wait(pause, PAUSE_S)
+
+
+def until(holds: Callable[[], Answer]) -> Answer:
+    """Return what `holds` returns once that is true; fail when it never is."""
+    clock, pause = SystemClock(), threading.Condition()
+    end = clock.now() + PATIENCE_S
+    while not (found := holds()):
+        assert clock.now() < end, f"after {PATIENCE_S:g} s it still is {found!r}"
+        with pause:
+            clock.wait(pause, LOOK_S)
+    return found

@@ -3,12 +3,14 @@
 import asyncio
 import inspect
 import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
 import cassq
 import cassq.aio
-from cassq.aio.twins import Opening
+from cassq.aio.twins import Opening, call_in_thread
 
 #: What is not awaited: futures for those who have no event loop, connectors' business, and the inside.
 WITHOUT_TWIN = {
@@ -67,7 +69,7 @@ def test_nothing_that_is_left_out_is_forgotten(kind):
             delivery = popper.pop(10)
             made = {type(each): each for each in (store, queue, popper, delivery, queue.dead)}[kind]
             wrapped = {
-                cassq.Delivery: lambda: cassq.aio.Delivery(delivery, is_grouped=False),
+                cassq.Delivery: lambda: cassq.aio.Delivery(delivery),
             }.get(kind, lambda: twin_of(kind)(made))()
             left = {name for name in vars_of(made) if not name.startswith("_")} - WITHOUT_TWIN[kind]
             assert {name for name in left if not hasattr(wrapped, name)} == set()
@@ -146,3 +148,72 @@ def test_what_cannot_be_opened_is_told_and_nothing_is_closed():
 
     with pytest.raises(cassq.StorageUnavailableError, match="away"):
         asyncio.run(main())
+
+
+def test_what_is_opened_in_the_tick_of_the_cancellation_is_closed_elsewhere():
+    made = Made()
+    closer = []
+    made.close = lambda: (closer.append(threading.current_thread()), made.closed.set())
+
+    async def main():
+        opening = asyncio.ensure_future(Opening(lambda: made, Wrapped)._open())
+        await asyncio.sleep(0)
+        time.sleep(0.2)  # noqa: ASYNC251 - it is open by now, and the loop has not heard of it
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        assert await asyncio.to_thread(made.closed.wait, 60)
+
+    asyncio.run(main())
+    assert closer[0] is not threading.main_thread()
+
+
+def test_a_call_goes_on_though_it_was_cancelled_before_a_thread_was_free():
+    free, done = threading.Event(), []
+
+    async def main():
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        hogging = asyncio.ensure_future(asyncio.to_thread(free.wait, 60))
+        await asyncio.sleep(0)
+        calling = asyncio.ensure_future(call_in_thread(done.append, 1))
+        await asyncio.sleep(0)
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        free.set()
+        await hogging
+
+    asyncio.run(main())
+    assert done == [1]
+
+
+class Full:
+    """A queue that has no room twice."""
+
+    name, dead = "q", None
+    settings = cassq.QueueSettings()
+
+    def __init__(self, refusals):
+        self.refusals, self.timeouts = refusals, []
+
+    def push_soon(self, body, headers, *, timeout, is_patient):
+        assert not is_patient
+        self.timeouts.append(timeout)
+        if self.refusals:
+            self.refusals -= 1
+            raise cassq.OverloadedError("full")
+        future = Future()
+        future.set_result("an id")
+        return future
+
+
+def test_a_push_waits_for_room_without_a_thread():
+    full = Full(2)
+    assert asyncio.run(cassq.aio.Queue(full).push(b"x", timeout=60)) == "an id"
+    assert len(full.timeouts) == 3
+    assert full.timeouts == sorted(full.timeouts, reverse=True)
+
+
+def test_a_push_that_finds_no_room_in_time_says_so():
+    with pytest.raises(cassq.OverloadedError):
+        asyncio.run(cassq.aio.Queue(Full(1000)).push(b"x", timeout=0.05))

@@ -1,6 +1,7 @@
 """Futures of messages: who ends them, and that a cancelled one is given nothing."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 
@@ -26,7 +27,7 @@ class Clock(SystemClock):
 
 
 class Run:
-    is_live, pipe, attempt = True, new_pipe_id(), 1
+    is_live, pipe, attempt, lease_s, left_s = True, new_pipe_id(), 1, 30.0, 30.0
 
 
 class Asker:
@@ -106,7 +107,41 @@ def test_what_ended_before_its_consumer_could_look_is_given_to_nobody(buffer):
     assert (bodies(future), bodies(other)) == ([b"1"], [b"2"])
 
 
+def test_who_waits_for_many_hears_of_a_cancelled_one(buffer):
+    before, after = buffer.get_soon(1), buffer.get_soon(1)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(wait, [before], WAIT_S)
+        before.cancel()
+        after.cancel()
+        assert waiting.result(WAIT_S).done == {before}
+    assert wait([before, after], WAIT_S).done == {before, after}
+    assert after.cancel()
+
+
+def test_a_callback_that_exits_stops_nobody(buffer):
+    def leave(_):
+        raise SystemExit(1)
+
+    first, second = buffer.get_soon(1), buffer.get_soon(1)
+    first.add_done_callback(leave)
+    buffer.put(messages(b"1", b"2"))
+    assert bodies(second) == [b"2"]
+
+
 class TestHurried:
+    @pytest.mark.parametrize("is_listening", [True, False])
+    def test_without_a_look_it_ends_where_a_push_would_have_woken_the_popper(self, buffer, is_listening):
+        buffer.alarm.is_listening = is_listening
+        future = buffer.get_soon(1)
+        buffer.alarm.is_listening = True
+        future.hurry(is_looking=False)
+        told(buffer)
+        assert future.done() is is_listening
+        if not is_listening:  # nobody listened when it came
+            assert buffer.alarm.is_look_asked
+            buffer.end_round(buffer.begin_round())
+        assert future.result(WAIT_S) == []
+
     def test_it_ends_with_nothing_only_after_a_look_that_began_later(self, buffer):
         number = buffer.begin_round()
         future = buffer.get_soon(1)
@@ -236,10 +271,10 @@ def test_a_callback_may_ask_for_the_next(buffer):
     assert found == [b"1", b"2", b"3"]
 
 
-class TestAbandoned:
+class TestGivenBack:
     def test_one_that_waits_is_given_nothing(self, buffer):
         first, second = buffer.get_soon(1), buffer.get_soon(1)
-        first.abandon()
+        first.give_back()
         buffer.put(messages(b"1"))
         assert first.cancelled()
         assert bodies(second) == [b"1"]
@@ -248,10 +283,10 @@ class TestAbandoned:
         buffer.put(messages(b"1", b"2"))
         future, other = buffer.get_soon(2), buffer.get_soon(2)
         (first, second) = future.result(WAIT_S)
-        future.abandon()
+        future.give_back()
         assert bodies(other) == [b"1", b"2"]
         for each in (first, second):
-            with pytest.raises(ClosedError, match="put back before"):
+            with pytest.raises(ClosedError, match="given back before"):
                 each.commit()
 
     def test_what_is_on_its_way_goes_to_the_next_in_line(self, buffer):
@@ -259,7 +294,7 @@ class TestAbandoned:
         future = buffer.get_soon(1)
         buffer.answers.submit(held.wait)
         buffer.put(messages(b"1"))
-        future.abandon()
+        future.give_back()
         held.set()
         told(buffer)
         assert bodies(buffer.get_soon(1)) == [b"1"]
@@ -268,15 +303,32 @@ class TestAbandoned:
         buffer.put(messages(b"1", b"2", b"3"))
         future = buffer.get_soon(3)
         future.result(WAIT_S)[1].finish("committed")
-        future.abandon()
+        future.give_back()
         assert bodies(buffer.get_soon(3)) == [b"1", b"3"]
+
+    def test_what_has_little_of_its_lease_left_goes_back_through_the_database(self, buffer):
+        returned = threading.Event()
+
+        class Ending(Run):
+            left_s = Run.lease_s / 3
+
+            def give_back(self, parts, how, messages):
+                assert (list(parts), how.is_counted) == ([(1, 1)], False)
+                returned.set()
+
+        buffer.put(messages(b"1", run=Ending()))
+        future = buffer.get_soon(1)
+        future.result(WAIT_S)
+        future.give_back()
+        assert returned.wait(WAIT_S)
+        assert buffer.take_back() == {}
 
     def test_nothing_comes_of_an_error(self, buffer):
         future = buffer.get_soon(1)
         future.hurry()
         buffer.end_round(buffer.begin_round(), StorageUnavailableError("away"))
         told(buffer)
-        future.abandon()
+        future.give_back()
         assert isinstance(future.exception(), StorageUnavailableError)
 
     def test_in_the_middle_of_another_call_of_its_thread_nothing_is_done(self, buffer):
@@ -284,5 +336,5 @@ class TestAbandoned:
         future = buffer.get_soon(1)
         (delivery,) = future.result(WAIT_S)
         with buffer._lock, pytest.raises(UsageError, match="interrupted another call"):
-            future.abandon()
+            future.give_back()
         delivery.check_unfinished()

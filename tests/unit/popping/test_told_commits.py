@@ -1,5 +1,6 @@
 """Commits that nobody waits for: what their futures are told, and when."""
 
+import gc
 import logging
 import threading
 
@@ -179,6 +180,30 @@ def test_only_what_nobody_is_told_is_logged(committer, busy, caplog):
     assert record.message.startswith("4 commits failed")
 
 
+def test_a_flush_ends_after_what_it_tells_and_logs(committer, busy):
+    (delivery,) = BatchSlice(
+        Run(AccessDeniedError("no")), Batch(1, (b"x",), None, 1, 0), committer
+    ).deliveries(1, 1)
+    delivery.commit()
+    seen: list[str] = []
+    flushing = threading.Thread(target=lambda: (committer.flush(), seen.append("flushed")))
+
+    class Slow(logging.Handler):
+        def emit(self, _):
+            flushing.join(0.3)  # a flush that does not wait for this one ends meanwhile
+            seen.append("logged")
+
+    handler, log = Slow(), logging.getLogger("cassq.popper")
+    log.addHandler(handler)
+    try:
+        flushing.start()
+        busy.set()
+        flushing.join(WAIT_S)
+    finally:
+        log.removeHandler(handler)
+    assert seen == ["logged", "flushed"]
+
+
 def test_who_waits_in_a_callback_is_told_so_and_may_ask_for_the_next(popped):
     seen: list[object] = []
     first, second = popped(Run(), 2)
@@ -256,7 +281,7 @@ def test_where_no_thread_can_be_started_who_commits_writes(popped, committer, mo
     with monkeypatch.context() as ending:
         ending.setattr(threading.Thread, "start", refuse)
         future = delivery.commit_soon()
-    assert future.done()
+        assert future.done()
     assert future.result() is None
     assert run.written == [[(1, 1)]]
     assert popped(run, first=2)[0].commit_soon().result(WAIT_S) is None
@@ -271,7 +296,53 @@ def test_a_write_that_is_interrupted_ends_its_futures_as_unknown(popped, committ
     delivery.finish("committed")
     asked = grouped_commits.CommitFuture(committer._answers, delivery)
     monkeypatch.setattr(grouped_commits, "group_by_run", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        committer._collect((delivery,), (asked,))
+    committer._collect(delivery, asked)
     with pytest.raises(OutcomeUnknownError, match="interrupted"):
         asked.result(WAIT_S)
+
+
+def test_after_the_close_nobody_waits_in_the_call(popped, committer):
+    committer.close()
+    run = Run()
+    run.may_end.clear()
+    (delivery,) = popped(run)
+    future = delivery.commit_soon()  # it would wait for ever
+    assert not future.done()
+    run.may_end.set()
+    assert future.result(WAIT_S) is None
+
+
+class TwoWordsError(Exception):
+    def __init__(self, first, second):
+        super().__init__(f"{first} {second}")
+
+
+def test_an_error_of_any_form_is_told(popped):
+    (delivery,) = popped(Run(TwoWordsError("a", "fault")))
+    with pytest.raises(TwoWordsError, match="a fault"):
+        delivery.commit_soon().result(WAIT_S)
+
+
+def test_a_callback_that_exits_stops_nobody(popped, busy):
+    def leave(_):
+        raise SystemExit(1)
+
+    futures = [each.commit_soon() for each in popped(Run(), 3)]
+    futures[0].add_done_callback(leave)
+    busy.set()
+    assert [each.result(WAIT_S) for each in futures] == [None] * 3
+    (later,) = popped(Run())
+    assert later.commit_soon().result(WAIT_S) is None
+
+
+def test_a_failure_that_nobody_asked_for_is_logged(popped, committer, answers, caplog):
+    run = Run()
+    run.runs = False
+    (delivery,) = popped(run)
+    with caplog.at_level(logging.WARNING, "cassq"):
+        delivery.commit_soon()
+        committer.flush()
+        answers.submit(gc.collect).result(WAIT_S)
+        answers.submit(gc.collect).result(WAIT_S)
+    (record,) = caplog.records
+    assert "the commit of <Delivery" in record.message

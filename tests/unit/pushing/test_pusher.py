@@ -209,8 +209,8 @@ class TestAClose:
 
     def test_leaves_no_thread_behind(self, scene):
         scene.pusher.push(b"wakes a popper from another thread", None, PUSH_TIMEOUT)
-        scene.pusher.close()
         threads = [scene.pusher._beside._thread, *scene.pusher._threads]
+        scene.pusher.close()
         assert [thread.is_alive() for thread in threads] == [False, False]
 
 

@@ -63,3 +63,34 @@ def test_what_was_brought_is_done_before_it_ends(beside):
 def test_one_that_was_never_needed_ends_as_well():
     BackgroundThread(NAME).shutdown()
     assert threads() == []
+
+
+def test_what_is_brought_after_the_end_is_done_all_the_same():
+    made = BackgroundThread("cassq-late")  # its last thread ends when it does: no other test waits for that
+    made.submit(int).result(30)
+    made.shutdown()
+    assert [made.submit(int, str(number)).result(30) for number in range(200)] == list(range(200))
+
+
+def test_one_that_is_ended_while_many_bring_work_forgets_none():
+    for _ in range(50):
+        made = BackgroundThread("cassq-late")
+        with ThreadPoolExecutor(4) as pool:
+            bringing = [pool.submit(made.submit, int, str(number)) for number in range(40)]
+            pool.submit(made.shutdown)
+            assert [each.result(30).result(30) for each in bringing] == list(range(40))
+
+
+def test_work_that_exits_ends_nothing(beside):
+    def leave():
+        raise SystemExit(1)
+
+    left = beside.submit(leave)
+    assert beside.submit(int, "7").result(30) == 7
+    with pytest.raises(SystemExit):
+        left.result(30)
+
+
+def test_one_that_is_started_stands_ready(beside):
+    beside.start()
+    assert len(threads()) == 1
