@@ -50,6 +50,8 @@ from cassq.popping.popper import Popper
 from cassq.queue import Queue
 from cassq.reaping.reaper import ReapReport
 from cassq.store import Store
+from cassq.worker.outcomes import Reject, Retry
+from cassq.worker.worker import Worker
 
 __all__ = [
     "AccessDeniedError",
@@ -84,12 +86,15 @@ __all__ = [
     "QueueStats",
     "ReapReport",
     "Redriven",
+    "Reject",
+    "Retry",
     "Rollup",
     "SchemaMismatchError",
     "StorageUnavailableError",
     "Store",
     "UnavailableError",
     "UsageError",
+    "Worker",
     "__version__",
     "connect",
 ]
