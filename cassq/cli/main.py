@@ -32,6 +32,7 @@ COMMANDS = {
     "cancel": "cassq.cli.message:cancel",
     "dead": "cassq.cli.dead:dead",
     "reap": "cassq.cli.reap:reap",
+    "worker": "cassq.cli.worker.command:worker",
     "doctor": "cassq.cli.doctor.command:doctor",
     "bench": "cassq.cli.bench.command:bench",
     "pipeline": "cassq.cli.pipeline:pipeline",

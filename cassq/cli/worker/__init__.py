@@ -1,0 +1,1 @@
+"""`cassq worker`: processes that run a worker, and one that watches them."""
