@@ -12,6 +12,8 @@ from typing import Unpack
 from cassq.coordination.absent import AbsentCoordinator
 from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.errors import InvalidOptionError
+from cassq.model.events import Observer
+from cassq.model.ids import shorten
 from cassq.runtime.clock import SystemClock
 from cassq.runtime.files import FILE_MODE
 from cassq.storage.sqlite.storage import SqliteStorage
@@ -30,7 +32,7 @@ from cassq.urls import (
 ZOOKEEPER_PATIENCE_S = 2.0
 
 
-def connect(url: str, **options: Unpack[StoreOptions]) -> Store:
+def connect(url: str, *, observer: Observer | None = None, **options: Unpack[StoreOptions]) -> Store:
     """Open a store.
 
     Args:
@@ -42,27 +44,38 @@ def connect(url: str, **options: Unpack[StoreOptions]) -> Store:
             duration, for one request). For SQLite: durability ("full", or "normal": a power cut may lose the
             last moments), mode (who may use a file that is made, in octal: "0600" unless said otherwise).
             Each is a str; a duration may be a timedelta or a number of seconds, too.
+        observer: is told of each call of this process to the store and its queues; see `cassq.Observer`.
 
     Raises:
-        InvalidOptionError: the URL or an option is malformed or unknown, or there is no such datacenter.
+        InvalidOptionError: the URL or an option is malformed or unknown, there is no such datacenter, or the
+            observer is none.
         AccessDeniedError: the database lets nobody in by this user name and password.
         StorageUnavailableError: the database cannot be reached; within 8 seconds.
         SchemaMismatchError: the schema is missing, older or newer than this version needs.
         CorruptError: the SQLite file is not one.
     """
     scheme, _, rest = check_text(url).partition(":")
+    _check_observer(observer)
     if scheme == "memory" and rest == "" and not options:
-        return _open_sqlite(None, is_synced=False)
+        return _open_sqlite(None, is_synced=False, observer=observer)
     if scheme == "sqlite":
         path, given = take_apart_sqlite(url, options)
         mode = int(given.get("mode", f"{FILE_MODE:o}"), 8)
-        return _open_sqlite(path, is_synced=given.get("durability", "full") == "full", mode=mode)
+        is_synced = given.get("durability", "full") == "full"
+        return _open_sqlite(path, is_synced=is_synced, mode=mode, observer=observer)
     if scheme == "cassandra":
-        return _open_cassandra(take_apart_cassandra(url, options))
+        return _open_cassandra(take_apart_cassandra(url, options), observer)
     raise InvalidOptionError(f"{hide(url)!r} is not the URL of a store: use {EXAMPLES}")
 
 
-def _open_cassandra(target: CassandraTarget) -> Store:
+def _check_observer(observer: object) -> None:
+    if observer is not None and not callable(getattr(observer, "note", None)):
+        raise InvalidOptionError(
+            f"observer={shorten(observer)} has no method note(event): give an object of a class that has"
+        )
+
+
+def _open_cassandra(target: CassandraTarget, observer: Observer | None) -> Store:
     # The two clients take longer to import than all the rest, and an embedded store needs neither.
     from cassq.coordination.zookeeper.client import Timeouts  # noqa: PLC0415
     from cassq.coordination.zookeeper.coordinator import ZooKeeperCoordinator  # noqa: PLC0415
@@ -91,10 +104,13 @@ def _open_cassandra(target: CassandraTarget) -> Store:
         coordinator.close()
         storage.close()
 
-    return _closed_at_exit(Store(target.shown, storage, coordinator, clock=clock, close_all=close_all))
+    store = Store(target.shown, storage, coordinator, clock=clock, close_all=close_all, observer=observer)
+    return _closed_at_exit(store)
 
 
-def _open_sqlite(path: str | None, *, is_synced: bool, mode: int = FILE_MODE) -> Store:
+def _open_sqlite(
+    path: str | None, *, is_synced: bool, mode: int = FILE_MODE, observer: Observer | None = None
+) -> Store:
     clock = SystemClock()
     storage = SqliteStorage(path, is_synced=is_synced, clock=clock, mode=mode)
     coordinator = LocalCoordinator(f"{path}-coordination" if path else None, clock)
@@ -104,7 +120,8 @@ def _open_sqlite(path: str | None, *, is_synced: bool, mode: int = FILE_MODE) ->
         storage.close()
 
     url = f"sqlite:///{path}" if path else "memory:"
-    return _closed_at_exit(Store(url, storage, coordinator, clock=clock, close_all=close_all))
+    store = Store(url, storage, coordinator, clock=clock, close_all=close_all, observer=observer)
+    return _closed_at_exit(store)
 
 
 def _closed_at_exit(store: Store) -> Store:

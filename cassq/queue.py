@@ -15,6 +15,7 @@ from cassq.bulk.run_reader import RunReader
 from cassq.bulk.staging import Staging
 from cassq.catalog.cached_record import CachedRecord
 from cassq.catalog.queue_context import QueueContext
+from cassq.catalog.queue_events import QueueEvents
 from cassq.errors import AccessDeniedError, CoordinationUnavailableError, InvalidOptionError
 from cassq.model.arguments import check_count
 from cassq.model.ids import MessageId, to_message_id
@@ -52,6 +53,7 @@ class Queue:
         self.dead = DeadLetters(
             services.storage, self.name, self._push_again, self._check_open, services.clock
         )
+        events = services.events
         context = self._context = QueueContext(
             services.storage,
             services.coordinator,
@@ -59,6 +61,7 @@ class Queue:
             self.record,
             services.clock,
             services.polls,
+            QueueEvents(self.name, events, services.clock) if events else None,
         )
         self.staging = Staging(self._context)
         self._statistics = Statistics(self._context)

@@ -23,12 +23,14 @@ from cassq.errors import (
     QueueNotFoundError,
     UnavailableError,
 )
+from cassq.model.events import Observer
 from cassq.model.ids import check_name
 from cassq.model.queue_record import QueueRecord, QueueState
 from cassq.model.settings import AlterOptions, QueueOptions, QueueSettings
 from cassq.queue import Queue
 from cassq.reaping.reaper import ReapReport
 from cassq.runtime.clock import Clock
+from cassq.runtime.event_buffer import EventBuffer
 from cassq.runtime.fork_guard import ForkGuard
 from cassq.runtime.outage_log import OutageLog
 from cassq.runtime.periodic_thread import PeriodicThread
@@ -46,12 +48,13 @@ class Store:
     Args:
         url: what it was opened by, without a password, for people to read.
         close_all: closes the adapters.
+        observer: is told of calls; see `cassq.Observer`.
 
     Attributes:
         telemetry: what was asked of the database so far.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts of a store, by name
         self,
         url: str,
         storage: Storage,
@@ -59,11 +62,13 @@ class Store:
         *,
         clock: Clock,
         close_all: Callable[[], None],
+        observer: Observer | None = None,
     ) -> None:
         self.url = url
         self.telemetry = Telemetry()
         outages = OutageLog(url, clock)
-        storage = measured(storage, self.telemetry, outages)
+        self._events = EventBuffer(observer.note, clock, self) if observer else None
+        storage = measured(storage, self.telemetry, outages, self._events)
         # A first answer to compare with; by how much nodes may differ each queue says.
         self.storage = witnessed(storage, clock, float("inf"))
         self._catalog = QueueCatalog(self.storage)
@@ -75,6 +80,7 @@ class Store:
             PollSpread(),
             PeriodicThread("cassq-reap", clock),
             self,
+            self._events,
         )
         self._close_all = close_all
         self._birthplace = ForkGuard()
@@ -223,6 +229,8 @@ class Store:
         for queue in reversed(queues):
             queue.close()
         self._close_all()
+        if self._events:
+            self._events.close()
 
     @property
     def is_closed(self) -> bool:

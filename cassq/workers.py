@@ -24,10 +24,12 @@ from cassq.popping.fetcher import Fetcher
 from cassq.popping.pipe_backoff import GonePipes
 from cassq.popping.popper import Popper
 from cassq.popping.shared_intake import CommitMode, SharedIntake, check_commit
+from cassq.pushing.observed_pusher import ObservedPusher
 from cassq.pushing.pusher import Pusher
 from cassq.reaping.housekeeping import Housekeeping
 from cassq.reaping.reaper import Reaper
 from cassq.runtime.clock import Clock
+from cassq.runtime.event_buffer import EventBuffer
 from cassq.runtime.fork_guard import ForkGuard, process_name
 from cassq.runtime.periodic_thread import PeriodicThread
 from cassq.runtime.poll_spread import PollSpread
@@ -44,6 +46,7 @@ class Services:
     Attributes:
         housekeeper: reaps for all of them.
         owner: the store itself: what works for a queue keeps it, so that it is closed when the program ends.
+        events: what its observer is told, where it has one.
     """
 
     storage: Storage
@@ -52,6 +55,7 @@ class Services:
     polls: PollSpread
     housekeeper: PeriodicThread
     owner: object
+    events: EventBuffer | None = None
 
 
 class Workers:
@@ -73,7 +77,7 @@ class Workers:
         self._gone = GonePipes()
         self._birthplace = ForkGuard()
         self._making = threading.RLock()
-        self._pusher: Pusher | None = None
+        self._pusher: Pusher | ObservedPusher | None = None
         self._poppers: list[Popper] = []
         self._intakes: dict[CommitMode, SharedIntake] = {}
         self._readers: list[RunReader] = []
@@ -83,7 +87,7 @@ class Workers:
         self._is_closed = False
         self.left_behind = 0
 
-    def pusher(self) -> Pusher:
+    def pusher(self) -> Pusher | ObservedPusher:
         """Return the pusher; the first call makes it."""
         self.check_usable()
         pusher = self._pusher
@@ -92,9 +96,14 @@ class Workers:
             with alone(self._making, "the first push of a queue"):
                 self.check_usable()
                 if self._pusher is None:
-                    self._pusher = Pusher(self._context, self._check_record)
+                    self._pusher = self._make_pusher()
                 pusher = self._pusher
         return pusher
+
+    def _make_pusher(self) -> Pusher | ObservedPusher:
+        pusher = Pusher(self._context, self._check_record)
+        events = self._context.events
+        return ObservedPusher(pusher, events) if events else pusher
 
     def make_popper(self, commit: CommitMode) -> Popper:
         """Return a new popper; see `Queue.popper`."""

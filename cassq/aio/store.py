@@ -18,6 +18,7 @@ from cassq.aio.twins import ClosingTwin, Opening, TwinOf, call_in_thread, in_thr
 from cassq.connect import connect as connect_sync
 from cassq.errors import OverloadedError
 from cassq.model.arguments import to_seconds
+from cassq.model.events import Observer
 from cassq.model.ids import MessageId
 from cassq.model.message import Headers
 from cassq.model.settings import QueueOptions, QueueSettings
@@ -38,12 +39,14 @@ ROOM_PAUSE_S = 0.01
 ROOM_PAUSE_MAX_S = 0.2
 
 
-def connect(url: str, **options: Unpack[StoreOptions]) -> "Opening[SyncStore, Store]":
+def connect(
+    url: str, *, observer: Observer | None = None, **options: Unpack[StoreOptions]
+) -> "Opening[SyncStore, Store]":
     """Open a store as `cassq.connect` does.
 
     Use it as `async with connect(URL) as store`, or `store = await connect(URL)`, which is to be closed.
     """
-    return Opening(functools.partial(connect_sync, url, **options), Store)
+    return Opening(functools.partial(connect_sync, url, observer=observer, **options), Store)
 
 
 class Store(ClosingTwin[SyncStore]):

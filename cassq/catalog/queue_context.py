@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from cassq.catalog.cached_record import CachedRecord
+from cassq.catalog.queue_events import QueueEvents
 from cassq.coordination.port import Coordinator
 from cassq.model.settings import QueueSettings
 from cassq.runtime.clock import Clock
@@ -21,6 +22,7 @@ class QueueContext:
         record: knows the settings, which may be altered at any time. It raises `QueueNotFoundError` where
             the queue was deleted since, or is a later one of its name: whose pipes are not judged by them.
         polls: spreads the looks of a process with many queues.
+        events: notes what happens, where the store has an observer.
         own_lease: of a run reader, which the queue's settings do not change.
         guard: tells the process that made it from one that was forked since.
     """
@@ -31,6 +33,7 @@ class QueueContext:
     record: CachedRecord
     clock: Clock
     polls: PollSpread
+    events: QueueEvents | None = None
     own_lease: timedelta | None = None
     guard: ForkGuard = field(default_factory=ForkGuard)
 

@@ -17,7 +17,7 @@ DENIED = 77
 BY_SIGNAL = 128
 
 TABLE = (
-    (DONE, "done; also when nothing was there to pop, and when SIGTERM ended a worker, --follow or --watch"),
+    (DONE, "done; also when nothing came, and when SIGTERM ended a worker, exporter, --follow or --watch"),
     (NOT_DONE, "a part could not be done, a check failed, or the answer was no"),
     (USAGE, "the command, an option, the URL or a setting is wrong"),
     (65, "a body is too large, or what is stored is damaged"),

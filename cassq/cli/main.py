@@ -33,6 +33,7 @@ COMMANDS = {
     "dead": "cassq.cli.dead:dead",
     "reap": "cassq.cli.reap:reap",
     "worker": "cassq.cli.worker.command:worker",
+    "exporter": "cassq.cli.exporter:exporter",
     "doctor": "cassq.cli.doctor.command:doctor",
     "bench": "cassq.cli.bench.command:bench",
     "pipeline": "cassq.cli.pipeline:pipeline",

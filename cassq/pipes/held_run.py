@@ -53,6 +53,7 @@ class HeldRun:
     ) -> None:
         self._context = context
         self._guard = context.guard
+        self.events = context.events
         self._storage = context.storage
         self.pipe = pipe
         self.ends_at = ends_at

@@ -19,6 +19,7 @@ from cassq.model.retrying import NO_REASON_TO_REJECT, reason_of, to_reason
 from cassq.model.take_plan import Handout
 from cassq.pipes.held_run import HeldRun
 from cassq.pipes.run_rows import Return
+from cassq.popping.observed_ends import extend, give_back
 
 
 class Committer(Protocol):
@@ -174,7 +175,9 @@ class Delivery:
         self.finish(ending)
         messages = (self.handout(),) if how.is_last else ()
         try:
-            return self.run.give_back(Ranges(((self.seq, self.seq),)), how, messages)
+            is_rejected = ending == "rejected"
+            own = Ranges(((self.seq, self.seq),))
+            return give_back(self.run, own, how, messages, is_rejected=is_rejected)
         except UsageError:
             self.unfinish()
             raise
@@ -192,7 +195,7 @@ class Delivery:
             AccessDeniedError: the role may not write; the old lease stands.
         """
         self.check_unfinished()
-        self.run.extend()
+        extend(self.run)
 
     def handout(self) -> Handout:
         """Return the message as a dead letter needs it."""

@@ -13,6 +13,7 @@ from cassq.pipes.held_run import HeldRun
 from cassq.pipes.run_rows import Return
 from cassq.popping.delivery import BatchSlice, Delivery
 from cassq.popping.hand import Portion
+from cassq.popping.observed_ends import give_back
 
 
 def finish_all(deliveries: Sequence[Delivery], ending: str) -> None:
@@ -60,7 +61,7 @@ def return_all(deliveries: Sequence[Delivery], *, is_counted: bool, reason: str 
         if is_counted:
             how = run.after_failure(own[0].seq, reason, timedelta(0))
         try:
-            run.give_back(parts, how, [each.handout() for each in own] if how.is_last else ())
+            give_back(run, parts, how, [each.handout() for each in own] if how.is_last else ())
         except CassqError as error:
             failed = failed or error
             for each in own if isinstance(error, UsageError) else ():

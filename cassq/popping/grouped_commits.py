@@ -61,10 +61,17 @@ class GroupedCommitter:
 
     Args:
         answers: the thread that ends futures.
+        on_lost: called with how many commits failed that nobody waits for, and why.
     """
 
-    def __init__(self, clock: Clock, answers: BackgroundThread) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        answers: BackgroundThread,
+        on_lost: Callable[[int, Exception], None] | None = None,
+    ) -> None:
         self._clock = clock
+        self._on_lost = on_lost
         self._answers = answers
         self._birthplace = ForkGuard()
         self._changed = threading.Condition()
@@ -277,6 +284,8 @@ class GroupedCommitter:
             self._answers.submit(end)
 
     def _log_failure(self, count: int, error: Exception) -> None:
+        if self._on_lost:
+            self._on_lost(count, error)
         if isinstance(error, CassqError):
             _log.warning("%d commits failed; those messages are delivered again: %s", count, error)
         else:

@@ -76,7 +76,7 @@ class Popper:
         check_count(count)
         seconds = float("inf") if timeout is None else to_seconds(timeout)
         self._birthplace.check("the popper")
-        return self._intake.buffer.get(count, self._clock.now() + seconds, self)
+        return self._intake.source.get(count, self._clock.now() + seconds, self)
 
     def pop_soon(self, count: int = 1) -> PopFuture:
         """Return a future of up to `count` messages at once; thousands may wait, and need no thread.
@@ -93,7 +93,7 @@ class Popper:
         """
         check_count(count)
         self._birthplace.check("the popper")
-        return self._intake.buffer.get_soon(count, self)
+        return self._intake.source.get_soon(count, self)
 
     def pop_in_hand(self, count: int) -> list[Delivery]:
         """Return up to `count` messages that are in hand already, be it none; waits for nothing.
@@ -102,7 +102,7 @@ class Popper:
         """
         check_count(count)
         self._birthplace.check("the popper")
-        return self._intake.buffer.get(count, None, self)
+        return self._intake.source.get(count, None, self)
 
     def __iter__(self) -> Iterator[Delivery]:
         """Yield messages for ever, through outages and past damaged pipes; ends when the popper is closed.
@@ -113,7 +113,7 @@ class Popper:
         while True:
             try:
                 self._birthplace.check("the popper")
-                popped = self._intake.buffer.get(1, self._clock.now() + POLL_MAX_S, self)
+                popped = self._intake.source.get(1, self._clock.now() + POLL_MAX_S, self)
             except ClosedError:
                 return
             except (UnavailableError, OutcomeUnknownError, CorruptError) as error:

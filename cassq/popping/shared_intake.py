@@ -21,6 +21,7 @@ from cassq.popping.delivery_buffer import DeliveryBuffer
 from cassq.popping.fetch_thread import FetchThread
 from cassq.popping.fetcher import Fetcher
 from cassq.popping.grouped_commits import GroupedCommitter
+from cassq.popping.observed_intake import ObservedBuffer, ObservedCommitter
 
 #: How commits go out: one by one, or together every few milliseconds.
 CommitMode = Literal["each", "grouped"]
@@ -35,7 +36,8 @@ class SharedIntake:
     Attributes:
         name: what messages are leased under, unique.
         committer: where the commits of its messages go.
-        buffer: what its poppers pop from.
+        buffer: what is in hand for its poppers.
+        source: what they pop from: that, or what notes each pop.
     """
 
     def __init__(
@@ -45,10 +47,16 @@ class SharedIntake:
         self.buffer = DeliveryBuffer(
             context.clock, lambda: silent_service(context.coordinator, context.queue)
         )
-        self._grouped = GroupedCommitter(context.clock, self.buffer.answers)
+        events = context.events
+        on_lost = events.note_expired if events else None
+        self._grouped = GroupedCommitter(context.clock, self.buffer.answers, on_lost)
         self.committer: Committer = self._grouped
         if commit == "each":
             self.committer = DirectCommitter(self._grouped.commit_soon)
+        self.source: DeliveryBuffer | ObservedBuffer = self.buffer
+        if events:
+            self.source = ObservedBuffer(self.buffer, events)
+            self.committer = ObservedCommitter(self.committer, events)
         self._members = 1
         self._joining = threading.RLock()
         self._fetch_thread = FetchThread(context, fetcher, self.buffer, self.committer, check_takes)

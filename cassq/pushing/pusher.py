@@ -127,8 +127,9 @@ class Pusher:
         bodies: Iterable[bytes | tuple[bytes, Headers]],
         progress: Callable[[int], None] | None,
         timeout: float | timedelta,
+        on_part: Callable[[PushRequest], None] | None = None,
     ) -> MessageIds:
-        """Store many messages; see `Queue.push_many`."""
+        """Store many messages; see `Queue.push_many`. What is sent together is told to `on_part`."""
         self._check_not_a_callback()
         ids = MessageIds()
         flying: deque[Future[MessageIds]] = deque()
@@ -147,7 +148,10 @@ class Pusher:
             for chunk, headers in self._cutter.cut(bodies):
                 future: Future[MessageIds] = Future()
                 deadline = self._clock.now() + to_seconds(timeout)
-                self._buffer.put(PushRequest(chunk, headers, deadline, partial(resolve, future)))
+                request = PushRequest(chunk, headers, deadline, partial(resolve, future))
+                self._buffer.put(request)
+                if on_part:
+                    on_part(request)
                 flying.append(future)
                 deadlines.append(deadline)
                 if len(flying) >= PARCELS_IN_FLIGHT:

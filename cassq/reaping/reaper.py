@@ -36,6 +36,9 @@ EXAMINE_S = 10.0
 #: A short pass begins with no other pipe after so long: other queues of the process wait for their turn.
 PASS_MAX_S = 5.0
 
+#: What an observer is told of a pass.
+_FIGURES = "examined", "sealed", "returned", "buried", "retired", "busy"
+
 
 @dataclass(slots=True)
 class ReapReport:
@@ -125,6 +128,21 @@ class Reaper:
 
         Raises: StorageUnavailableError, CoordinationUnavailableError: the list cannot be read.
         """
+        events = self._context.events
+        if events is None:
+            return self._pass_alone(pipes_max)
+        begun, report, error = events.now(), ReapReport(), None
+        try:
+            report = self._pass_alone(pipes_max)
+        except CassqError as raised:
+            error = raised
+            raise
+        finally:
+            figures = {name: getattr(report, name) for name in _FIGURES}
+            events.note_reaped(begun, figures | {"failed": len(report.failed)}, error)
+        return report
+
+    def _pass_alone(self, pipes_max: int | None) -> ReapReport:
         with alone(self._passing, "reap()"):
             return self._pass(pipes_max)
 

@@ -1,7 +1,7 @@
 """What the library asks of the database: calls, failures and time, measured once, at the port.
 
-Owns counters, and that outages of the database are told where they are seen: no exporter, no names of metric
-systems. Reading the counters costs nothing to others.
+Owns counters, and that outages are logged and calls told to an observer where they are seen. Refuses to know
+metric systems. Reading the counters costs nothing to others.
 """
 
 import threading
@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, cast
 
+from cassq.model.events import StorageCalled, code_of
+from cassq.runtime.event_buffer import EventBuffer
 from cassq.runtime.outage_log import DATABASE, OUTAGES, OutageLog
 from cassq.storage.port import Storage
 
@@ -54,9 +56,16 @@ class Telemetry:
         return counts
 
 
-def measured(storage: Storage, telemetry: Telemetry, outages: OutageLog) -> Storage:
-    """Return a storage that does the same, counts every call, and tells of outages."""
-    return cast("Storage", _MeasuredStorage(storage, telemetry, outages))
+def measured(
+    storage: Storage, telemetry: Telemetry, outages: OutageLog, events: EventBuffer | None = None
+) -> Storage:
+    """Return a storage that does the same, counts every call, and tells of outages.
+
+    Args:
+        events: where each call is noted, too.
+    """
+    counted = _MeasuredStorage(storage, telemetry, outages)
+    return cast("Storage", _ObservedStorage(counted, events) if events else counted)
 
 
 class _MeasuredStorage:
@@ -87,3 +96,28 @@ class _MeasuredStorage:
         # The next call finds it without coming here.
         self.__dict__[name] = counted
         return counted
+
+
+class _ObservedStorage:
+    def __init__(self, storage: _MeasuredStorage, events: EventBuffer) -> None:
+        self._storage = storage
+        self._events = events
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method, events = getattr(self._storage, name), self._events
+
+        @wraps(method)
+        def observed(*values: Any, **named: Any) -> Any:  # noqa: ANN401 - whatever the port takes and gives
+            begun = time.perf_counter()
+            try:
+                answer = method(*values, **named)
+            except BaseException as error:
+                events.note(StorageCalled(name, time.perf_counter() - begun, code_of(error)))
+                raise
+            events.note(StorageCalled(name, time.perf_counter() - begun, None))
+            if now_ms := getattr(answer, "now_ms", 0):
+                events.hear(now_ms)
+            return answer
+
+        self.__dict__[name] = observed
+        return observed

@@ -247,3 +247,33 @@ with reentry.noted():
     print(fork(child))
 """
     assert _run(program, url).split() == ["True"]
+
+
+def test_an_observer_is_told_nothing_by_a_child_that_was_forked_off(url):
+    program = """
+class Notes:
+    def __init__(self):
+        self.pids = []
+    def note(self, event):
+        self.pids.append(os.getpid())
+def child():
+    try:
+        queue.push(b"of no store")
+    except cassq.ClosedError:
+        pass
+    store.close()
+    notes.pids.clear()
+    own = Notes()
+    with cassq.connect(URL, observer=own) as opened:
+        opened.queue("jobs").push(b"c")
+    return (len(notes.pids), set(own.pids) == {os.getpid()})
+notes = Notes()
+store = cassq.connect(URL, observer=notes)
+queue = store.queue("jobs")
+queue.push(b"p")
+print(fork(child))
+store.close()
+print(set(notes.pids) == {os.getpid()})
+"""
+    assert _run(program, url).splitlines() == ["(0, True)", "True"]
+    assert _count(url) == 2

@@ -32,6 +32,8 @@ _POP_FUTURE = "tests/unit/popping/test_pop_future.py::"
 _TOLD = "tests/unit/popping/test_told_commits.py::"
 _PURGING = "tests/unit/observing/test_purging.py::"
 _FORKS = "tests/integration/test_forks.py::"
+_FIGURES = "tests/unit/metrics/test_store_figures.py::"
+_EVENTS = "tests/unit/runtime/test_event_buffer.py::"
 _RECORD = "tests/unit/catalog/test_contended_record.py::"
 
 _PUSH = (
@@ -1132,6 +1134,41 @@ _BETWEEN = (
         "        with self._guard:\n            lead",
         test="tests/unit/runtime/test_clock.py::"
         "test_what_interrupts_a_comparison_may_not_wait_for_another_thread[an answer]",
+    ),
+    planted(
+        "tell an observer that raised of the next event",
+        "cassq.runtime.event_buffer",
+        "                self._listen = None\n",
+        "                pass\n",
+        test=_EVENTS + "test_an_observer_that_raises_is_logged_once_and_told_nothing_any_more[raises]",
+    ),
+    planted(
+        "let an observer that exits end the thread that tells",
+        "cassq.runtime.event_buffer",
+        "            except BaseException:  # also",
+        "            except Exception:  # not",
+        test=_EVENTS + "test_an_observer_that_raises_is_logged_once_and_told_nothing_any_more[exits]",
+    ),
+    planted(
+        "close a store before its observer has heard all",
+        "cassq.store",
+        "            self._events.close()\n",
+        "            pass\n",
+        test="tests/unit/face/test_observer.py::test_each_push_is_told_once_with_what_it_stored",
+    ),
+    planted(
+        "show what was read before an outage",
+        "cassq.metrics.exporter",
+        "        self._failures += 1\n        self._round = None\n",
+        "        self._failures += 1\n",
+        test=_FIGURES + "test_after_a_failure_no_figure_of_before_is_shown",
+    ),
+    planted(
+        "show what was read by a round before one that does not end",
+        "cassq.metrics.exporter",
+        "            found = None  # a round",
+        "            pass  # a round",
+        test=_FIGURES + "test_figures_of_long_ago_are_not_shown",
     ),
 )
 

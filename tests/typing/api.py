@@ -35,6 +35,22 @@ def connects_with_options() -> None:
     cassq.connect("cassandra://c1/orders", timeOut=5)  # type: ignore[call-arg]
 
 
+class Counting:
+    """An observer."""
+
+    def note(self, event: object) -> None:
+        assert event
+
+
+class Deaf:
+    """No observer."""
+
+
+def observes() -> None:
+    cassq.connect("memory:", observer=Counting())
+    cassq.connect("memory:", observer=Deaf())  # type: ignore[arg-type]
+
+
 def pushes(queue: cassq.Queue) -> None:
     assert_type(queue.push(b"one", {"type": "new"}, timeout=1.5), cassq.MessageId)
     assert_type(queue.push_soon(b"one", timeout=timedelta(seconds=1)), Future[cassq.MessageId])

@@ -28,6 +28,7 @@ class Clock(SystemClock):
 
 class Run:
     is_live, pipe, attempt, lease_s, left_s = True, new_pipe_id(), 1, 30.0, 30.0
+    events = None
 
 
 class Asker:

@@ -1,0 +1,1 @@
+"""What cassq tells systems that collect metrics."""
