@@ -94,13 +94,18 @@ class Ending:
         if mask is not None:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
-    def begin(self, *, is_endless: bool) -> None:
+    def begin(self, *, is_endless: bool, reloads: bool = False) -> None:
         """Begin a command.
 
         Args:
             is_endless: it runs until a signal; SIGTERM is then how it ends well.
+            reloads: SIGHUP does not end it; what came so far came before there was anything to reload.
         """
         self._is_endless = is_endless
+        if reloads:
+            signal.signal(signal.SIGHUP, lambda *_: None)
+            if self._noted == signal.SIGHUP:
+                self._noted = self._heard = None
         self._has_begun = True
         if self._noted is not None:
             self._stop(self._noted)

@@ -17,8 +17,8 @@ from cassq.model.ids import shorten
 #: Commands that do something again and again rest at least so long.
 PAUSE_MIN = timedelta(milliseconds=100)
 
-_SIZE = re.compile(r"([0-9]{1,2000})(B|KiB|MiB)?")
-_SIZES = {None: 1, "B": 1, "KiB": KIB, "MiB": MIB}
+_SIZE = re.compile(r"([0-9]{1,2000})(B|KiB|MiB|GiB)?")
+_SIZES = {None: 1, "B": 1, "KiB": KIB, "MiB": MIB, "GiB": KIB * MIB}
 _DATACENTER = re.compile(r"([A-Za-z0-9_.-]+):([1-9][0-9]{0,8})")
 
 
@@ -41,7 +41,7 @@ def to_pause(text: str | timedelta) -> timedelta:
 
 
 def to_bytes(text: str) -> int:
-    """Read a number of bytes: 4096, 64KiB, 1MiB."""
+    """Read a number of bytes: 4096, 64KiB, 1MiB, 2GiB."""
     match = _SIZE.fullmatch(str(text))
     if not match:
         raise click.BadParameter(f"{shorten(text)} is not a number of bytes: write 4096, 64KiB or 1MiB")

@@ -10,6 +10,7 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from command_line import CommandLine
@@ -19,11 +20,17 @@ import cassq
 
 WAIT_S = 120.0
 
-#: Writes a line for each message: process, body, attempt.
+#: Writes a line for each message: process, body, attempt. Files in its folder make it slow, broken, or wait.
 MODULE = """
-    import os, time
+    import os, subprocess, time
     import cassq
 
+    while os.path.exists("slow"):
+        time.sleep(0.01)
+    if os.path.exists("broken"):
+        raise RuntimeError("this version is broken")
+    if os.path.exists("away"):
+        raise cassq.StorageUnavailableError("the store is away")
     store = cassq.connect(os.environ["CASSQ_URL"])
     worker = cassq.Worker(store, concurrency=2)
 
@@ -31,8 +38,12 @@ MODULE = """
     def ship(delivery):
         with open("seen", "a") as seen:
             seen.write(f"{os.getpid()} {delivery.body.decode()} {delivery.attempt}\\n")
-        while delivery.body == b"stuck":
+        while delivery.body == b"stuck" or (delivery.body == b"held" and not os.path.exists("go")):
             time.sleep(0.01)
+        if delivery.body == b"program":
+            subprocess.run(["cat"], check=True)
+        if delivery.body == b"failing":
+            raise RuntimeError("the handler fails")
         time.sleep(0.01)
 """
 
@@ -70,6 +81,21 @@ class Scene:
         except FileNotFoundError:
             return []
         return [(int(pid), body, int(attempt)) for pid, body, attempt in map(str.split, lines)]
+
+    def put(self, file):
+        (self.folder / file).touch()
+
+    def take(self, file):
+        (self.folder / file).unlink()
+
+    def children(self, worker):
+        """Return the processes of a worker that was started."""
+        return set(map(int, Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()))
+
+    def hold(self):
+        """Have a handler work until a file is there; return its process."""
+        self.queue.push(b"held")
+        return until(lambda: [pid for pid, body, _ in self.seen() if body == "held"])[0]
 
     def push(self, count):
         first = self.queue.stats().pushed
@@ -270,3 +296,184 @@ def test_health_is_told_by_a_file_and_by_http(scene, tmp_path):
         before = file.stat().st_mtime_ns
         until(lambda: file.stat().st_mtime_ns > before)
     assert status() is None
+
+
+def words_of(worker):
+    """End what was started; return what it told."""
+    worker.terminate()
+    _, told = worker.communicate(timeout=WAIT_S)
+    return told.decode()
+
+
+class TestReload:
+    def test_of_a_version_that_is_broken_leaves_the_old_one_at_work(self, scene):
+        with scene.start("-p", "2") as worker:
+            scene.push_until(2)
+            old = scene.children(worker)
+            for _ in range(2):
+                scene.put("broken")
+                worker.send_signal(signal.SIGHUP)
+                until(lambda: scene.children(worker) > old)
+                until(lambda: scene.children(worker) == old)
+                scene.take("broken")
+            worker.send_signal(signal.SIGHUP)
+            until(lambda: len(scene.children(worker) - old) == 2 == len(scene.children(worker)))
+            count = scene.queue.stats().pushed
+            until(lambda: scene.queue.stats().committed == count)
+            told = words_of(worker)
+        assert worker.returncode == 0, told
+        assert "this version is broken" in told
+        assert "the old one goes on" in told
+        scene.check_all_once(count)
+
+    def test_many_leave_one_process_for_each_place(self, scene):
+        with scene.working() as worker:
+            scene.push_until(1)
+            old = scene.children(worker)
+            scene.put("slow")
+            for _ in range(5):
+                before = scene.children(worker)
+                worker.send_signal(signal.SIGHUP)
+                until(lambda before=before: scene.children(worker) - before)
+            scene.take("slow")
+            until(lambda: len(scene.children(worker)) == 1 and not scene.children(worker) & old)
+
+    def test_lets_handlers_finish_though_a_stop_follows(self, scene):
+        with scene.working("--drain", "10m") as worker:
+            pid = scene.hold()
+            worker.send_signal(signal.SIGHUP)
+            until(lambda: scene.children(worker) > {pid})
+            until(lambda: (scene.push(1), {pid for pid, _, _ in scene.seen()} > {pid})[1])
+            worker.terminate()
+            until(lambda: scene.children(worker) == {pid})
+            scene.put("go")
+        assert scene.queue.stats().rolled_back == 0
+        assert [attempt for _, body, attempt in scene.seen() if body == "held"] == [1]
+
+    def test_that_has_not_come_to_its_end_starts_nothing_after_a_stop(self, scene):
+        with scene.working("--drain", "10m") as worker:
+            pid = scene.hold()
+            scene.put("slow")
+            worker.send_signal(signal.SIGHUP)
+            until(lambda: scene.children(worker) > {pid})
+            worker.terminate()
+            until(lambda: scene.children(worker) == {pid})
+            scene.take("slow")
+            scene.put("go")
+        assert {pid for pid, _, _ in scene.seen()} == {pid}
+        assert scene.queue.stats().rolled_back == 0
+
+    def test_before_there_is_anything_to_reload_ends_nothing(self, scene):
+        scene.push(1)
+        with scene.working() as worker:
+            until(lambda: heeds(worker.pid, signal.SIGHUP))
+            until(lambda: scene.children(worker) or worker.send_signal(signal.SIGHUP))
+            count = scene.push_until(1)
+            until(lambda: scene.queue.stats().committed == count)
+
+
+def heeds(pid, number):
+    """Tell whether a process blocks or handles a signal: before it has begun to, nothing can."""
+    told = dict(line.split(":\t") for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return (int(told["SigBlk"], 16) | int(told["SigCgt"], 16)) & 1 << (number - 1)
+
+
+class TestStop:
+    def test_by_two_signals_at_once_costs_no_attempt(self, scene):
+        scene.queue.push(b"stuck")
+        with scene.start("--drain", "10m") as worker:
+            until(scene.seen)
+            worker.send_signal(signal.SIGINT)
+            worker.send_signal(signal.SIGTERM)
+            worker.communicate(timeout=WAIT_S)
+        assert worker.returncode in {128 + signal.SIGINT, 128 + signal.SIGTERM}
+        with scene.queue.popper() as popper:
+            assert popper.pop(timeout=WAIT_S).attempt == 1
+
+    def test_tells_of_a_process_that_did_not_end_well(self, scene):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as hearing:
+            hearing.bind(str(scene.folder / "notify"))
+            hearing.settimeout(WAIT_S)
+            with scene.start("--drain", "10m", NOTIFY_SOCKET=str(scene.folder / "notify")) as worker:
+                pid = scene.hold()
+                worker.terminate()
+                while hearing.recv(100) != b"STOPPING=1":
+                    pass
+                os.kill(pid, signal.SIGKILL)
+                _, told = worker.communicate(timeout=WAIT_S)
+        assert worker.returncode == 1
+        assert f"process {pid} did not stop well (SIGKILL)" in told.decode()
+
+    def test_kills_a_process_that_never_ends(self, scene):
+        (scene.folder / "endless_app.py").write_text(
+            "import threading\nfrom orders_app import worker\n"
+            "threading.Thread(target=threading.Event().wait).start()\n"
+        )
+        scene.push(10)
+        with scene.start("--drain", "100ms", target="endless_app:worker") as worker:
+            until(lambda: scene.queue.stats().committed == 10)
+            old = scene.children(worker)
+            worker.send_signal(signal.SIGHUP)
+            until(lambda: scene.children(worker) and not scene.children(worker) & old)
+            assert "did not stop well (SIGKILL)" in words_of(worker)
+
+
+def test_a_health_file_that_cannot_be_written_ends_nothing(scene):
+    folder = scene.folder / "health"
+    folder.mkdir()
+    with scene.start("--health-file", str(folder / "alive")) as worker:
+        until((folder / "alive").exists)
+        (folder / "alive").unlink()
+        folder.rename(scene.folder / "gone")
+        count = scene.push_until(1)
+        until(lambda: scene.queue.stats().committed == count)
+        worker.stderr.readline()
+        told = words_of(worker)
+    assert worker.returncode == 0, told
+    with scene.start("--health-file", str(folder / "alive")) as worker:
+        _, told = worker.communicate(timeout=WAIT_S)
+    assert worker.returncode == 64
+    assert "is no folder to write in" in told.decode()
+
+
+def test_a_port_that_is_taken_is_told(scene):
+    with socket.socket() as listening:
+        listening.bind(("", 0))
+        listening.listen()
+        port = listening.getsockname()[1]
+        with scene.start("--health-port", str(port)) as worker:
+            _, told = worker.communicate(timeout=WAIT_S)
+    assert worker.returncode == 64
+    assert f"--health-port {port}" in told.decode()
+
+
+def test_where_the_store_is_out_of_reach_at_the_start_it_waits(scene):
+    scene.put("away")
+    with scene.working() as worker:
+        seen = set()
+        until(lambda: seen.update(scene.children(worker)) or len(seen) > 4)
+        scene.take("away")
+        count = scene.push_until(1)
+        until(lambda: scene.queue.stats().committed == count)
+
+
+def test_what_handlers_start_has_an_empty_input(scene):
+    scene.queue.push(b"program")
+    with scene.working():
+        until(lambda: scene.queue.stats().committed == 1)
+
+
+def test_the_errors_of_handlers_are_in_the_log(scene):
+    scene.store.alter_queue("orders", max_attempts=1)
+    scene.queue.push(b"failing")
+    with scene.start() as worker:
+        until(lambda: scene.queue.stats().dead == 1)
+        assert "the handler fails" in words_of(worker)
+
+
+def test_a_function_that_needs_arguments_makes_no_worker(scene):
+    (scene.folder / "made_app.py").write_text("def make(url):\n    return None\n")
+    with scene.start(target="made_app:make") as worker:
+        _, told = worker.communicate(timeout=WAIT_S)
+    assert worker.returncode == 64
+    assert "missing a required argument: 'url'" in told.decode()

@@ -1,7 +1,7 @@
 """One process that works, and tells the one that watches it how it is.
 
-Owns what signals mean to it: SIGTERM ends it softly, and once more at once. What must not break: it ends, and
-gives its messages back, when the process that watches it is gone.
+Owns what signals mean to it: SIGTERM ends it softly, however often it comes; SIGQUIT at once. What must not
+break: it ends, and gives its messages back, when the process that watches it is gone.
 """
 
 import json
@@ -16,6 +16,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import cassq
+
+#: What ends it at once. A supervisor may send SIGTERM to all processes, beside the one that watches.
+AT_ONCE = signal.SIGQUIT
 
 #: It tells how it is this often.
 TICK_S = 1.0
@@ -59,20 +62,17 @@ def work(worker: cassq.Worker, told: int, drain_s: float) -> None:
     Args:
         told: the file that ticks are written to.
     """
-    has_stopped = False
-
-    def on_signal(*_: object) -> None:
-        nonlocal has_stopped
-        worker.stop(drain=0 if has_stopped else drain_s)
-        has_stopped = True
 
     def tell() -> None:
         os.write(told, _tick(worker).to_line())
 
-    signal.signal(signal.SIGTERM, on_signal)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that watches
-    _in_background(lambda: _await_end_of_input(lambda: worker.stop(drain=drain_s)))
+    signal.signal(signal.SIGTERM, lambda *_: worker.stop(drain=drain_s))
+    signal.signal(AT_ONCE, lambda *_: worker.stop(drain=0))
+    for number in (signal.SIGHUP, signal.SIGINT):  # they are for the one that watches
+        signal.signal(number, lambda *_: None)  # and what handlers start hears of them as ever
+    os.set_inheritable(told, False)
+    watched = _take_input()
+    _in_background(lambda: _await_end(watched, lambda: worker.stop(drain=drain_s)))
     ending = threading.Event()
     ticking = _in_background(lambda: _tick_until(ending, tell))
     try:
@@ -96,10 +96,18 @@ def _tick_until(ending: threading.Event, tell: Callable[[], None]) -> None:
         logging.getLogger("cassq.worker").debug("nobody watches this process")
 
 
-def _await_end_of_input(stop: Callable[[], None]) -> None:
-    # Not by `sys.stdin`: its lock would be held by a daemon thread as the interpreter ends.
+def _take_input() -> int:
+    """Return standard input, which ends with the process that watches; handlers have an empty one."""
+    watched = os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return watched
+
+
+def _await_end(watched: int, stop: Callable[[], None]) -> None:
     with suppress(OSError):
-        while os.read(0, 4096):
+        while os.read(watched, 4096):
             pass
     stop()
 

@@ -4,13 +4,20 @@ import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import click
+
 
 def serve(port: int, is_healthy: Callable[[], bool]) -> ThreadingHTTPServer:
-    """Answer `GET /healthz` on a port with 200 or 503, in a thread, until it is shut down."""
+    """Answer `GET /healthz` on a port with 200 or 503, in a thread, until it is shut down.
+
+    Raises: UsageError: the port is taken, or may not be listened on.
+    """
 
     class Answer(BaseHTTPRequestHandler):
+        timeout = 5  # a connection that asks for nothing takes a thread and a file
+
         def do_GET(self) -> None:
-            if self.path != "/healthz":
+            if self.path.partition("?")[0] != "/healthz":
                 self.send_error(404, "ask for /healthz")
                 return
             is_well = is_healthy()
@@ -24,7 +31,10 @@ def serve(port: int, is_healthy: Callable[[], bool]) -> ThreadingHTTPServer:
         def log_message(self, *_: object) -> None:
             """Log nothing: probes come every few seconds."""
 
-    server = ThreadingHTTPServer(("", port), Answer)
+    try:
+        server = ThreadingHTTPServer(("", port), Answer)
+    except OSError as error:
+        raise click.UsageError(f"--health-port {port}: {error.strerror}; name another one") from error
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, name="cassq-health", daemon=True).start()
     return server

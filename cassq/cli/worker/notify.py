@@ -9,15 +9,23 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 
-def notify(state: str, environment: Mapping[str, str] = os.environ) -> None:
-    """Send a state such as `READY=1` to the socket that NOTIFY_SOCKET names, if it names one."""
+def notify(state: str, environment: Mapping[str, str] = os.environ) -> bool:
+    """Send a state such as `READY=1` to the socket that NOTIFY_SOCKET names, if it names one.
+
+    Returns: False where its reader has to be told again: it does not read as fast as it is told.
+    """
     address = environment.get("NOTIFY_SOCKET", "")
     if not address:
-        return
+        return True
     if address.startswith("@"):
         address = "\0" + address[1:]
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
-        channel.sendto(state.encode(), address)
+        channel.setblocking(False)
+        try:
+            channel.sendto(state.encode(), address)
+        except BlockingIOError:
+            return False
+    return True
 
 
 def watchdog_s(environment: Mapping[str, str] = os.environ) -> float | None:

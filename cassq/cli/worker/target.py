@@ -5,6 +5,7 @@ module keeps its traceback.
 """
 
 import importlib
+import inspect
 import sys
 from pathlib import Path
 
@@ -19,7 +20,7 @@ def load(target: str) -> cassq.Worker:
     Raises: UsageError: there is no such module or name, or it is no worker.
     """
     module_name, _, name = target.partition(":")
-    if not module_name or not name:
+    if not module_name or not name or module_name.startswith("."):
         raise click.UsageError(f"{target!r} names no worker: write MODULE:NAME, as in orders.worker:worker")
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)  # as `python -m` does
@@ -33,6 +34,10 @@ def load(target: str) -> cassq.Worker:
     if found is None:
         raise click.UsageError(f"module {module_name!r} has no {name!r}")
     if callable(found) and not isinstance(found, cassq.Worker):
+        try:
+            inspect.signature(found).bind()
+        except (TypeError, ValueError) as error:
+            raise click.UsageError(f"{target!r} is to be called without arguments: {error}") from None
         found = found()
     if not isinstance(found, cassq.Worker):
         raise click.UsageError(f"{target!r} is a {type(found).__name__}, no cassq.Worker, and makes none")
