@@ -37,9 +37,9 @@ from cassq.errors import (
     UsageError,
 )
 from cassq.model.events import (
+    CommitsFailed,
     Committed,
     Event,
-    Expired,
     Extended,
     Observer,
     Popped,
@@ -54,14 +54,14 @@ from cassq.model.message import Message, MessageIds
 from cassq.model.rollup import Rollup
 from cassq.model.settings import QueueSettings
 from cassq.observing.dead_letters import DeadLetters, DeadMessage
-from cassq.observing.inspection import MessageState, MessageStatus
+from cassq.observing.inspection import MessageState, MessageStatus, RunStats
 from cassq.observing.redriving import Redriven
 from cassq.observing.statistics import PipeStats, QueueStats
 from cassq.popping.delivery import Delivery
 from cassq.popping.pop_future import PopFuture
 from cassq.popping.popper import Popper
 from cassq.queue import Queue
-from cassq.reaping.reaper import ReapReport
+from cassq.reaping.reap_report import ReapReport
 from cassq.store import Store
 from cassq.worker.outcomes import Reject, Retry
 from cassq.worker.worker import Worker
@@ -71,6 +71,7 @@ __all__ = [
     "BodyTooLargeError",
     "CassqError",
     "ClosedError",
+    "CommitsFailed",
     "Committed",
     "ConflictError",
     "CoordinationUnavailableError",
@@ -82,7 +83,6 @@ __all__ = [
     "Delivery",
     "DeliveryExpiredError",
     "Event",
-    "Expired",
     "Extended",
     "InvalidNameError",
     "InvalidOptionError",
@@ -112,6 +112,7 @@ __all__ = [
     "Retry",
     "RolledBack",
     "Rollup",
+    "RunStats",
     "SchemaMismatchError",
     "StorageCalled",
     "StorageUnavailableError",

@@ -24,13 +24,13 @@ from cassq.model.queue_record import QueueRecord, QueueState
 from cassq.model.rollup import Rollup
 from cassq.model.settings import QueueSettings
 from cassq.observing.dead_letters import DeadLetters
-from cassq.observing.inspection import Inspection, MessageStatus
+from cassq.observing.inspection import Inspection, MessageStatus, RunStats
 from cassq.observing.purging import Purging
 from cassq.observing.statistics import PipeStats, QueueStats, Statistics
 from cassq.popping.popper import Popper
 from cassq.popping.shared_intake import CommitMode
 from cassq.pushing.pusher import PUSH_TIMEOUT
-from cassq.reaping.reaper import ReapReport
+from cassq.reaping.reap_report import ReapReport
 from cassq.storage.witnessed import witnessed
 from cassq.workers import Services, Workers
 
@@ -196,12 +196,15 @@ class Queue:
             owners.update(self._services.coordinator.holders(self.name))
         return self._statistics.pipe_stats(self.record.read, owners)
 
-    def rollups(self, day: date) -> list[Rollup]:
-        """Return what `cassq pipeline rollup --keep` counted on a day, oldest first; kept for thirty days.
+    def runs(self, count: int = 100) -> list[RunStats]:
+        """Return who has which messages, and what came back: `count` runs at most, by pipe."""
+        self._workers.check_usable()
+        check_count(count)
+        self.record.check_open()
+        return self._inspection.runs(count)
 
-        Args:
-            day: of the rollups, in UTC.
-        """
+    def rollups(self, day: date) -> list[Rollup]:
+        """Return what `cassq pipeline rollup --keep` counted on a day (UTC), by minute; kept 30 days."""
         self._workers.check_usable()
         if isinstance(day, datetime) or not isinstance(day, date):
             raise InvalidOptionError(f"{day=} is not a datetime.date: give the day, in UTC, without a time")

@@ -28,7 +28,7 @@ from cassq.model.ids import check_name
 from cassq.model.queue_record import QueueRecord, QueueState
 from cassq.model.settings import AlterOptions, QueueOptions, QueueSettings
 from cassq.queue import Queue
-from cassq.reaping.reaper import ReapReport
+from cassq.reaping.reap_report import ReapReport
 from cassq.runtime.clock import Clock
 from cassq.runtime.event_buffer import EventBuffer
 from cassq.runtime.fork_guard import ForkGuard

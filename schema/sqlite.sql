@@ -18,7 +18,8 @@ CREATE TABLE IF NOT EXISTS queues (
     counted     TEXT NOT NULL,  -- JSON list of pipe ids
     samples     TEXT NOT NULL,  -- JSON list of [at_ms, pushed, popped, committed]
     writers     TEXT NOT NULL DEFAULT '{}',  -- JSON object: writer -> [last batch decided, manifest or null]
-    publications INTEGER NOT NULL DEFAULT 0
+    publications INTEGER NOT NULL DEFAULT 0,
+    expired     INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 
 CREATE TABLE IF NOT EXISTS pipes (
@@ -55,7 +56,8 @@ CREATE TABLE IF NOT EXISTS heads (
     skipped     INTEGER NOT NULL,
     dead        INTEGER NOT NULL,
     purged      INTEGER NOT NULL,
-    rolled_back INTEGER NOT NULL
+    rolled_back INTEGER NOT NULL,
+    expired     INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 
 CREATE TABLE IF NOT EXISTS runs (

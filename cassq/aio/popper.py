@@ -89,6 +89,17 @@ class Popper(ClosingTwin[SyncPopper]):
         """Commit many at once; see `cassq.Popper.commit_many`."""
         await call_in_thread(self.sync.commit_many, [each.sync for each in deliveries])
 
+    async def rollback_many(
+        self, deliveries: "Sequence[Delivery]", delay: timedelta | None = None, reason: str = ""
+    ) -> int:
+        """Give many back at once; see `cassq.Popper.rollback_many`."""
+        own = [each.sync for each in deliveries]
+        return await call_in_thread(self.sync.rollback_many, own, delay, reason)
+
+    async def reject_many(self, deliveries: "Sequence[Delivery]", reason: str) -> int:
+        """Give many up at once; see `cassq.Popper.reject_many`."""
+        return await call_in_thread(self.sync.reject_many, [each.sync for each in deliveries], reason)
+
 
 async def _popped(future: PopFuture, seconds: float | None) -> list[SyncDelivery]:
     """Return what a pop comes to in so many seconds."""

@@ -141,6 +141,7 @@ class Queue(ClosingTwin[SyncQueue]):
     pipes = in_thread(SyncQueue.pipes)
     rollups = in_thread(SyncQueue.rollups)
     peek = in_thread(SyncQueue.peek)
+    runs = in_thread(SyncQueue.runs)
     status = in_thread(SyncQueue.status)
     cancel = in_thread(SyncQueue.cancel)
     purge = in_thread(SyncQueue.purge)

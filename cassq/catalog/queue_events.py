@@ -6,8 +6,8 @@ Owns how a call becomes an event. Decides nothing: there is one only where the s
 from collections.abc import Callable, Mapping
 
 from cassq.model.events import (
+    CommitsFailed,
     Committed,
-    Expired,
     Extended,
     Popped,
     Pushed,
@@ -77,6 +77,6 @@ class QueueEvents:
         """
         self._note(Reaped(self._queue, self.now() - begun, **figures, error=code_of(error)))
 
-    def note_expired(self, count: int, error: Exception) -> None:
-        """Note that grouped commits failed; see `Expired`."""
-        self._note(Expired(self._queue, count, code_of(error) or ""))
+    def note_commits_failed(self, count: int, error: Exception) -> None:
+        """Note that grouped commits failed; see `CommitsFailed`."""
+        self._note(CommitsFailed(self._queue, count, code_of(error) or ""))

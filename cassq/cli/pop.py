@@ -21,7 +21,7 @@ from cassq.cli.exit_codes import NOT_DONE
 from cassq.cli.output import MessageWriter, count_of, print_json, say, to_line
 from cassq.cli.session import Session, common_options, pass_session
 from cassq.cli.values import to_duration
-from cassq.popping.delivery_groups import return_all
+from cassq.popping.delivery_groups import give_all_back
 from cassq.runtime.deadline import Deadline
 
 #: Messages popped together, and printed and committed so where the reader is quick.
@@ -102,7 +102,7 @@ def pop(  # noqa: PLR0913 - one for each option
         arrivals = Arrivals(popper, wish, None if follow else timeout)
         if words is None:
             settings = opened.settings
-            finish = _Committing(popper) if is_committed else _Returning(settings.max_attempts)
+            finish = _Committing(popper) if is_committed else _Returning(popper, settings.max_attempts)
             lease_s = settings.lease.total_seconds()
             try:
                 _Printing(arrivals, finish, session.is_json, lease_s).run(limit)
@@ -140,6 +140,10 @@ def peek(session: Session, queue: str, count: int) -> None:
         raise writer.trouble
 
 
+#: What was printed, and may have come to nothing, comes again at once.
+NO_DELAY = timedelta(0)
+
+
 class _Committing:
     """Commits what was written out, and gives the rest back."""
 
@@ -165,9 +169,9 @@ class _Committing:
         finally:
             cut, rest = self.held[: begun - written], self.held[begun - written :]
             try:
-                return_all(rest, is_counted=False)
+                give_all_back(rest)
             finally:
-                return_all(cut, is_counted=True, reason="cassq pop was ended in the middle of it")
+                self._popper.rollback_many(cut, NO_DELAY, "cassq pop was ended in the middle of it")
 
     def close(self) -> None:
         pass
@@ -176,7 +180,8 @@ class _Committing:
 class _Returning:
     """Holds everything until the end, so that nothing is printed twice, and gives it back then."""
 
-    def __init__(self, max_attempts: int) -> None:
+    def __init__(self, popper: cassq.Popper, max_attempts: int) -> None:
+        self._popper = popper
         self._max_attempts = max_attempts
         self._latest = 0
         self.held: list[cassq.Delivery] = []
@@ -191,11 +196,11 @@ class _Returning:
     def end(self, _written: int, begun: int) -> None:
         rest = self.held[self._latest + begun :]
         self.held = self.held[: self._latest + begun]
-        return_all(rest, is_counted=False)
+        give_all_back(rest)
 
     def close(self) -> None:
-        return_all(self.held, is_counted=True, reason="cassq pop printed it, without --commit")
         if self.held:
+            self._popper.rollback_many(self.held, NO_DELAY, "cassq pop printed it, without --commit")
             say(
                 f"cassq: gave {count_of(len(self.held), 'message')} back; this counts as one of "
                 f"{self._max_attempts} attempts (--commit ends messages, `cassq peek` only looks)"

@@ -4,6 +4,7 @@ Owns nothing but words; what a setting may be is in `cassq.QueueSettings`, and t
 """
 
 from collections.abc import Callable
+from dataclasses import Field
 from datetime import timedelta
 from typing import Any, cast
 
@@ -27,8 +28,7 @@ def setting_options(*, is_new: bool) -> Callable[[Callable[..., None]], Callable
 
     def add(command: Callable[..., None]) -> Callable[..., None]:
         for setting in reversed(SETTINGS):
-            is_duration = isinstance(setting.default, timedelta)
-            kind: Any = to_duration if is_duration else to_bytes if "_bytes_" in setting.name else click.INT
+            kind, metavar = _kind(setting)
             shown = f"  [default: {tell_setting(setting.default)}]" if is_new else ""
             if not is_new and setting.metadata["is_fixed"]:
                 shown = "  [cannot be altered]"
@@ -36,12 +36,21 @@ def setting_options(*, is_new: bool) -> Callable[[Callable[..., None]], Callable
                 f"--{setting.name.replace('_', '-')}",
                 setting.name,
                 type=kind,
-                metavar="DURATION" if is_duration else "NUMBER",
+                metavar=metavar,
                 help=f"{setting.metadata['meaning']}{shown}",
             )(command)
         return command
 
     return add
+
+
+def _kind(setting: Field[Any]) -> tuple[Any, str | None]:
+    """Return what parses a value of a setting, and what stands for it in the help."""
+    if choices := setting.metadata.get("choices"):
+        return click.Choice(choices), None
+    if isinstance(setting.default, timedelta):
+        return to_duration, "DURATION"
+    return to_bytes if "_bytes_" in setting.name else click.INT, "NUMBER"
 
 
 @click.command()

@@ -114,6 +114,21 @@ def pipes(session: Session, name: str) -> None:
 
 @queues.command()
 @click.argument("name")
+@click.option("--count", type=click.IntRange(1), default=100, show_default=True, help="So many at most.")
+@common_options
+@pass_session
+def runs(session: Session, name: str, count: int) -> None:
+    """Tell who has which messages, since when and until when, and what came back and why."""
+    with session.queue(name) as queue:
+        found = [each.to_json() for each in queue.runs(count)]
+    if session.is_json:
+        print_json(found)
+    else:
+        print_table(found)
+
+
+@queues.command()
+@click.argument("name")
 @common_options
 @pass_session
 def pause(session: Session, name: str) -> None:

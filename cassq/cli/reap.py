@@ -74,6 +74,6 @@ def describe_report(report: cassq.ReapReport) -> str:
     """Return a report in one line."""
     return (
         f"examined {report.examined} pipes: sealed {report.sealed}, retired {report.retired}, "
-        f"busy {report.busy}; returned {report.returned} messages, buried {report.buried}; "
-        f"failed {len(report.failed)}"
+        f"busy {report.busy}; returned {report.returned} messages, buried {report.buried}, "
+        f"expired {report.expired}; failed {len(report.failed)}"
     )

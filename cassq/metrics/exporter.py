@@ -21,7 +21,7 @@ PAUSES_SHOWN = 3
 SHOWN_S = 60.0
 
 STATES = "waiting", "pending", "delayed"
-EVENTS = "pushed", "popped", "committed", "dead", "purged", "rolled_back"
+EVENTS = "pushed", "popped", "committed", "dead", "purged", "expired", "rolled_back"
 
 
 @dataclass(frozen=True, slots=True)

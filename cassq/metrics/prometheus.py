@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 
 from cassq.errors import InvalidOptionError, OutcomeUnknownError
 from cassq.metrics.labels import QueueLabels
-from cassq.model.events import Event, Expired, Popped, Pushed, StorageCalled
+from cassq.model.events import CommitsFailed, Event, Popped, Pushed, StorageCalled
 
 #: In seconds: from a pop of what is in hand to a database that is away.
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0)
@@ -33,7 +33,7 @@ OPERATIONS = {
     "RolledBack": "rollback",
     "Rejected": "reject",
     "Extended": "extend",
-    "Expired": "commit",
+    "CommitsFailed": "commit",
     "Reaped": "reap",
 }
 
@@ -110,7 +110,7 @@ class PrometheusObserver:
         kind = type(event).__name__
         if event.error:
             self._failures.labels(OPERATIONS[kind], event.error).inc()
-        if isinstance(event, Expired):
+        if isinstance(event, CommitsFailed):
             return
         children = self._children(kind, event.queue)
         children.seconds.observe(event.seconds)

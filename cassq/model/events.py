@@ -54,7 +54,7 @@ class Committed:
     Attributes:
         queue: the name of the queue.
         count: the messages of the call.
-        seconds: until it was written; of a grouped commit until it was taken over. See `Expired`.
+        seconds: until it was written; of a grouped commit until it was taken over. See `CommitsFailed`.
         error: as of `Pushed`: some of the messages, or all, come again or may.
     """
 
@@ -116,7 +116,7 @@ class Extended:
 
 
 @dataclass(frozen=True, slots=True)
-class Expired:
+class CommitsFailed:
     """Grouped commits failed after `commit` had returned: the messages come again, or may.
 
     Attributes:
@@ -152,7 +152,7 @@ class Reaped:
     Attributes:
         queue: the name of the queue.
         seconds: how long it took.
-        examined, sealed, returned, buried, retired, busy: as of `cassq.ReapReport`.
+        examined, sealed, returned, buried, expired, retired, busy: as of `cassq.ReapReport`.
         failed: how many things could not be done.
         error: as of `Pushed`, where the pass could not be made.
     """
@@ -163,6 +163,7 @@ class Reaped:
     sealed: int
     returned: int
     buried: int
+    expired: int
     retired: int
     busy: int
     failed: int
@@ -170,7 +171,9 @@ class Reaped:
 
 
 #: All that an observer may be told.
-Event = Pushed | Popped | Committed | RolledBack | Rejected | Extended | Expired | StorageCalled | Reaped
+Event = (
+    Pushed | Popped | Committed | RolledBack | Rejected | Extended | CommitsFailed | StorageCalled | Reaped
+)
 
 
 class Observer(Protocol):

@@ -51,6 +51,11 @@ class Batch:
         size = sum(map(len, self.bodies))
         return size + sum(size_of(b"", headers) for headers in self.headers) if self.headers else size
 
+    @property
+    def outline(self) -> "Batch":
+        """The batch without its bodies and headers."""
+        return Batch(self.first, (), None, self.count, self.pushed_at_ms)
+
     def message(self, seq: int) -> tuple[bytes, Headers]:
         """Return body and headers of message `seq`, which must be in the batch."""
         place = seq - self.first

@@ -66,6 +66,7 @@ class End(Enum):
     COMMITTED = "committed"
     DEAD = "dead"
     PURGED = "purged"
+    EXPIRED = "expired"
 
 
 class RunState(Enum):
@@ -86,6 +87,7 @@ class Tally:
         dead: messages that went to the dead letters.
         purged: messages that were purged or cancelled.
         rolled_back: how often a message came back: by a rollback or because its lease ran out.
+        expired: messages that were dropped because they had waited for longer than the queue's ttl.
     """
 
     pushed: int = 0
@@ -94,6 +96,7 @@ class Tally:
     dead: int = 0
     purged: int = 0
     rolled_back: int = 0
+    expired: int = 0
 
     def __add__(self, other: "Tally") -> "Tally":
         """Add two tallies, field by field."""
@@ -104,6 +107,7 @@ class Tally:
             self.dead + other.dead,
             self.purged + other.purged,
             self.rolled_back + other.rolled_back,
+            self.expired + other.expired,
         )
 
 
@@ -119,8 +123,8 @@ class Head:
             edge of a run, and at or below the cursor.
         phase: open, sealed or retired.
         last: nothing after it will ever be delivered; UNDECIDED until that is decided.
-        skipped: messages purged before they were ever handed out.
-        dead, purged, rolled_back: what happened up to the floor; the marks above it tell the rest.
+        skipped: messages that ended before they were ever handed out.
+        dead, purged, rolled_back, expired: what happened up to the floor; the marks above it tell the rest.
     """
 
     op: UUID
@@ -133,6 +137,7 @@ class Head:
     dead: int = 0
     purged: int = 0
     rolled_back: int = 0
+    expired: int = 0
 
     @property
     def is_decided(self) -> bool:
@@ -152,6 +157,9 @@ class Head:
 #: More than any `max_attempts`: a run that is to be buried shows it, to those who go by other settings, too.
 BURIAL = 1_000_000_000
 
+#: More than any burial's: what such a run has left is dropped, and leaves no dead letters.
+EXPIRY = 2 * BURIAL
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -161,7 +169,8 @@ class Run:
         first, last: the stretch. Runs of a pipe never overlap; they are split, never joined.
         read_from: first number of the batch that holds message `first`.
         state: leased, or returned.
-        attempt: how many times the run was handed out; `BURIAL` more once it is to be buried.
+        attempt: how many times the run was handed out; `BURIAL` more once it is to be buried,
+            `EXPIRY` more once it is to be dropped.
         lease_id: a fresh id for each lease; what its holder's writes are conditional on.
         leased_at_ms: database's clock when the lease began or was extended.
         lease_ms: how long it runs from then.
@@ -199,8 +208,13 @@ class Run:
 
     @property
     def is_burial(self) -> bool:
-        """Whether it is to be buried: nobody delivers it any more, whatever `max_attempts` is altered to."""
+        """Whether it is to be buried or dropped: whatever the settings are altered to."""
         return self.attempt >= BURIAL
+
+    @property
+    def is_expiry(self) -> bool:
+        """Whether it is to be dropped, without dead letters."""
+        return self.attempt >= EXPIRY
 
     def is_window_over(self, now_ms: int, skew_ms: int) -> bool:
         """Tell whether its holder hands out nothing more of a window, by the database's clock."""

@@ -18,7 +18,7 @@ class Progress:
     holder, how far it was handed out.
     """
 
-    __slots__ = ("_dead", "_ended", "_purged", "_rolled_back", "head", "runs", "window")
+    __slots__ = ("_dead", "_ended", "_expired", "_purged", "_rolled_back", "head", "runs", "window")
 
     def __init__(self, state: PipeState) -> None:
         self.window = state.window
@@ -27,6 +27,7 @@ class Progress:
         self._ended = Ranges()
         self._dead = Ranges()
         self._purged = Ranges()
+        self._expired = Ranges()
         # How often messages of runs that are over came back; moves into the head with the floor.
         self._rolled_back: dict[int, int] = {}
         self.note_marks(state.marks)
@@ -44,6 +45,8 @@ class Progress:
                 self._dead.add(mark.first, mark.last)
             elif mark.end is End.PURGED:
                 self._purged.add(mark.first, mark.last)
+            elif mark.end is End.EXPIRED:
+                self._expired.add(mark.first, mark.last)
             for run in [
                 run for run in self.runs.values() if run.first <= mark.last and mark.first <= run.last
             ]:
@@ -76,7 +79,9 @@ class Progress:
             return None
         if seq in self._dead:
             return End.DEAD
-        return End.PURGED if seq in self._purged else End.COMMITTED
+        if seq in self._purged:
+            return End.PURGED
+        return End.EXPIRED if seq in self._expired else End.COMMITTED
 
     @property
     def is_exhausted(self) -> bool:
@@ -117,12 +122,13 @@ class Progress:
             purged=head.purged + self._purged_within(head.floor + 1, floor),
             rolled_back=head.rolled_back
             + sum(times for first, times in self._rolled_back.items() if first <= floor),
+            expired=head.expired + self._expired_within(head.floor + 1, floor),
         )
 
     def note_head(self, head: Head) -> None:
         """Note the head as it was written, and forget what is below its floor."""
         self.head = head
-        for ended in (self._ended, self._dead, self._purged):
+        for ended in (self._ended, self._dead, self._purged, self._expired):
             ended.forget_below(head.floor + 1)
         for first in [first for first in self._rolled_back if first <= head.floor]:
             del self._rolled_back[first]
@@ -133,21 +139,31 @@ class Progress:
         first, last = head.floor + 1, max(head.cursor, pushed)
         dead = head.dead + self._dead.count_within(first, last)
         purged = head.purged + self._purged_within(first, last)
+        expired = head.expired + self._expired_within(first, last)
         return Tally(
             pushed=pushed,
             popped=head.cursor - head.skipped,
-            committed=head.floor + self._ended.count_within(first, last) - dead - purged,
+            committed=head.floor + self._ended.count_within(first, last) - dead - purged - expired,
             dead=dead,
             purged=purged,
             rolled_back=head.rolled_back
             + sum(self._rolled_back.values())
             + sum(run.rolled_back for run in self.runs.values()),
+            expired=expired,
         )
 
     def _purged_within(self, first: int, last: int) -> int:
         return sum(
             part.size - self._dead.count_within(part.first, part.last)
             for part in self._purged.within(first, last)
+        )
+
+    def _expired_within(self, first: int, last: int) -> int:
+        return sum(
+            left.size
+            for part in self._expired.within(first, last)
+            for living in self._dead.missing(*part)
+            for left in self._purged.missing(*living)
         )
 
     def _close_if_over(self, run: Run) -> None:

@@ -24,6 +24,9 @@ NO_REASON_TO_REJECT = "rejected without a reason"
 #: What stands for it where a lease ran out.
 LEASE_ENDED = "lease ended"
 
+#: And of a message that nobody took in time.
+EXPIRED = "expired: it waited for longer than the queue's ttl"
+
 _MILLISECOND = timedelta(milliseconds=1)
 
 

@@ -11,7 +11,7 @@ stands in each run, so it may be altered; what is leased keeps the one it has.
 from collections.abc import Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from datetime import timedelta
-from typing import Any, Self, TypedDict
+from typing import Any, Literal, Self, TypedDict
 
 from cassq.errors import DecodeError, InvalidOptionError
 from cassq.limits import BODY_BYTES_CEILING, KIB, MIB
@@ -23,13 +23,22 @@ _MILLISECOND = timedelta(milliseconds=1)
 #: A message that came back may rest for so long.
 DELAY_MAX = timedelta(days=7)
 
+#: A time-to-live is no shorter than a window and a popper's reading ahead may take, and no longer than this.
+TTL_MIN = timedelta(seconds=1)
+TTL_MAX = timedelta(days=3650)
 
-_Value = int | timedelta
+_Value = int | timedelta | str
 
 
 def _setting(default: _Value, low: _Value, high: _Value, meaning: str, *, is_fixed: bool = False) -> Any:  # noqa: ANN401
     return field(
         default=default, metadata={"low": low, "high": high, "meaning": meaning, "is_fixed": is_fixed}
+    )
+
+
+def _choice(default: str, *others: str, meaning: str) -> Any:  # noqa: ANN401
+    return field(
+        default=default, metadata={"choices": (default, *others), "meaning": meaning, "is_fixed": False}
     )
 
 
@@ -84,6 +93,12 @@ class QueueSettings:
         timedelta(minutes=10), timedelta(0), DELAY_MAX, "how long it rests at most, without jitter"
     )
     retry_jitter_percent: int = _setting(20, 0, 100, "how much a rest is longer or shorter, by chance")
+    ttl: timedelta = _setting(
+        timedelta(0), timedelta(0), TTL_MAX, "how long a message may wait for its consumer; 0 s: for ever"
+    )
+    on_expired: Literal["drop", "dead"] = _choice(
+        "drop", "dead", meaning="what becomes of a message that waited for longer: nothing, or a dead letter"
+    )
     others: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -93,6 +108,11 @@ class QueueSettings:
             raise InvalidOptionError(
                 f"body_bytes_max={self.body_bytes_max} is larger than "
                 f"pipe_bytes_max={self.pipe_bytes_max}: raise pipe_bytes_max"
+            )
+        if timedelta(0) < self.ttl < TTL_MIN:
+            raise InvalidOptionError(
+                f"ttl={tell_duration(self.ttl)} is out of range: {tell_duration(TTL_MIN)} to "
+                f"{tell_duration(TTL_MAX)}, or 0s for messages that never expire"
             )
         if self.retry_delay > self.retry_delay_max:
             raise InvalidOptionError(
@@ -154,8 +174,8 @@ class QueueSettings:
     def to_stored(self) -> dict[str, int]:
         """Return the settings as integers (durations in milliseconds), as they are stored."""
         return {
-            f"{name}_ms" if isinstance(value, timedelta) else name: _to_int(value)
-            for name, value in ((s.name, getattr(self, s.name)) for s in settings_known())
+            _stored_name(setting): _to_int(setting, getattr(self, setting.name))
+            for setting in settings_known()
         } | dict(self.others)
 
     @classmethod
@@ -173,10 +193,9 @@ class QueueSettings:
         others = dict(stored)
         try:
             for setting in settings_known():
-                is_duration = isinstance(setting.default, timedelta)
-                name = f"{setting.name}_ms" if is_duration else setting.name
+                name = _stored_name(setting)
                 if name in stored:
-                    settings[setting.name] = _from_stored(name, others.pop(name), is_duration=is_duration)
+                    settings[setting.name] = _from_stored(setting, others.pop(name))
             return replace(cls(), **settings, others=others)
         except (InvalidOptionError, TypeError) as error:
             raise DecodeError(f"stored queue settings are not valid: {error}") from error
@@ -196,6 +215,8 @@ class AlterOptions(TypedDict, total=False):
     retry_factor_percent: int
     retry_delay_max: timedelta
     retry_jitter_percent: int
+    ttl: timedelta
+    on_expired: Literal["drop", "dead"]
 
 
 class QueueOptions(AlterOptions, total=False):
@@ -229,23 +250,34 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))
 
 
-def _from_stored(name: str, value: object, *, is_duration: bool) -> int | timedelta:
+def _stored_name(setting: Field[Any]) -> str:
+    return f"{setting.name}_ms" if isinstance(setting.default, timedelta) else setting.name
+
+
+def _from_stored(setting: Field[Any], value: object) -> _Value:
+    name, choices = _stored_name(setting), setting.metadata.get("choices")
     if type(value) is not int:
         raise TypeError(f"{name}={shorten(value)} is not a whole number")
     try:
-        return value * _MILLISECOND if is_duration else value
-    except OverflowError:
+        if choices:
+            return str(dict(enumerate(choices))[value])
+        return value * _MILLISECOND if isinstance(setting.default, timedelta) else value
+    except (OverflowError, KeyError):
         raise TypeError(f"{name}={shorten(value)} is out of range") from None
 
 
 def _check(setting: Field[Any], value: Any) -> None:  # noqa: ANN401 - whatever a caller hands in
     name, bounds, kind = setting.name, setting.metadata, type(setting.default)
-    if type(value) is not kind:
+    if choices := bounds.get("choices"):
+        if type(value) is not str or value not in choices:
+            known = " or ".join(map(repr, choices))
+            raise InvalidOptionError(f"{name}={shorten(value)} must be {known} ({bounds['meaning']})")
+    elif type(value) is not kind:
         article = "a timedelta" if kind is timedelta else "an int"
         raise InvalidOptionError(
             f"{name}={shorten(value)} must be {article}, not {type(value).__name__} ({bounds['meaning']})"
         )
-    if not bounds["low"] <= value <= bounds["high"]:
+    elif not bounds["low"] <= value <= bounds["high"]:
         raise InvalidOptionError(
             f"{name}={tell_setting(value)} is out of range: "
             f"{tell_setting(bounds['low'])} to {tell_setting(bounds['high'])} ({bounds['meaning']})"
@@ -257,7 +289,9 @@ def _check(setting: Field[Any], value: Any) -> None:  # noqa: ANN401 - whatever 
         )
 
 
-def _to_int(value: int | timedelta) -> int:
+def _to_int(setting: Field[Any], value: Any) -> int:  # noqa: ANN401 - what `_check` has checked
+    if choices := setting.metadata.get("choices"):
+        return int(choices.index(value))
     return value // _MILLISECOND if isinstance(value, timedelta) else value
 
 

@@ -12,7 +12,7 @@ from itertools import accumulate, repeat
 from cassq.limits import NO_LIMIT, TAKE_BYTES_MAX
 from cassq.model.ids import new_token
 from cassq.model.message import NO_HEADERS, Batch, Headers
-from cassq.model.pipe import BURIAL, Head, Run, RunState
+from cassq.model.pipe import BURIAL, EXPIRY, Head, Run, RunState
 from cassq.model.progress import Progress
 from cassq.model.ranges import Range
 from cassq.model.retrying import LEASE_ENDED, to_reason
@@ -111,17 +111,17 @@ class Room:
 
 
 def plan_fresh(
-    progress: Progress,
-    batches: Sequence[Batch],
-    room: Room,
-    holder: Holder,
+    progress: Progress, batches: Sequence[Batch], room: Room, holder: Holder, head: Head | None = None
 ) -> tuple[Head, Plan | None]:
     """Plan to take what was never handed out: the messages behind the cursor for which there is room.
+
+    Args:
+        head: as other plans of the same take leave it; None: as it stands.
 
     Returns: the head with cursor, read_from and skipped moved on, and the run; None for the run where
         everything up to the new cursor was cancelled.
     """
-    head = progress.head
+    head = head or progress.head
     parts: list[Batch] = []
     firsts: list[int] = []
     cursor, read_from = head.cursor, head.read_from
@@ -220,10 +220,38 @@ def plan_again(progress: Progress, run: Run, batches: Sequence[Batch], wanted: i
     return Plan(Taken(taken, parts, firsts), tuple(changes), rest)
 
 
-def as_burial(plan: Plan) -> Plan:
-    """Return the plan to take again so that what is taken is buried, by whoever has it in the end."""
+def leading(
+    progress: Progress, batches: Sequence[Batch], stretch: Range, born_ms: int
+) -> tuple[list[Batch], bool]:
+    """Return the first of the batches that are alike, and whether what is left of them has expired.
+
+    Args:
+        stretch: the numbers that count.
+        born_ms: what was pushed before has expired, by the database's clock.
+    """
+    alike: list[Batch] = []
+    has_expired: bool | None = None
+    for batch in batches:
+        first, last = max(batch.first, stretch.first), min(batch.last, stretch.last)
+        if first <= last and progress.count_left(first, last):
+            is_old = (batch.pushed_at_ms or 0) < born_ms
+            if has_expired not in {None, is_old}:
+                break
+            has_expired = is_old
+        alike.append(batch)
+    return alike, bool(has_expired)
+
+
+def as_burial(plan: Plan, least: int = BURIAL, reason: str = "") -> Plan:
+    """Return the plan so that what is taken is buried or dropped, by whoever has it in the end.
+
+    Args:
+        least: BURIAL, or EXPIRY for what is dropped; it stays the latter once it was.
+        reason: why, where that is not what it came back for.
+    """
     attempts = (plan.taken.run.attempt - 1) % BURIAL
-    run = replace(plan.taken.run, attempt=BURIAL + attempts)
+    least = EXPIRY if plan.taken.run.is_expiry else least
+    run = replace(plan.taken.run, attempt=least + attempts, reason=reason or plan.taken.run.reason)
     changes = (replace(plan.changes[0], run=run), *plan.changes[1:])
     return replace(plan, taken=replace(plan.taken, run=run), changes=changes)
 

@@ -1,12 +1,15 @@
 """Looks into a queue without taking anything.
 
-Owns `peek` and `status`: what a reader of the database sees of single messages. It writes nothing.
+Owns `peek`, `status` and `runs`: what a reader of the database sees of single messages, and of who has which.
+It writes nothing.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from enum import Enum
+from typing import Any
+from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
 from cassq.model.ids import MessageId
@@ -14,6 +17,7 @@ from cassq.model.message import Batch, Message, to_datetime
 from cassq.model.pipe import PipeEntry, PipeState, Run, RunState
 from cassq.model.progress import Progress
 from cassq.pipes.batch_reader import BatchReader, check_disjoint
+from cassq.pipes.expiry import born_ms
 from cassq.pipes.outside_view import find_pushed, load_seen, progress_seen
 from cassq.pipes.pipe_order import in_order
 from cassq.storage.port import BatchQuery
@@ -32,8 +36,9 @@ class MessageState(Enum):
         COMMITTED: a consumer committed it.
         DEAD: it is a dead letter.
         PURGED: a purge ended it, or it was cancelled.
-        ENDED: its pipe has moved on or retired: it was committed, purged or cancelled, and nobody remembers
-            which.
+        EXPIRED: it waited for longer than the queue's ttl, and was dropped.
+        ENDED: its pipe has moved on or retired: it was committed, purged, cancelled or dropped, and nobody
+            remembers which.
         UNKNOWN: no such message is in its pipe.
     """
 
@@ -43,6 +48,7 @@ class MessageState(Enum):
     COMMITTED = "committed"
     DEAD = "dead"
     PURGED = "purged"
+    EXPIRED = "expired"
     ENDED = "ended"
     UNKNOWN = "unknown"
 
@@ -65,6 +71,38 @@ class MessageStatus:
     due: datetime | None = None
     reason: str = ""
     holder: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunStats:
+    """Messages of one pipe that were handed out together, and have not all ended.
+
+    Attributes:
+        pipe, first, last: where they are.
+        left: how many of them have not ended.
+        state: PENDING, DELAYED, or WAITING to be taken again.
+        holder: the popper that has them, or had them last: host, process, number in it and queue.
+        attempt: how often they were handed out.
+        since: since when that popper has them, or extended the lease, in UTC; None where nobody has.
+        due: when the lease ends, or the rest; None where they may be taken now.
+        reason: why they came back last; "" where they never did.
+    """
+
+    pipe: UUID
+    first: int
+    last: int
+    left: int
+    state: MessageState
+    holder: str
+    attempt: int
+    since: datetime | None
+    due: datetime | None
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures as JSON values; times in ISO 8601."""
+        times = {name: time and time.isoformat() for name, time in (("since", self.since), ("due", self.due))}
+        return asdict(self) | times | {"pipe": str(self.pipe), "state": self.state.value}
 
 
 class Inspection:
@@ -101,19 +139,34 @@ class Inspection:
             return MessageStatus(MessageState.WAITING, 0) if is_there else MessageStatus(MessageState.UNKNOWN)
         return _told_of_live(run, state)
 
+    def runs(self, count: int) -> list[RunStats]:
+        """Return up to `count` runs that have not ended, in the order of the pipes."""
+        found: list[RunStats] = []
+        for entry in in_order(self._storage.list_pipes(self._queue).entries):
+            if state := load_seen(self._storage, entry.pipe):
+                progress = progress_seen(state, self._context.settings.max_attempts)
+                runs = sorted(progress.runs.values(), key=lambda run: run.first)
+                found += [_stats_of(entry.pipe, run, state, progress) for run in runs]
+            if len(found) >= count:
+                break
+        return found[:count]
+
     def _waiting_in(self, entry: PipeEntry) -> Iterator[Message]:
         state = load_seen(self._storage, entry.pipe)
         if state is None:
             return
         progress = progress_seen(state, self._context.settings.max_attempts)
+        born = born_ms(self._context.settings, state.now_ms)
         reader = BatchReader(self._storage, entry.pipe)
         for run in sorted(progress.runs.values(), key=lambda run: run.first):
             if run.is_due(state.now_ms):
-                yield from _messages(entry, reader.read_run(run, run.last), progress, (run.first, run.last))
+                living = _in_time(reader.read_run(run, run.last), born)
+                yield from _messages(entry, living, progress, (run.first, run.last))
         first = state.head.read_from
         while batches := self._storage.read_batches(entry.pipe, BatchQuery(first, limit=PEEK_BATCHES)):
             check_disjoint(entry.pipe, batches)
-            yield from _messages(entry, batches, progress, (state.head.cursor + 1, state.head.last))
+            bounds = state.head.cursor + 1, state.head.last
+            yield from _messages(entry, _in_time(batches, born), progress, bounds)
             first = batches[-1].last + 1
 
     def _status_of_letter(self, message_id: MessageId) -> MessageStatus | None:
@@ -121,6 +174,19 @@ class Inspection:
         for letter in self._storage.read_dead(self._queue, before, 1, until=message_id):
             return MessageStatus(MessageState.DEAD, letter.attempts, reason=letter.reason)
         return None
+
+
+def _in_time(batches: Sequence[Batch], born: int) -> list[Batch]:
+    return [batch for batch in batches if (batch.pushed_at_ms or 0) >= born]
+
+
+def _stats_of(pipe: UUID, run: Run, state: PipeState, progress: Progress) -> RunStats:
+    told = _told_of_live(run, state)
+    since = to_datetime(run.leased_at_ms) if told.state is MessageState.PENDING else None
+    return RunStats(
+        *(pipe, run.first, run.last, progress.count_left(run.first, run.last), told.state),
+        *(run.holder, run.attempts, since, told.due, run.reason),
+    )
 
 
 def _told_of_live(run: Run | None, state: PipeState) -> MessageStatus:

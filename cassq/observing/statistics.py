@@ -47,7 +47,8 @@ class QueueStats:
         waiting: messages that may be delivered now.
         pending: messages in consumers' hands.
         delayed: messages that were rolled back with a delay that still runs.
-        pushed, popped, committed, purged: totals of messages; popped counts a message once.
+        pushed, popped, committed, purged, expired: totals of messages; popped counts a message once, expired
+            those that were dropped.
         dead: total of messages that went to the dead letters, or are about to go there.
         dead_letters: how many are there now; counted up to 10 000.
         rolled_back: how often a message came back, by a rollback or an expired lease.
@@ -67,6 +68,7 @@ class QueueStats:
     dead: int
     dead_letters: int
     purged: int
+    expired: int
     rolled_back: int
     push_rate: float
     pop_rate: float
@@ -180,6 +182,7 @@ class Statistics:
             dead=total.dead,
             dead_letters=self._storage.count_dead(self._queue, LETTERS_MAX),
             purged=total.purged,
+            expired=total.expired,
             rolled_back=total.rolled_back,
             push_rate=push_rate,
             pop_rate=pop_rate,

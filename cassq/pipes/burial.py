@@ -1,4 +1,4 @@
-"""Messages that become dead letters: first the letters, then the marks that end them.
+"""Messages that nobody gets: they become dead letters and are marked after that, or are dropped.
 
 Owns what a letter says, whoever buries: the consumer that gave a message up, or the pipe's next owner. What
 must not break: no mark before its letter. After a crash in between the same rows are written again.
@@ -12,7 +12,7 @@ from cassq.model.ids import MessageId
 from cassq.model.pipe import End, Mark, Run
 from cassq.model.ranges import Ranges
 from cassq.model.retrying import NO_REASON, in_one_line
-from cassq.model.take_plan import Handout
+from cassq.model.take_plan import Handout, Taken
 from cassq.storage.port import DeadLetter, Storage
 
 _log = logging.getLogger("cassq.popper")
@@ -38,4 +38,16 @@ def bury(storage: Storage, queue: str, pipe: UUID, run: Run, messages: Iterable[
         if len(letters) > 1:
             told = f"{len(letters)} messages from {first} to {last} are dead letters"
         _log.warning("queue %s: %s now, after attempt %d: %s", queue, told, run.attempts, in_one_line(reason))
+    return marks
+
+
+def drop(storage: Storage, queue: str, pipe: UUID, taken: Taken) -> list[Mark]:
+    """Mark the messages of a run that has expired; return the marks.
+
+    Raises: StorageUnavailableError, OutcomeUnknownError, AccessDeniedError: it is to be done once more.
+    """
+    dropped = Ranges((part.first, part.last) for part in taken.parts)
+    marks = [Mark(part.first, part.last, End.EXPIRED) for part in dropped]
+    storage.mark(pipe, marks)
+    _log.info("queue %s: %d messages of pipe %s have expired", queue, taken.count, pipe)
     return marks

@@ -64,6 +64,7 @@ class FencedPipe:
         read_ms, read_at: the database's clock at the last settled read, and this process's after it.
         sent_at: this process's before it: what was acknowledged since may be missing in it.
         progress: what is known of the pipe.
+        settings: those of the queue at the last take.
         attempts_max: a run that comes back from this attempt is buried.
     """
 
@@ -174,7 +175,8 @@ class FencedPipe:
 
     def heed_settings(self) -> None:
         """Take in what was altered since the last take: one take goes by one reading of the settings."""
-        self.attempts_max = self._context.settings.max_attempts
+        self.settings = self._context.settings
+        self.attempts_max = self.settings.max_attempts
         self.holder = Holder(self._taker.name, _ms(self._context.lease.total_seconds()))
 
     def advance(

@@ -41,8 +41,14 @@ def is_spent(run: Run, attempts_max: int) -> bool:
 
 
 def progress_seen(state: PipeState, attempts_max: int) -> Progress:
-    """Return what became of a pipe's messages; what is to be buried counts as dead."""
+    """Return what became of a pipe's messages; what is to be buried or dropped has ended so."""
     progress = Progress(state)
     spent = [run for run in progress.runs.values() if run.is_burial or is_spent(run, attempts_max)]
-    progress.note_marks([Mark(*part, End.DEAD) for run in spent for part in progress.left_of(run)])
+    progress.note_marks(
+        [
+            Mark(*part, End.EXPIRED if run.is_expiry else End.DEAD)
+            for run in spent
+            for part in progress.left_of(run)
+        ]
+    )
     return progress

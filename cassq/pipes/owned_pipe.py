@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from cassq.errors import CassqError, DecodeError
 from cassq.limits import NO_LIMIT, TAKE_BYTES_MAX, TAKE_MESSAGES_MAX, TAKE_RUNS_MAX
 from cassq.model.pipe import Head, Phase, Run, RunState
-from cassq.model.ranges import Ranges
-from cassq.model.take_plan import Plan, Room, Taken, as_burial, plan_again, plan_fresh, portion_of
-from cassq.pipes import upkeep, window_steps
+from cassq.model.ranges import Range, Ranges
+from cassq.model.take_plan import Plan, Room, Taken, as_burial, leading, plan_again, plan_fresh, portion_of
+from cassq.pipes import expiry, upkeep, window_steps
 from cassq.pipes.batch_reader import BatchReader
-from cassq.pipes.burial import bury
+from cassq.pipes.burial import bury, drop
 from cassq.pipes.fenced_pipe import FencedPipe
 from cassq.pipes.held_window import HeldWindow
 
@@ -31,7 +31,7 @@ class TakeResult:
 
     Attributes:
         runs: runs to hand out.
-        dead: runs past max_attempts, leased to be buried instead.
+        dead: runs past max_attempts, or that have expired, leased to be buried or dropped instead.
         sent_at: the clock's latest reading from before the transaction was sent; leases count from here.
         window: the window that the runs come from, if they come from one.
     """
@@ -115,7 +115,7 @@ class OwnedPipe(FencedPipe):
         """Take up to `wanted` messages: first what came back and is due, then what was never handed out.
 
         Args:
-            wanted: 0 takes what is to be buried, and nothing else.
+            wanted: 0 takes what is to be buried or dropped, and nothing else.
             is_flowing: more is expected at any moment, and nobody else waits for it: lease a window.
 
         Returns: what may be handed out now, empty when there is nothing; None when the pipe has another
@@ -156,17 +156,21 @@ class OwnedPipe(FencedPipe):
         )
 
     def _take_among_cancelled(self, wanted: int, *, is_flowing: bool) -> TakeResult | None:
-        """Take, again where a cancellation moved the fence meanwhile, and past what was cancelled."""
-        result = None
+        """Take, again where a cancellation moved the fence meanwhile, and past what is for nobody."""
+        dead: list[Taken] = []
+        result: TakeResult | None = None
         for _ in range(TAKE_ATTEMPTS):
             before = self.head.cursor
-            result = self._take(wanted, is_flowing=is_flowing)
-            if result is None:
+            taken = self._take(wanted, is_flowing=is_flowing)
+            if taken is None:
                 # Where nobody else took, nobody else owns it: a cancellation takes nothing.
                 if self.look() and self.head.cursor == before and not self.progress.window:
                     continue
                 return None
-            if result.runs or result.dead or self.window or self.head.cursor == before:
+            dead += taken.dead
+            result = replace(taken, dead=dead)
+            is_stuck = self.head.cursor == before and not taken.dead
+            if taken.runs or self.window or is_stuck or not wanted:
                 return result
             if self.head.cursor < self.until and not upkeep.step_over(self):
                 return None
@@ -180,11 +184,11 @@ class OwnedPipe(FencedPipe):
             if self._is_lost():
                 return None
             raise
-        if fresh:
-            plans.append(fresh)
+        plans += fresh
         if not plans and head.cursor == self.head.cursor:
             return self._find_nothing(head, wanted)
-        if is_flowing and plans == [fresh] and window_steps.may_begin(self):
+        is_all_fresh = plans == fresh and not any(plan.taken.run.is_burial for plan in plans)
+        if is_flowing and plans and is_all_fresh and window_steps.may_begin(self):
             return self._begin_window(wanted)
         self.reader.read_on(head.cursor, min(wanted, head.last - head.cursor))
         sent_at = self.clock.latest()
@@ -218,7 +222,10 @@ class OwnedPipe(FencedPipe):
         return result or TakeResult([], [], self.clock.latest())
 
     def bury(self, taken: Taken) -> int:
-        """Move a run past max_attempts to the dead letters; return how many messages that were."""
+        """Bury or drop a run of which nothing is handed out; return how many messages that were."""
+        if taken.run.is_expiry:
+            self.progress.note_marks(drop(self.storage, self.queue, self.pipe, taken))
+            return taken.count
         if self.is_outline:
             batches = BatchReader(self.storage, self.pipe).read_run(taken.run, taken.run.last)
             living = Ranges((part.first, part.last) for part in taken.parts)
@@ -239,26 +246,36 @@ class OwnedPipe(FencedPipe):
                 break
             # What is to be buried is nothing that anybody waits for: all of it goes at once.
             is_spent = run.attempt >= self.attempts_max
-            if left <= 0 and not is_spent:
+            if left <= 0 and not (is_spent or self.settings.ttl):
                 continue
-            portion = TAKE_MESSAGES_MAX if is_spent else left
-            last = portion_of(self.progress, run, portion)
-            batches = self.reader.read_run(run, last)
-            plan = plan_again(self.progress, run, batches, portion, self.holder)
-            plans.append(as_burial(plan) if is_spent else plan)
+            portion = TAKE_MESSAGES_MAX if is_spent or left <= 0 else left
+            batches = self.reader.read_run(run, portion_of(self.progress, run, portion))
+            if is_spent:
+                plans.append(as_burial(plan_again(self.progress, run, batches, portion, self.holder)))
+            elif plan := expiry.plan_again_in_time(self, run, batches, portion, is_wanted=left > 0):
+                plans.append(plan)
         return plans
 
     def _count_living(self, plans: Sequence[Plan]) -> int:
         """Return how many of the planned messages will be handed out, not buried."""
         return sum(plan.taken.count for plan in plans if not plan.taken.run.is_burial)
 
-    def _plan_fresh(self, wanted: int) -> tuple[Head, Plan | None]:
-        head = self.head
+    def _plan_fresh(self, wanted: int) -> tuple[Head, list[Plan]]:
+        if self.progress.is_exhausted:
+            return self.head, []
+        born = expiry.born_by_now_ms(self)  # once: between two readings what is found may expire
+        head, expired = expiry.plan_waiting(self, born, self.until)
+        plans = [expired] if expired else []
         wanted = min(wanted, self.until - head.cursor)
-        if wanted <= 0 or self.progress.is_exhausted:
-            return head, None
+        if wanted <= 0:
+            return head, plans
         batches = self.reader.read(head.read_from, head.cursor, wanted)
-        return plan_fresh(self.progress, batches, Room(wanted, until=self.until), self.holder)
+        if born:
+            batches, are_old = leading(self.progress, batches, Range(head.cursor + 1, self.until), born)
+            if are_old:  # more than one take may carry
+                return head, plans
+        head, fresh = plan_fresh(self.progress, batches, Room(wanted, until=self.until), self.holder, head)
+        return head, [*plans, fresh] if fresh else plans
 
     def _next_is_gone(self) -> DecodeError:
         first, last = self.head.cursor + 1, self.head.last

@@ -4,8 +4,7 @@ Owns that each of them ends once, all or none are claimed for that, and that nei
 written as one.
 """
 
-from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from cassq.errors import CassqError, ClosedError, UsageError
 from cassq.model.ranges import Ranges
@@ -14,6 +13,9 @@ from cassq.pipes.run_rows import Return
 from cassq.popping.delivery import BatchSlice, Delivery
 from cassq.popping.hand import Portion
 from cassq.popping.observed_ends import give_back
+
+#: A transaction takes so many stretches out of a run: each is a row or two, and Cassandra bounds a batch.
+PARTS_MAX = 32
 
 
 def finish_all(deliveries: Sequence[Delivery], ending: str) -> None:
@@ -42,32 +44,53 @@ def portions_of(deliveries: Iterable[Delivery]) -> list[Portion]:
     return [(each._batch_slice, each.seq, each.seq) for each in deliveries]  # noqa: SLF001 - our own class
 
 
-def return_all(deliveries: Sequence[Delivery], *, is_counted: bool, reason: str = "") -> None:
-    """Roll back many, without a delay, or give them back: what follows each other goes back as one.
+def return_all(deliveries: Sequence[Delivery], ending: str, how: Callable[[Delivery], Return]) -> int:
+    """End many so that they go back, each run as `how` says of its first: neighbours go back as one.
+
+    Returns: how many; the others come again when their leases end at the latest.
 
     Raises:
         ClosedError: one of them has ended before, or is named twice; nothing was written.
         AccessDeniedError: the role may not write; what it was refused can be ended later.
         CassqError: the first that a run met; the others were given back all the same.
     """
-    finish_all(deliveries, "rolled back" if is_counted else "given back")
-    failed: CassqError | None = None
     by_run: dict[HeldRun, list[Delivery]] = {}
     for each in deliveries:
         by_run.setdefault(each.run, []).append(each)
-    for run, parts in group_by_run(deliveries).items():
-        own = by_run[run]
-        how = Return(is_counted=False)
-        if is_counted:
-            how = run.after_failure(own[0].seq, reason, timedelta(0))
+    hows = {run: how(own[0]) for run, own in by_run.items()}
+    finish_all(deliveries, ending)
+    returned = 0
+    failed: CassqError | None = None
+    for own, parts in _portions(by_run):
+        run, messages = own[0].run, [each.handout() for each in own] if hows[own[0].run].is_last else ()
         try:
-            give_back(run, parts, how, [each.handout() for each in own] if how.is_last else ())
+            is_written = give_back(run, parts, hows[run], messages, is_rejected=ending == "rejected")
+            returned += len(own) if is_written else 0
         except CassqError as error:
             failed = failed or error
             for each in own if isinstance(error, UsageError) else ():
                 each.unfinish()
     if failed:
         raise failed
+    return returned
+
+
+def give_all_back(deliveries: Sequence[Delivery]) -> None:
+    """Give many back, which counts as no attempt; raises as `return_all`."""
+    return_all(deliveries, "given back", lambda _: Return(is_counted=False))
+
+
+def _portions(by_run: Mapping[HeldRun, list[Delivery]]) -> Iterator[tuple[list[Delivery], Ranges]]:
+    """Yield what one transaction carries, with its stretches."""
+    for run, own in by_run.items():
+        own.sort(key=lambda each: each.seq)
+        stretches = list(group_by_run(own)[run])
+        place = 0
+        for begin in range(0, len(stretches), PARTS_MAX):
+            parts = Ranges(stretches[begin : begin + PARTS_MAX])
+            count = sum(part.size for part in parts)
+            yield own[place : place + count], parts
+            place += count
 
 
 def group_by_run(deliveries: Iterable[Delivery]) -> dict[HeldRun, Ranges]:

@@ -22,7 +22,7 @@ from cassq.errors import CassqError, OverloadedError
 from cassq.popping.alarm import Alarm
 from cassq.popping.consumer_line import Asker, Consumer, ConsumerLine
 from cassq.popping.delivery import Delivery
-from cassq.popping.delivery_groups import finish_all, portions_of, return_all, unended
+from cassq.popping.delivery_groups import finish_all, give_all_back, portions_of, unended
 from cassq.popping.hand import Portion, to_deliveries
 from cassq.popping.looks import Looks
 from cassq.runtime.background_thread import AnsweredFuture, BackgroundThread
@@ -214,13 +214,13 @@ class PopFutures:
         if left:
             # What is in hand may have gone back before; and this need not wait for the database.
             thread = BackgroundThread("cassq-give-back")
-            thread.submit(_return_all, left)
+            thread.submit(_give_back, left)
             thread.shutdown(wait=False)
 
 
-def _return_all(deliveries: list[Delivery]) -> None:
+def _give_back(deliveries: list[Delivery]) -> None:
     try:
-        return_all(deliveries, is_counted=False)
+        give_all_back(deliveries)
     except CassqError as error:
         _log.warning("%d messages come again when their leases end: %s", len(deliveries), error)
 

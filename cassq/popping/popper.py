@@ -12,8 +12,10 @@ from typing import Self
 
 from cassq.errors import ClosedError, CorruptError, OutcomeUnknownError, UnavailableError
 from cassq.model.arguments import check_count, to_seconds
+from cassq.model.retrying import NO_REASON_TO_REJECT, to_reason
+from cassq.pipes.run_rows import Return
 from cassq.popping.delivery import Delivery
-from cassq.popping.delivery_groups import finish_all
+from cassq.popping.delivery_groups import finish_all, return_all
 from cassq.popping.iterated_delivery import go_on_after
 from cassq.popping.pop_future import PopFuture
 from cassq.popping.shared_intake import SharedIntake
@@ -135,6 +137,32 @@ class Popper:
         self._birthplace.check("the popper")
         finish_all(deliveries, "committed")
         self._intake.committer.commit(deliveries)
+
+    def rollback_many(
+        self, deliveries: Sequence[Delivery], delay: timedelta | None = None, reason: str = ""
+    ) -> int:
+        """Give many back at once, as `Delivery.rollback` does one; what was taken together rests alike.
+
+        Returns: how many; the others come again when their leases end at the latest, without the delay.
+
+        Raises:
+            ClosedError: one of them was committed or rolled back before, or is named twice; nothing was
+                written.
+            InvalidOptionError, AccessDeniedError: as `Delivery.rollback`.
+        """
+        self._birthplace.check("the popper")
+        return return_all(
+            deliveries, "rolled back", lambda each: each.run.after_failure(each.seq, reason, delay)
+        )
+
+    def reject_many(self, deliveries: Sequence[Delivery], reason: str) -> int:
+        """Give many up at once, as `Delivery.reject` does one.
+
+        Returns, Raises: as `rollback_many`.
+        """
+        self._birthplace.check("the popper")
+        how = Return(reason=to_reason(reason) or NO_REASON_TO_REJECT, is_last=True)
+        return return_all(deliveries, "rejected", lambda _: how)
 
     @property
     def is_closed(self) -> bool:

@@ -48,7 +48,7 @@ class SharedIntake:
             context.clock, lambda: silent_service(context.coordinator, context.queue)
         )
         events = context.events
-        on_lost = events.note_expired if events else None
+        on_lost = events.note_commits_failed if events else None
         self._grouped = GroupedCommitter(context.clock, self.buffer.answers, on_lost)
         self.committer: Committer = self._grouped
         if commit == "each":

@@ -18,7 +18,7 @@ from functools import partial
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import BodyTooLargeError, CassqError, InvalidOptionError, OutcomeUnknownError, UsageError
 from cassq.model.arguments import to_seconds
-from cassq.model.ids import MessageId, new_pipe_id
+from cassq.model.ids import MessageId, new_token
 from cassq.model.message import Headers, MessageIds, check_body, check_headers
 from cassq.model.settings import QueueSettings
 from cassq.pushing.batch_cutter import BatchCutter, bounds_of
@@ -30,6 +30,7 @@ from cassq.pushing.push_request import PushRequest
 from cassq.pushing.push_result import PushFuture, PushLatch, resolve
 from cassq.runtime.background_thread import BackgroundThread
 from cassq.runtime.deadline import Deadline
+from cassq.runtime.fork_guard import process_name
 from cassq.runtime.reentry import check_may_wait, noted, refusal
 
 _log = logging.getLogger("cassq.pusher")
@@ -66,7 +67,7 @@ class Pusher:
         self.check_open = check_open
         self._cutter = BatchCutter(self._settings)
         self._buffer = PushBuffer(self._clock, *bounds_of(context.settings))
-        name = str(new_pipe_id())
+        name = f"{process_name()}-{str(new_token())[:8]}"  # no process ever has it again
         # What need not hold up a batch: opening the next pipe, waking poppers.
         self._beside = BackgroundThread(f"cassq-beside-{self._queue}")
         self._lock = threading.RLock()  # of what stands below it

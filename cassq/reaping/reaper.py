@@ -1,27 +1,28 @@
 """Heals what its owner left behind.
 
 Owns the pipes nobody owns: seals those of dead pushers, drains them, returns runs whose lease has run out,
-buries what came back from its last attempt, and retires what is over. Any number of reapers may run at once
-and be killed at any point; each step is conditional on what it was decided on, and is found half-done and
-finished by the next pass. What must not break: a pipe's counts enter the queue's totals exactly once, and
-before the pipe retires (`cassq.model.queue_record` draws the race).
+buries what came back from its last attempt, ends what has expired, and retires what is over. Any number of
+reapers may run at once and be killed at any point; each step is conditional on what it was decided on, and is
+found half-done and finished by the next pass. What must not break: a pipe's counts enter the queue's totals
+exactly once, and before the pipe retires (`cassq.model.queue_record` draws the race).
 """
 
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
-from cassq.errors import AccessDeniedError, CassqError, CorruptError, OutcomeUnknownError
+from cassq.errors import CassqError, CorruptError, OutcomeUnknownError
 from cassq.model.ids import new_token
 from cassq.model.pipe import Phase, PipeEntry
 from cassq.model.queue_record import QueueRecord
-from cassq.pipes import upkeep, window_steps
+from cassq.pipes import expiry, upkeep, window_steps
 from cassq.pipes.fenced_pipe import FencedPipe, Taker
 from cassq.pipes.owned_pipe import OwnedPipe
 from cassq.pipes.pipe_list import PipeList
+from cassq.reaping.reap_report import ReapReport
 from cassq.runtime.outage_log import log_trouble
 from cassq.runtime.reentry import alone
 
@@ -37,54 +38,7 @@ EXAMINE_S = 10.0
 PASS_MAX_S = 5.0
 
 #: What an observer is told of a pass.
-_FIGURES = "examined", "sealed", "returned", "buried", "retired", "busy"
-
-
-@dataclass(slots=True)
-class ReapReport:
-    """What one pass did.
-
-    Attributes:
-        examined: pipes that were read.
-        sealed: pipes of dead pushers that were sealed.
-        returned: messages whose lease had run out and that came back.
-        buried: messages that came back from their last attempt, and that are dead letters now.
-        retired: pipes that were retired and deleted.
-        busy: pipes that needed something but are in a popper's hands.
-        published: bulk writes that were decided and whose pipes were published for somebody who died.
-        removed: staged pipes of failed bulk writes that were deleted.
-        failed: what could not be done, in words.
-        refused: for how many of those the role lacks a permission.
-    """
-
-    examined: int = 0
-    sealed: int = 0
-    returned: int = 0
-    buried: int = 0
-    retired: int = 0
-    busy: int = 0
-    published: int = 0
-    removed: int = 0
-    failed: list[str] = field(default_factory=list)
-    refused: int = 0
-
-    def note_failure(self, words: str, error: CassqError) -> None:
-        """Note what could not be done."""
-        self.failed.append(words)
-        self.refused += isinstance(error, AccessDeniedError)
-
-    def add(self, other: "ReapReport") -> None:
-        """Add another pass to this one."""
-        self.examined += other.examined
-        self.sealed += other.sealed
-        self.returned += other.returned
-        self.buried += other.buried
-        self.retired += other.retired
-        self.busy += other.busy
-        self.published += other.published
-        self.removed += other.removed
-        self.failed += other.failed
-        self.refused += other.refused
+_FIGURES = "examined", "sealed", "returned", "buried", "expired", "retired", "busy"
 
 
 class Reaper:
@@ -196,7 +150,8 @@ class Reaper:
             return
         owned = OwnedPipe(self._context, entry, state, Taker(self._holder))
         is_abandoned = self._pipes.is_abandoned(entry)
-        if not (owned.is_over or upkeep.needs_care(owned, is_abandoned=is_abandoned)):
+        needs_care = upkeep.needs_care(owned, is_abandoned=is_abandoned)
+        if not (owned.is_over or needs_care or expiry.has_expired(owned)):
             return
         if not self._coordinator.claim(self._queue, entry.pipe, self._holder):
             report.busy += 1
@@ -211,7 +166,7 @@ class Reaper:
                 self._coordinator.release(self._queue, entry.pipe, self._holder)
 
     def _care(self, owned: OwnedPipe, *, is_abandoned: bool, report: ReapReport) -> bool:
-        """Seal, drain, return and bury what needs it; True when the pipe is over now."""
+        """Seal, drain, return, bury and drop what needs it; True when the pipe is over now."""
         if is_abandoned and owned.head.phase is Phase.OPEN:
             self._record.read()
             if not upkeep.seal(owned):
@@ -222,12 +177,12 @@ class Reaper:
         if not (upkeep.step_over(owned) and upkeep.drain(owned)):
             return False
         report.returned += upkeep.return_expired(owned)
-        while upkeep.has_spent(owned):
+        while upkeep.has_spent(owned) or expiry.has_expired(owned):
             result = owned.take(0)
             if result is None or not result.dead:
                 break
             for taken in result.dead:
-                report.buried += owned.bury(taken)
+                report.note_ended(taken.run, owned.bury(taken))
         return owned.is_over
 
     def _retire(self, over: list[FencedPipe], report: ReapReport) -> None:

@@ -34,6 +34,8 @@ SOUND = {
     ("staged", "priority", "negative"),
     ("pending", "window_ms", "null"),  # of before there were windows
     ("pending", "reason", "null"),  # nobody said why
+    ("pending", "expired", "null"),  # none did
+    ("queues", "expired", "null"),
     ("queues", "writers", "null"),  # of before there were staged pipes
     ("queues", "publications", "null"),
     ("queues", "settings", "other"),  # settings of a newer version are left alone
@@ -237,7 +239,7 @@ def _sqlite_values(column: str, kind: str) -> Iterator[tuple[str, object]]:
 
 #: Which columns of `pending` a row of each kind has, beside its key.
 PENDING = {
-    ("head", -1, 0): "op cursor read_from floor phase last skipped dead purged rolled_back",
+    ("head", -1, 0): "op cursor read_from floor phase last skipped dead purged rolled_back expired",
     ("run", 2, 1): "last read_from state attempt lease_id leased_at lease_ms not_before holder rolled_back"
     " window_ms reason",
     ("mark", 1, 2): "last ending",

@@ -17,7 +17,7 @@ class TestQueues:
             queue,
             settings=QueueSettings(lease=timedelta(milliseconds=1500), pop_width=3),
             state=QueueState.PAUSED,
-            totals=Tally(6, 5, 4, 3, 2, 1),
+            totals=Tally(7, 6, 5, 4, 3, 2, 1),
             counted=frozenset(new_pipe_id() for _ in range(3)),
             samples=(Sample(EARLY_MS, 1, 2, 3), Sample(EARLY_MS + 1, 4, 5, 6)),
             writers={"loader": Written(7, new_pipe_id()), "other": Written(0)},

@@ -43,6 +43,7 @@ class TestAdvance:
             dead=2,
             purged=3,
             rolled_back=4,
+            expired=5,
         )
 
         state = storage.load_pipe(pipe)

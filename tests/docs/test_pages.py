@@ -3,9 +3,10 @@
 import importlib
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from functools import reduce
+from typing import Any
 
 import click
 import pytest
@@ -56,8 +57,15 @@ def resolve(name: str) -> object:
     raise AssertionError(f"{name} is no module")
 
 
-def value_of(text: str) -> int | timedelta:
-    """Read `10 000`, `64 MiB` or `60 s`."""
+def bounds_of(setting: Mapping[str, Any]) -> tuple[object, object]:
+    """Return the least and the most of a setting; the two choices of one that has no measure."""
+    return setting.get("choices") or (setting["low"], setting["high"])
+
+
+def value_of(text: str) -> int | timedelta | str:
+    """Read `10 000`, `64 MiB`, `60 s` or a word."""
+    if text.startswith('"'):
+        return text.strip('"')
     number, unit = re.fullmatch(r"([\d ]+?)(?: ([a-zA-Z]+))?", text).groups()
     count = int(number.replace(" ", ""))
     return count * _UNITS[unit] if unit else count
@@ -120,8 +128,7 @@ def test_the_settings_table_is_that_of_the_code() -> None:
         for row in table_below(OPERATIONS, "## Settings of a queue")
     }
     assert told == {
-        setting.name: (setting.default, setting.metadata["low"], setting.metadata["high"])
-        for setting in settings_known()
+        setting.name: (setting.default, *bounds_of(setting.metadata)) for setting in settings_known()
     }
 
 

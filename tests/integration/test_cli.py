@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -80,7 +81,7 @@ class TestQueue:
             *("--push-grace", "500ms", "--pipe-messages-max", "100", "--pipe-bytes-max", "4MiB"),
             *("--clock-skew-max", "1s", "--pop-width", "2", "--push-width", "3", "--body-bytes-max", "64KiB"),
             *("--retry-delay", "2s", "--retry-factor-percent", "150", "--retry-delay-max", "1h"),
-            *("--retry-jitter-percent", "5"),
+            *("--retry-jitter-percent", "5", "--ttl", "1d", "--on-expired", "dead"),
         )
 
         assert made["queue"] == "orders"
@@ -99,6 +100,8 @@ class TestQueue:
             "retry_factor_percent": 150,
             "retry_delay_max_ms": 3_600_000,
             "retry_jitter_percent": 5,
+            "ttl_ms": 86_400_000,
+            "on_expired": 1,
         }
 
     def test_may_be_created_again_with_the_same_settings_only(self, orders):
@@ -193,6 +196,22 @@ class TestQueue:
         header, row = orders.ok("queue", "pipes", "orders").splitlines()
         assert header.split()[:3] == ["pipe", "phase", "pushed"]
         assert row.split()[:3] == [pipe["pipe"], "PF", "1"]
+
+    def test_runs_tell_who_has_what(self, orders):
+        orders.ok("push", "orders", stdin=b"one")
+        assert orders.json("queue", "runs", "orders") == []
+        with cassq.connect(orders.env["CASSQ_URL"]) as store, store.queue("orders").popper() as popper:
+            delivery = popper.pop(timeout=60)
+            (run,) = orders.json("queue", "runs", "orders")
+            assert (run["state"], run["left"], run["attempt"], run["reason"]) == ("pending", 1, 1, "")
+            assert f"-{os.getpid()}-" in run["holder"]
+            assert run["since"] < run["due"]
+            delivery.rollback(delay=timedelta(hours=1), reason="no route")
+        (run,) = orders.json("queue", "runs", "orders")
+        assert (run["state"], run["since"], run["reason"]) == ("delayed", None, "no route")
+        header, row = orders.ok("queue", "runs", "orders", "--count", "1").splitlines()
+        assert header.split()[:4] == ["pipe", "first", "last", "left"]
+        assert row.split()[:4] == [run["pipe"], "1", "1", "1"]
 
     def test_rollups_of_a_day_are_told(self, orders):
         with cassq.connect(orders.env["CASSQ_URL"]) as store:
@@ -912,7 +931,8 @@ class TestBadInput:
     @pytest.mark.parametrize(
         "command",
         [
-            *(("push",), ("pop",), ("peek",), ("queue", "stats"), ("queue", "pipes"), ("queue", "pause")),
+            *(("push",), ("pop",), ("peek",), ("queue", "stats"), ("queue", "pipes"), ("queue", "runs")),
+            *(("queue", "pause"),),
             *(("queue", "resume"), ("dead", "list")),
         ],
     )

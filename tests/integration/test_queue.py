@@ -1,5 +1,6 @@
 """The public interface of a queue, on every store."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -310,6 +311,31 @@ def test_what_came_back_from_its_last_attempt_is_neither_waiting_nor_purged(stor
         assert popper.pop(timeout=0.5) is None
         assert [letter.message_id for letter in queue.dead] == [spent]
     assert queue.stats().dead == 1
+
+
+def test_who_has_what_is_told_in_the_order_of_the_pipes(store, name):
+    queue = store.queue(name, pipe_messages_max=2)
+    ids = queue.push_many([b"1", b"2", b"3", b"4"])
+    assert queue.runs() == []
+    with queue.popper() as popper:
+        first, _, third, _ = drain(popper, 4)
+        first.commit()
+        third.rollback(delay=timedelta(hours=1), reason="no route")
+        runs = queue.runs()
+        assert sum(run.left for run in runs) == 3
+        assert {run.state for run in runs if run.pipe == ids[0].pipe} == {cassq.MessageState.PENDING}
+        (delayed,) = (run for run in runs if run.state is cassq.MessageState.DELAYED)
+        assert (delayed.pipe, delayed.first, delayed.reason) == (*ids[2], "no route")
+        assert delayed.since is None
+        assert delayed.due > datetime.now(UTC) + timedelta(minutes=30)
+        assert all(f"-{os.getpid()}-" in run.holder for run in runs)
+        assert queue.runs(1) == runs[:1]
+        for run in runs:
+            if run.since:
+                assert timedelta(0) < run.due - run.since
+    assert f"-{os.getpid()}-" in queue.pipes()[0].pusher
+    with pytest.raises(cassq.InvalidOptionError):
+        queue.runs(0)
 
 
 def test_letters_that_do_not_exist_are_told_and_the_others_dealt_with(store, name):

@@ -132,18 +132,18 @@ COLUMNS = st.one_of(
     st.binary(max_size=8),
 )
 _TIME = datetime(2026, 1, 1)  # noqa: DTZ001 - as the driver returns it
-_HEAD_ROW = (-1, 0, *cassandra_rows.head_values(HEAD), *[None] * 8)
+_HEAD_ROW = (-1, 0, *cassandra_rows.head_values(HEAD), *[None] * 10, 3)
 _RUN_ROW = (
     *(4, 1, None, None, 2, None, None, 7, None, None, None, 1, "returned", 2, uuid4()),
-    *(_TIME, 30_000, _TIME, "me", None),
+    *(_TIME, 30_000, _TIME, "me", None, 0, "no route", None),
 )
-_MARK_ROW = (4, 2, *[None] * 5, 7, *[None] * 11, "dead")
+_MARK_ROW = (4, 2, *[None] * 5, 7, *[None] * 11, "dead", *[None] * 3)
 
 
 @quietly
 @given(
     st.sampled_from([_HEAD_ROW, _RUN_ROW, _MARK_ROW]).flatmap(
-        lambda row: st.dictionaries(st.integers(2, 19), COLUMNS, min_size=1, max_size=3).map(
+        lambda row: st.dictionaries(st.integers(2, 22), COLUMNS, min_size=1, max_size=3).map(
             lambda change: tuple(change.get(place, cell) for place, cell in enumerate(row))
         )
     )
@@ -157,10 +157,12 @@ def test_a_row_of_pending_is_read_as_what_it_says_or_refused(row):
         return
     if head:
         assert (-1, 0, *cassandra_rows.head_values(head)) == row[:12]
+        assert head.expired == (row[22] or 0)
         assert 0 <= head.floor <= head.cursor <= head.last <= SEQ_MAX
     for run in runs:
         assert (run.first, run.last, run.read_from, run.state.value) == (row[0], row[7], row[4], row[12])
         assert 1 <= run.read_from <= run.first <= run.last
+        assert (run.window_ms, run.reason) == (row[20] or 0, row[21] or "")
         assert datetime(1970, 1, 1) + timedelta(milliseconds=run.leased_at_ms) <= row[15]  # noqa: DTZ001
     for mark in marks:
         assert (mark.first, mark.last, mark.end.value) == (row[0], row[7], row[19])
@@ -181,7 +183,7 @@ def test_a_head_that_no_step_leads_to_is_refused():
         with pytest.raises(DecodeError):
             sqlite_rows.to_head(sqlite_rows.head_row(head))
         with pytest.raises(DecodeError):
-            cassandra_rows.find_head([(-1, 0, *cassandra_rows.head_values(head), *[None] * 8)])
+            cassandra_rows.find_head([(-1, 0, *cassandra_rows.head_values(head), *[None] * 11)])
 
 
 def test_every_ending_is_one_that_both_stores_know():

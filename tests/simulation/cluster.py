@@ -264,6 +264,15 @@ class Cluster:
         }
         return len(kept) >= messages
 
+    def body_at(self, pipe: UUID, seq: int) -> bytes:
+        """Return the body that was sent for a message."""
+        return next(
+            body
+            for body, homes in self._homes.items()
+            for key, ck, _, place in homes
+            if (key[0], ck[0] + place) == (pipe, seq)
+        )
+
     def come_back(self) -> list[str]:
         """Let days pass until every deletion is forgotten; tell what of pipes that ended is there again."""
         stood = self._standing()  # an entry that landed late, of a pipe that nobody ever pushed into

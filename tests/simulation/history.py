@@ -20,6 +20,7 @@ from cancel_actors import cancel_some
 from checkpoint import STREAM, Checkpoint
 from cluster import Cluster
 from ensemble import Ensemble, Seat
+from expiry_watch import ExpiryWatch
 from hands import Hands, listening
 from letter_actors import deal_with_letters
 from operator_actors import (
@@ -189,6 +190,7 @@ class _Stage:
         self.unknown: dict[str, list[CassqError]] = {}
         self.ids: dict[str, MessageId] = {}
         self.soon = plan.soon
+        self.expiry = ExpiryWatch(self, self.cluster.body_at, plan.ttl_s)
         self._done: set[str] = set()
 
     # The play
@@ -310,14 +312,18 @@ class _Stage:
         self.broken += verdict.broken() + judge_batches(self.lines, self.told_of_others) + list(self._late())
         self.broken += self.decisions.unseen(self.lines)
         told = sum(line.count for line in self.lines if line.kind is Kind.PURGED)
-        cancelled = {line.message for line in self.lines if line.kind is Kind.CANCELLED}
+        dropped = self.expiry.told()
+        cancelled = {line.message for line in self.lines if line.kind is Kind.CANCELLED} - dropped
         told += len(cancelled - verdict.committed - verdict.dead)
         # A commit of which nobody knows may land on what a purge ended: then it counts as committed.
         both = len(verdict.maybe_committed)
-        if told > stats.purged + both or len(verdict.purged) > stats.purged:
+        gone = stats.purged + stats.expired
+        if told > stats.purged + both or len(verdict.purged) > gone:
             self.broken.append(
                 f"totals: {stats.purged} purged; {told} were told, {len(verdict.purged)} are missing"
             )
+        if not len(dropped) <= stats.expired + both <= len(self.expiry.sent) + both:
+            self.broken.append(f"totals: {stats.expired} expired; {len(dropped)} were told")
         acknowledged, sure = (
             len(verdict.acknowledged),
             verdict.acknowledged | verdict.delivered | verdict.dead,
@@ -331,8 +337,10 @@ class _Stage:
             self.broken.append(
                 f"totals: {stats.pushed} pushed, of {acknowledged} acknowledged, not {least} to {most}"
             )
-        ended = stats.committed + stats.dead + stats.purged
-        if stats.pushed != ended or not ended - stats.purged <= stats.popped <= ended:
+        ended = stats.committed + stats.dead + gone
+        # What expires may become a dead letter that was never popped.
+        popped = stats.committed + (0 if self.plan.ttl_s else stats.dead)
+        if stats.pushed != ended or not popped <= stats.popped <= ended:
             self.broken.append(f"totals do not add up: {stats}")
 
     def _late(self) -> Iterator[str]:
@@ -366,6 +374,8 @@ class _Stage:
         seat = self.seats[process.name] = Seat(self.ensemble, process)
         storage = CassandraStorage(SimulatedSession(self.cluster, process))
         self.unknown[process.name] = unknown_transactions(storage)
+        if self.plan.ttl_s:
+            self.expiry.guard(process, storage)
         if process in self.cast["reader"]:
             seat.is_prompt = True
             self.checkpoint.guard(storage, self.broken.append)

@@ -105,6 +105,8 @@ class Plan:
         cancels: so many messages a canceller tries to cancel.
         cancels_in_a_row: how many of them one after the other, without a pause.
         soon: how likely a pop is one by a future, which may be hurried or cancelled.
+        ttl_s: the queue's time-to-live; 0 for none.
+        on_expired: what becomes of messages that have waited for longer.
         steers: so often an operator pauses, resumes, or deletes and creates the queue while faults last.
         last_acts: what one does after that, with time for everybody to hear of it.
         slip: the one call that fails.
@@ -145,6 +147,8 @@ class Plan:
     cancels: int = 0
     cancels_in_a_row: int = 1
     soon: float = 0.0
+    ttl_s: float = 0.0
+    on_expired: Literal["drop", "dead"] = "drop"
     steers: int = 0
     last_acts: tuple[str, ...] = ()
     slip: Slip | None = None
@@ -175,6 +179,8 @@ class Plan:
             "push_width": self.push_width,
             "pop_width": self.pop_width,
             "max_attempts": self.max_attempts,
+            "ttl": timedelta(seconds=self.ttl_s),
+            "on_expired": self.on_expired,
         }
 
     def __str__(self) -> str:
@@ -228,12 +234,14 @@ NARROWED = 0.25
 HASTY = 0.37
 
 #: In so many a stream reads, pushers' clocks are late, operators deal with dead letters, somebody cancels
-#: what was pushed, or consumers pop by futures; drawn apart, so that the others are the histories of before.
+#: what was pushed, consumers pop by futures, or messages expire; drawn apart, so that the others are the
+#: histories of before.
 STREAMS = 0.04
 LATE = 0.02
 LETTERS = 0.04
 CANCELLED = 0.04
 FUTURES = 0.03
+EXPIRING = 0.03
 
 #: In so many an operator pauses and deletes the queue, or one call fails; drawn apart as well.
 STEERED = 0.01
@@ -256,6 +264,8 @@ def draw(seed: int, about: str = "") -> Plan:
         about = "cancellations"
     if not about and random.Random(f"futures {seed}").random() < FUTURES:
         about = "futures"
+    if not about and random.Random(f"expiring {seed}").random() < EXPIRING:
+        about = "expiry"
     if not about:
         roll = random.Random(f"lasting {seed}").random()
         about = "operators" if roll < STEERED else "slips" if roll < STEERED + SLIPS else ""
@@ -475,6 +485,31 @@ def _about_futures(dice: random.Random, plan: Plan) -> Plan:
         soon=dice.choice((0.3, 0.9)),
     )
     return replace(popping, blows=tuple(_draw_blows(dice, popping)))
+
+
+def _about_expiry(dice: random.Random, plan: Plan) -> Plan:
+    """Messages that wait for too long: those who pop stop, die, and let leases end again and again."""
+    expiring = replace(
+        plan,
+        messages=dice.choice((6, 12, 20)),
+        poppers=dice.choice((1, 1, 2)),
+        max_attempts=dice.choice((1_000_000, 1_000_000, 3)),
+        purges=dice.choice((0, 0, 0, 1)),
+        reapers=dice.choice((1, 2)),
+        ttl_s=1.0,
+        on_expired=dice.choice(("drop", "drop", "dead")),
+        faults_s=dice.choice((1.5, 2.5, 4.0)),
+        habits=Habits(
+            roll_back=dice.choice((0.1, 0.4)), forget=dice.choice((0.1, 0.5)), dawdle=0.2, extend=0.1
+        ),
+    )
+    stops = [
+        Blow(dice.random(), dice.choice(("crash", "freeze", "cut")), "popper", place, 0.5 + 2 * dice.random())
+        for place in range(expiring.poppers)
+        for _ in range(dice.choice((0, 1, 2)))
+    ]
+    blows = [*_draw_blows(dice, expiring), *stops]
+    return replace(expiring, blows=tuple(sorted(blows, key=lambda blow: blow.at)))
 
 
 def _about_totals(dice: random.Random, plan: Plan) -> Plan:
@@ -765,6 +800,7 @@ APART = {
     "dead letters": _about_dead_letters,
     "cancellations": _about_cancellations,
     "futures": _about_futures,
+    "expiry": _about_expiry,
     "operators": _about_operators,
     "slips": _about_slips,
 }

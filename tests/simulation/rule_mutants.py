@@ -30,6 +30,7 @@ _HAND = "tests/unit/popping/test_delivery_buffer.py::"
 _FETCH = "tests/unit/popping/test_fetch_thread.py::"
 _POP_FUTURE = "tests/unit/popping/test_pop_future.py::"
 _TOLD = "tests/unit/popping/test_told_commits.py::"
+_EXPIRY = "tests/unit/pipes/test_expiry.py::"
 _PURGING = "tests/unit/observing/test_purging.py::"
 _FORKS = "tests/integration/test_forks.py::"
 _FIGURES = "tests/unit/metrics/test_store_figures.py::"
@@ -741,8 +742,8 @@ _BETWEEN = (
         (
             Edit(
                 "cassq.pipes.owned_pipe",
-                "plans.append(as_burial(plan) if is_spent else plan)",
-                "plans.append(plan)",
+                "plans.append(as_burial(plan_again(self.progress, run, batches, portion, self.holder)))",
+                "plans.append(plan_again(self.progress, run, batches, portion, self.holder))",
             ),
             Edit(
                 "cassq.pipes.owned_pipe",
@@ -1041,7 +1042,7 @@ _BETWEEN = (
     planted(
         "end a take behind what was cancelled",
         "cassq.pipes.owned_pipe",
-        "            if result.runs or result.dead or self.window or self.head.cursor == before:\n",
+        "            if taken.runs or self.window or is_stuck or not wanted:\n",
         "            if True:\n",
         test="tests/unit/pipes/test_owned_pipe.py"
         "::test_behind_many_that_were_cancelled_a_take_finds_what_waits",
@@ -1105,6 +1106,63 @@ _BETWEEN = (
         "                self._changed.notify_all()\n"
         "            return self._report(commit, error)\n",
         test=_TOLD + "test_a_flush_ends_after_what_it_tells_and_logs",
+    ),
+    planted(
+        "let messages expire by the clock of one node",
+        "cassq.pipes.expiry",
+        "    return now_ms - (settings.ttl + settings.clock_skew_max) // _MILLISECOND if settings.ttl else 0\n",
+        "    return now_ms - settings.ttl // _MILLISECOND if settings.ttl else 0\n",
+        test=_EXPIRY + "test_a_message_expires_no_sooner_than_on_every_clock",
+    ),
+    planted(
+        "drop what lives together with what has expired",
+        "cassq.model.take_plan",
+        "            if has_expired not in {None, is_old}:\n                break\n            has_expired = is_old\n",
+        "            has_expired = has_expired or is_old\n",
+        about="expiry",
+    ),
+    planted(
+        "look twice at the clock in one plan",
+        "cassq.pipes.owned_pipe",
+        "        head, expired = expiry.plan_waiting(self, born, self.until)\n",
+        "        head, expired = expiry.plan_waiting(self, born, self.until)\n"
+        "        born = expiry.born_by_now_ms(self)\n",
+        about="expiry",
+    ),
+    planted(
+        "drop what came back together with what has expired",
+        "cassq.pipes.expiry",
+        "    portion = min(portion, progress.count_left(run.first, min(run.last, alike[-1].last)))\n",
+        "    alike = list(batches)\n",
+        test=_EXPIRY + "test_of_a_run_that_came_back_what_still_lives_is_handed_out",
+    ),
+    planted(
+        "hand out of a window what has expired",
+        "cassq.pipes.window_steps",
+        "        if are_old:\n            return None",
+        "        if False:\n            return None",
+        test=_EXPIRY + "test_no_window_hands_out_what_has_expired",
+    ),
+    planted(
+        "forget that a run was to be dropped",
+        "cassq.model.take_plan",
+        "    least = EXPIRY if plan.taken.run.is_expiry else least\n",
+        "",
+        test=_EXPIRY + "test_who_was_dropping_and_died_is_followed_by_the_next",
+    ),
+    planted(
+        "leave what has expired to poppers",
+        "cassq.reaping.reaper",
+        "        while upkeep.has_spent(owned) or expiry.has_expired(owned):\n",
+        "        while upkeep.has_spent(owned):\n",
+        test="tests/unit/reaping/test_reaper.py::test_what_has_expired_is_ended_though_nobody_pops",
+    ),
+    planted(
+        "count what expired as popped",
+        "cassq.pipes.expiry",
+        "    moved = replace(moved, skipped=moved.skipped + plan.taken.count)\n",
+        "",
+        test=_EXPIRY + "test_where_all_has_expired_nothing_is_left_behind",
     ),
     planted(
         "hurry a future without a look of its own",

@@ -55,21 +55,21 @@ def record_values(record: QueueRecord) -> Values:
         sorted(record.counted),
         [(sample.at_ms, sample.pushed, sample.popped, sample.committed) for sample in record.samples],
         {name: (written.batch, written.manifest) for name, written in record.writers.items()},
-        record.publications,
+        *(record.publications, totals.expired),
     )
 
 
 def to_record(row: Row) -> QueueRecord:
     """Read a row of `queues`."""
     with _decoding("a queue", row):
-        name, op, incarnation, state, settings, *totals, counted, samples, writers, publications = row
+        name, op, incarnation, state, settings, *totals, counted, samples, writers, publications = row[:-1]
         return QueueRecord(
             name=name,
             incarnation=_uuid(incarnation),
             settings=QueueSettings.from_stored(dict(settings)),
             op=_uuid(op),
             state=QueueState(state),
-            totals=Tally(*map(_count, totals)),
+            totals=Tally(*map(_count, (*totals, row[-1] or 0))),
             counted=frozenset(counted),
             samples=tuple(Sample(to_ms(at), *map(_count, counts)) for at, *counts in samples),
             writers={  # null in a row that is older than the column
@@ -141,7 +141,7 @@ def find_head(rows: Sequence[Row]) -> Head | None:
     with _decoding("a head", rows[0]):
         if rows[0][:2] < (HEAD_SEQ, HEAD_KIND):
             raise ValueError("it stands before the head")
-        op, cursor, read_from, floor, phase, last, *counts = rows[0][2:12]
+        op, cursor, read_from, floor, phase, last, *counts = (*rows[0][2:12], rows[0][22] or 0)
         return _sound(
             Head(
                 *(_uuid(op), _count(cursor), _count(read_from), _count(floor), Phase(phase), _count(last)),
@@ -197,7 +197,7 @@ def run_values(run: Run) -> Values:
 def _to_run(row: Row) -> Run:
     with _decoding("a run", row):
         seq, _, _, _, read_from, _, _, last, _, _, _, rolled_back = row[:12]
-        state, attempt, lease_id, leased_at, lease_ms, not_before, holder, _, window_ms, reason = row[12:]
+        state, attempt, lease_id, leased_at, lease_ms, not_before, holder, _, window_ms, reason = row[12:22]
         return Run(
             first=seq,
             last=_not_before(seq - 1, last),

@@ -82,7 +82,7 @@ READ_CLOCK = Statement(Call.LOCAL, "SELECT to_timestamp(now()) FROM system.local
 
 _RECORD = (
     "op, incarnation, state, settings, pushed, popped, committed, dead, purged, rolled_back, counted, "
-    "samples, writers, publications"
+    "samples, writers, publications, expired"
 )
 _READ_QUEUE = f"SELECT queue, {_RECORD} FROM {{ks}}.queues WHERE queue = ? AND shard = ?"
 READ_QUEUE = Statement(Call.SERIAL_READ, _READ_QUEUE)
@@ -94,7 +94,7 @@ READ_QUEUES = Statement(Call.READ, f"SELECT queue, {_RECORD} FROM {{ks}}.queues"
 INSERT_QUEUE = Statement(
     Call.TRANSACTION,
     f"INSERT INTO {{ks}}.queues ({_RECORD}, queue, shard) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS",
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS",
     is_idempotent=False,
 )
 _SET_RECORD = "UPDATE {ks}.queues SET " + ", ".join(f"{column} = ?" for column in _RECORD.split(", "))
@@ -170,7 +170,7 @@ DELETE_WAITING = Statement(Call.WRITE, f"DELETE FROM {{ks}}.waiting USING TIMEST
 _HEAD_KEY = f"pipe = ? AND seq = {HEAD_SEQ} AND kind = {HEAD_KIND}"
 _STATE = (
     "seq, kind, op, cursor, read_from, floor, phase, last, skipped, dead, purged, rolled_back, state, "
-    "attempt, lease_id, leased_at, lease_ms, not_before, holder, ending, window_ms, reason"
+    "attempt, lease_id, leased_at, lease_ms, not_before, holder, ending, window_ms, reason, expired"
 )
 _READ_STATE = f"SELECT {_STATE} FROM {{ks}}.pending WHERE pipe = ?"
 READ_HEAD = Statement(
@@ -207,7 +207,9 @@ def _head_change(columns: str, conditions: str) -> Statement:
     return _transaction(f"UPDATE {{ks}}.pending SET {assignments} WHERE {_HEAD_KEY} IF {conditions}")
 
 
-ADVANCE = _head_change("op cursor read_from floor skipped dead purged rolled_back", "op = ? AND last >= ?")
+ADVANCE = _head_change(
+    "op cursor read_from floor skipped dead purged rolled_back expired", "op = ? AND last >= ?"
+)
 SEAL = _head_change("last phase", "last = ? AND cursor <= ?")
 SET_PHASE = _head_change("op phase", "op = ?")
 DRAIN = _head_change("op last", "op = ? AND last = ?")

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 from uuid import UUID
 
+from cassandra.query import UNSET_VALUE
+
 from cassq.errors import InvalidOptionError
 from cassq.limits import NO_LIMIT, UNDECIDED
 from cassq.model.pipe import Phase
@@ -62,6 +64,7 @@ def _head_work(pipe: UUID, change: HeadChange) -> Work:
             values = (
                 *(head.op, head.cursor, head.read_from, head.floor),
                 *(head.skipped, head.dead, head.purged, head.rolled_back),
+                head.expired or UNSET_VALUE,  # it never falls, and most queues have none
             )
             return cql.ADVANCE, (*values, pipe, seen_op, head.cursor)
         case Seal(last, is_free):

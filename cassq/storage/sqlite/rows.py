@@ -25,6 +25,9 @@ from cassq.storage.port import DeadLetter
 
 Row = tuple[Any, ...]
 
+#: What `queues` has in one column of all totals; the others have columns of their own.
+_TOTALS = tuple(each.name for each in fields(Tally) if each.name != "expired")
+
 #: The last millisecond that people have a date for.
 _TIME_MAX_MS = 253_402_300_799_999
 
@@ -84,7 +87,7 @@ def head_row(head: Head) -> Row:
     """Return the columns of `heads` after the pipe."""
     return (
         *(head.op.bytes, head.cursor, head.read_from, head.floor, head.phase.value, head.last),
-        *(head.skipped, head.dead, head.purged, head.rolled_back),
+        *(head.skipped, head.dead, head.purged, head.rolled_back, head.expired),
     )
 
 
@@ -156,8 +159,8 @@ def to_entry(row: Row) -> PipeEntry:
 
 
 def record_row(record: QueueRecord) -> Row:
-    """Return (incarnation, op, state, settings, totals, counted, samples, writers, publications)."""
-    totals = {each.name: getattr(record.totals, each.name) for each in fields(Tally)}
+    """Return (incarnation, op, state, settings, totals, counted, samples, writers, publications, expired)."""
+    totals = {name: getattr(record.totals, name) for name in _TOTALS}
     return (
         record.incarnation.bytes,
         record.op.bytes,
@@ -173,13 +176,15 @@ def record_row(record: QueueRecord) -> Row:
             }
         ),
         record.publications,
+        record.totals.expired,
     )
 
 
 def to_record(row: Row) -> QueueRecord:
     """Read (name, *record_row) back."""
     with decoding("queues"):
-        name, incarnation, op, state, settings, totals, counted, samples, writers, publications = row
+        name, incarnation, op, state, settings, totals, *others, expired = row
+        counted, samples, writers, publications = others
         tally = json.loads(_text(totals))
         return QueueRecord(
             name,
@@ -187,7 +192,7 @@ def to_record(row: Row) -> QueueRecord:
             QueueSettings.from_stored(json.loads(_text(settings))),
             UUID(bytes=op),
             QueueState(state),
-            Tally(**{each.name: _number(tally.pop(each.name)) for each in fields(Tally)}, **tally),
+            Tally(**{name: _number(tally.pop(name)) for name in _TOTALS}, **tally, expired=_number(expired)),
             frozenset(UUID(pipe) for pipe in _list(counted)),
             tuple(Sample(_time(at_ms), *map(_number, counts)) for at_ms, *counts in _list(samples)),
             {

@@ -24,8 +24,8 @@ from cassq.storage.sqlite import letters, rows
 from cassq.storage.sqlite.file import SqliteFile
 from cassq.storage.sqlite.transactions import MARK, RUN_COLUMNS, head_update, mark_row, run_write
 
-_HEAD = "op, cursor, read_from, floor, phase, last, skipped, dead, purged, rolled_back"
-_RECORD = "name, incarnation, op, state, settings, totals, counted, samples, writers, publications"
+_HEAD = "op, cursor, read_from, floor, phase, last, skipped, dead, purged, rolled_back, expired"
+_RECORD = "name, incarnation, op, state, settings, totals, counted, samples, writers, publications, expired"
 _ENTRY = (
     "INSERT OR IGNORE INTO pipes (queue, shard, pipe, pusher, priority, lane, created_at_ms)"
     " VALUES (?,?,?,?,?,?,?)"
@@ -94,7 +94,7 @@ class SqliteStorage:
             db.execute(
                 "DELETE FROM queues WHERE name = ? AND state = ?", (wanted.name, QueueState.DELETED.value)
             )
-            insert = f"INSERT OR IGNORE INTO queues ({_RECORD}) VALUES (?,?,?,?,?,?,?,?,?,?)"  # noqa: S608
+            insert = f"INSERT OR IGNORE INTO queues ({_RECORD}) VALUES (?,?,?,?,?,?,?,?,?,?,?)"  # noqa: S608
             return db.execute(insert, (wanted.name, *row)).rowcount == 1
 
     def create_pipe(self, queue: str, entry: PipeEntry, head: Head, *, is_staged: bool = False) -> None:
@@ -102,7 +102,7 @@ class SqliteStorage:
         key = time_key(entry.pipe)
         with self._file.writing() as db:
             db.execute(
-                f"INSERT INTO heads (pipe, {_HEAD}) VALUES (?,?,?,?,?,?,?,?,?,?,?)",  # noqa: S608
+                f"INSERT INTO heads (pipe, {_HEAD}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",  # noqa: S608
                 (key, *rows.head_row(head)),
             )
             db.execute(

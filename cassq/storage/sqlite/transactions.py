@@ -36,10 +36,11 @@ def head_update(key: bytes, change: HeadChange) -> tuple[str, Row]:
         case Advance(seen_op, head):
             columns = "op = ?, cursor = ?, read_from = ?, floor = ?, skipped = ?, dead = ?, purged = ?"
             return (
-                f"{columns}, rolled_back = ? WHERE pipe = ? AND op = ? AND last >= ?",
+                f"{columns}, rolled_back = ?, expired = ? WHERE pipe = ? AND op = ? AND last >= ?",
                 (
                     *(head.op.bytes, head.cursor, head.read_from, head.floor, head.skipped),
-                    *(head.dead, head.purged, head.rolled_back, key, seen_op.bytes, head.cursor),
+                    *(head.dead, head.purged, head.rolled_back, head.expired),
+                    *(key, seen_op.bytes, head.cursor),
                 ),
             )
         case Seal(last, is_free):

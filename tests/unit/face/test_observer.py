@@ -108,7 +108,7 @@ def test_an_iteration_tells_each_message_and_not_its_end(notes):
                 popper.close()
     assert [(each.count, each.error) for each in notes.of(cassq.Popped)] == [(1, None)] * 5
     assert [(each.count, each.error) for each in notes.of(cassq.Committed)] == [(1, None)] * 5
-    assert notes.of(cassq.Expired) == []
+    assert notes.of(cassq.CommitsFailed) == []
 
 
 def test_each_end_of_a_message_is_told_as_what_it_is(notes):
@@ -144,7 +144,7 @@ def test_grouped_commits_that_fail_later_are_told(notes, monkeypatch):
             deliveries = popper.pop_many(2, timeout=60)
             monkeypatch.setattr(commits.Commit, "try_once", fail)
             popper.commit_many(deliveries)
-    assert [(each.queue, each.count, each.error) for each in notes.of(cassq.Expired)] == [
+    assert [(each.queue, each.count, each.error) for each in notes.of(cassq.CommitsFailed)] == [
         ("q", 2, "delivery-expired")
     ]
 

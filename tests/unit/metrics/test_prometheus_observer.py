@@ -52,7 +52,7 @@ def test_a_store_is_counted_call_by_call(registry, observer):
 def test_what_was_stored_before_a_failure_is_counted(registry, observer):
     observer.note(cassq.Pushed("q", 1000, 1000, 1.0, "outcome-unknown"))
     observer.note(cassq.Committed("q", 7, 1.0, "outcome-unknown"))
-    observer.note(cassq.Expired("q", 7, "delivery-expired"))
+    observer.note(cassq.CommitsFailed("q", 7, "delivery-expired"))
     assert (
         registry.get_sample_value("cassq_operation_messages_total", {"operation": "push", "queue": "q"})
         == 1000

@@ -101,7 +101,7 @@ def test_however_marks_come_in_the_tally_adds_up(data):
     tally = progress.tally(pushed=count)
     left = sum(part.size for run in progress.runs.values() for part in progress.left_of(run))
 
-    assert tally.committed + tally.dead + tally.purged + left == count
+    assert tally.committed + tally.dead + tally.purged + tally.expired + left == count
     assert progress.first_left == min(
         (part.first for run in progress.runs.values() for part in progress.left_of(run)), default=count + 1
     )

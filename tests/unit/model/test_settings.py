@@ -22,7 +22,10 @@ def test_a_setting_that_an_older_version_did_not_store_gets_its_default():
     assert QueueSettings.from_stored(stored) == QueueSettings()
 
 
-@pytest.mark.parametrize("setting", settings_known(), ids=lambda setting: setting.name)
+MEASURES = [setting for setting in settings_known() if "choices" not in setting.metadata]
+
+
+@pytest.mark.parametrize("setting", MEASURES, ids=lambda setting: setting.name)
 def test_every_setting_is_bounded_on_both_sides(setting):
     step = timedelta(milliseconds=1) if isinstance(setting.default, timedelta) else 1
     for value in (setting.metadata["low"] - step, setting.metadata["high"] + step):
@@ -37,6 +40,32 @@ def test_every_setting_is_bounded_on_both_sides(setting):
 def test_a_value_of_the_wrong_type_is_named(name, value):
     with pytest.raises(InvalidOptionError, match=name):
         QueueSettings.from_options({name: value})
+
+
+@pytest.mark.parametrize("value", ["bury", "", None, 0, ["drop"]])
+def test_what_is_no_choice_is_told_with_those_that_are(value):
+    with pytest.raises(InvalidOptionError, match=r"on_expired=.* must be 'drop' or 'dead' \("):
+        QueueSettings.from_options({"on_expired": value})
+
+
+def test_a_choice_is_stored_as_a_number_and_read_back():
+    for value in ("drop", "dead"):
+        stored = QueueSettings(on_expired=value).to_stored()
+        assert type(stored["on_expired"]) is int
+        assert QueueSettings.from_stored(stored).on_expired == value
+    for unknown in (2, -1):
+        with pytest.raises(DecodeError, match=f"on_expired={unknown} is out of range"):
+            QueueSettings.from_stored({"on_expired": unknown})
+
+
+@pytest.mark.parametrize("ttl", [timedelta(milliseconds=1), timedelta(milliseconds=999)])
+def test_a_time_to_live_is_none_or_long_enough(ttl):
+    with pytest.raises(
+        InvalidOptionError, match=r"out of range: 1s to .*, or 0s for messages that never expire"
+    ):
+        QueueSettings(ttl=ttl)
+    assert QueueSettings(ttl=timedelta(seconds=1)).ttl
+    assert not QueueSettings().ttl
 
 
 def test_an_unknown_setting_is_named_with_the_known_ones():
@@ -116,7 +145,7 @@ def test_type_checkers_know_every_setting_by_its_type():
 
 
 def test_settings_of_a_newer_version_are_kept_when_the_record_is_written():
-    stored = QueueSettings(pop_width=3).to_stored() | {"ttl_ms": 60_000}
+    stored = QueueSettings(pop_width=3).to_stored() | {"idle_max_ms": 60_000}
 
     read = QueueSettings.from_stored(stored)
 

@@ -1,90 +1,20 @@
 """What one take brings home, what came back before what is new, and when to look again."""
 
-from dataclasses import replace
-from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
-from support.clocks import HandClock
-from support.contexts import context_of
+from support.owned_scene import LEASE_S, SETTINGS, SKEW_S, Scene, numbers
 
 from cassq.errors import DecodeError, StorageUnavailableError
 from cassq.limits import NO_LIMIT, TAKE_MESSAGES_MAX, TAKE_RUNS_MAX
-from cassq.model.ids import MessageId, new_pipe_id, new_token
-from cassq.model.message import Batch
-from cassq.model.pipe import End, Head, Mark, PipeEntry, RunState
-from cassq.model.queue_record import QueueRecord
+from cassq.model.ids import MessageId, new_token
+from cassq.model.pipe import End, Mark
 from cassq.model.ranges import Ranges
-from cassq.model.settings import QueueSettings
 from cassq.model.transaction import Advance, Cancel, Seal, Transaction
-from cassq.pipes.fenced_pipe import Taker
-from cassq.pipes.held_run import HeldRun
-from cassq.pipes.owned_pipe import TAKE_ATTEMPTS, OwnedPipe
+from cassq.pipes.owned_pipe import TAKE_ATTEMPTS
 from cassq.pipes.run_rows import Return
 from cassq.pipes.window_steps import WINDOW_MS
 from cassq.popping.commits import commit_run
-from cassq.storage.sqlite.storage import SqliteStorage
-
-LEASE_S = 8.0
-SKEW_S = 0.5
-
-SETTINGS = QueueSettings(
-    lease=timedelta(seconds=LEASE_S), clock_skew_max=timedelta(seconds=SKEW_S), max_attempts=3
-)
-
-
-class Scene:
-    """A pipe in a store, its owner, and what is in consumers' hands."""
-
-    def __init__(self) -> None:
-        self.clock = HandClock()
-        self.storage = SqliteStorage(None, is_synced=False, clock=self.clock)
-        self.entry = PipeEntry(new_pipe_id(), "a pusher")
-        self.pipe = self.entry.pipe
-        self.storage.create_pipe("q", self.entry, Head(new_token()))
-        assert self.storage.change_queue(None, QueueRecord("q", new_token(), SETTINGS, new_token()))
-        self.context = context_of(self.storage, SETTINGS, self.clock)
-        self.pushed = 0
-        self.owned = self.own()
-
-    def push(self, *sizes):
-        for count in sizes:
-            bodies = tuple(b"%d" % (self.pushed + place) for place in range(1, count + 1))
-            self.storage.append(self.pipe, Batch(self.pushed + 1, bodies, None, count))
-            self.pushed += count
-
-    def own(self):
-        state = self.storage.load_pipe(self.pipe)
-        return OwnedPipe(self.context, self.entry, state, Taker("a popper"))
-
-    def alter(self, **options):
-        self.context.record.change(lambda seen: replace(seen, settings=seen.settings.altered("q", options)))
-
-    def hold(self, taken, sent_at):
-        ends_at = sent_at + LEASE_S
-        return HeldRun(
-            self.context,
-            self.pipe,
-            taken,
-            ends_at,
-            on_row_changed=self.owned.note,
-        )
-
-    def take(self, wanted):
-        """Take; return what was handed out."""
-        return numbers(self.owned.take(wanted))
-
-    def take_back(self, first, last, how=None):
-        """Take what is there, and have these of it come back."""
-        result = self.owned.take(100)
-        (taken,) = result.runs
-        assert self.hold(taken, result.sent_at).give_back(Ranges(((first, last),)), how or Return())
-
-    @property
-    def stands(self):
-        """The rows as they stand: first, last, attempt, and whether it is leased."""
-        runs = self.storage.load_pipe(self.pipe).runs
-        return [(run.first, run.last, run.attempt, run.state is RunState.LEASED) for run in runs]
 
 
 class Unmarked:
@@ -105,12 +35,6 @@ def scene():
     made = Scene()
     yield made
     made.storage.close()
-
-
-def numbers(result):
-    bodies = [(seq, body) for taken in result.runs for seq, body, *_ in taken.messages]
-    assert all(body == b"%d" % seq for seq, body in bodies)
-    return [seq for seq, _ in bodies]
 
 
 def test_what_came_back_is_taken_before_what_is_new_and_both_no_more_than_wanted(scene):

@@ -9,12 +9,13 @@ from cassq.errors import (
     AccessDeniedError,
     ClosedError,
     DeliveryExpiredError,
+    InvalidOptionError,
     StorageUnavailableError,
     UsageError,
 )
 from cassq.pipes.held_run import HeldRun
 from cassq.popping.commits import DirectCommitter
-from cassq.popping.delivery_groups import return_all
+from cassq.popping.delivery_groups import PARTS_MAX, give_all_back
 
 
 @pytest.fixture
@@ -125,7 +126,14 @@ def test_many_that_go_back_at_once_do_so_by_run(queue, popper, monkeypatch, is_c
     calls = []
     real = HeldRun.give_back
     monkeypatch.setattr(HeldRun, "give_back", lambda *values: calls.append(values) or real(*values))
-    return_all(found, is_counted=is_counted)
+
+    def go_back():
+        if is_counted:
+            assert popper.rollback_many(found, timedelta(0)) == 3
+        else:
+            give_all_back(found)
+
+    go_back()
     assert len(calls) == len({each.run for each in found})
     again = popper.pop_many(3, timeout=60)
     assert [(each.body, each.attempt) for each in again] == [
@@ -134,7 +142,7 @@ def test_many_that_go_back_at_once_do_so_by_run(queue, popper, monkeypatch, is_c
         (b"3", attempt),
     ]
     with pytest.raises(ClosedError):
-        return_all(found, is_counted=is_counted)
+        go_back()
 
 
 def test_of_many_that_go_back_those_of_other_runs_do_though_one_run_is_refused(
@@ -144,7 +152,7 @@ def test_of_many_that_go_back_those_of_other_runs_do_though_one_run_is_refused(
     with monkeypatch.context() as patch:
         failing(patch, refused.run, AccessDeniedError("planted"), "give_back")
         with pytest.raises(AccessDeniedError):
-            return_all(deliveries, is_counted=False)
+            give_all_back(deliveries)
     assert popper.pop(timeout=60).message_id == other.message_id
     refused.commit()
 
@@ -179,3 +187,59 @@ def test_the_error_of_the_work_is_told_where_its_message_cannot_go_back(deliveri
     with pytest.raises(ZeroDivisionError) as raised, first:
         raise ZeroDivisionError
     assert "no permission" in raised.value.__notes__[0]
+
+
+class TestMany:
+    def test_those_that_lie_scattered_go_back_in_few_transactions(self, queue, popper, monkeypatch):
+        count = 4 * PARTS_MAX + 1
+        queue.push_many([b"%d" % number for number in range(count)])
+        found = popper.pop_many(count, timeout=60)
+        runs = len({each.run for each in found})
+        calls = []
+        real = HeldRun.give_back
+        monkeypatch.setattr(HeldRun, "give_back", lambda *values: calls.append(values) or real(*values))
+        back, kept = found[::2], found[1::2]
+        assert popper.rollback_many(back[::-1], timedelta(0), "no route") == len(back)
+        assert len(calls) <= 3 + runs
+        popper.commit_many(kept)
+        again = drain(popper, len(back))
+        assert sorted(each.body for each in again) == sorted(each.body for each in back)
+        assert {each.attempt for each in again} == {2}
+
+    def test_the_last_attempt_makes_letters(self):
+        with cassq.connect("memory:") as store, store.queue("q", max_attempts=2).popper() as popper:
+            queue = store.queue("q")
+            store.alter_queue("q", retry_delay=timedelta(0))
+            queue.push_many([b"1", b"2", b"3"])
+            for reason in ("first", "second"):
+                found = drain(popper, 3)
+                assert popper.rollback_many(found, reason=reason) == 3
+            assert popper.pop(timeout=0) is None
+            letters = [(each.body, each.reason, each.attempts) for each in queue.dead]
+        assert letters == [(body, "second", 2) for body in (b"1", b"2", b"3")]
+
+    def test_those_that_are_rejected_are_letters_at_once(self, queue, popper):
+        queue.push_many([b"1", b"2"])
+        assert popper.reject_many(drain(popper, 2), "no JSON") == 2
+        assert [(each.body, each.reason) for each in queue.dead] == [(b"1", "no JSON"), (b"2", "no JSON")]
+
+    def test_what_is_asked_for_wrongly_ends_nothing(self, popper, deliveries):
+        with pytest.raises(InvalidOptionError, match="delay"):
+            popper.rollback_many(deliveries, timedelta(days=8))
+        with pytest.raises(InvalidOptionError, match="reason"):
+            popper.reject_many(deliveries, 7)
+        with pytest.raises(ClosedError, match="named twice"):
+            popper.reject_many([deliveries[0], deliveries[0]], "no")
+        popper.commit_many(deliveries)
+
+    def test_those_whose_lease_ended_are_not_counted(self, popper, deliveries):
+        ended, other = deliveries
+        ended.run.ends_at = float("-inf")
+        assert popper.rollback_many(deliveries) == (1 if other.run is not ended.run else 0)
+
+
+def drain(popper, count):
+    found = []
+    while len(found) < count:
+        found += popper.pop_many(count - len(found), timeout=60)
+    return found

@@ -1,5 +1,6 @@
 """What one pass of a reaper does, what it leaves to others, and which pipes it looks at."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -13,13 +14,15 @@ from cassq.model.message import Batch
 from cassq.model.pipe import End, Head, Mark, Phase, PipeEntry
 from cassq.model.queue_record import QueueRecord
 from cassq.model.ranges import Ranges
+from cassq.model.retrying import EXPIRED
 from cassq.model.settings import QueueSettings
 from cassq.model.transaction import Seal, Transaction
 from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.held_run import HeldRun
 from cassq.pipes.owned_pipe import OwnedPipe
 from cassq.pipes.run_rows import Return
-from cassq.reaping.reaper import EXAMINE_S, Reaper, ReapReport
+from cassq.reaping.reap_report import ReapReport
+from cassq.reaping.reaper import EXAMINE_S, Reaper
 from cassq.storage.sqlite.storage import SqliteStorage
 
 SETTINGS = QueueSettings(lease=timedelta(seconds=8), clock_skew_max=timedelta(milliseconds=500))
@@ -48,6 +51,9 @@ class Scene:
     def own(self, entry):
         state = self.storage.load_pipe(entry.pipe)
         return OwnedPipe(self.context, entry, state, Taker("p"))
+
+    def alter(self, **options):
+        self.context.record.change(lambda seen: replace(seen, settings=seen.settings.altered("q", options)))
 
     def finish(self, count=1):
         """Make a pipe that is over."""
@@ -166,6 +172,30 @@ def test_what_expired_in_its_last_attempt_is_buried_though_nobody_pops(scene):
     assert not scene.coordinator.holders("q")
     again = scene.reaper.run_once()
     assert (again.returned, again.buried) == (0, 0)
+
+
+def test_what_has_expired_is_ended_though_nobody_pops(scene):
+    scene.alter(ttl=timedelta(seconds=5))
+    entry, young = scene.open(3), scene.open(1)
+    assert scene.storage.transact(entry.pipe, Transaction(Seal(3, is_free=True))).is_applied
+    scene.clock.seconds += 5 + SETTINGS.clock_skew_max.total_seconds() + 0.1
+    scene.storage.append(young.pipe, Batch(2, (b"body",), None, 1))
+    report = scene.reaper.run_once()
+    assert (report.expired, report.buried, report.retired, report.failed) == (4, 0, 1, [])
+    assert scene.listed == [young.pipe]
+    assert scene.totals.expired == 3
+    assert scene.reaper.run_once().expired == 0
+    assert [part.first for taken in scene.own(young).take(9).runs for part in taken.parts] == [2]
+    assert not scene.coordinator.holders("q")
+
+
+def test_what_has_expired_becomes_a_dead_letter_where_the_queue_says_so(scene):
+    scene.alter(ttl=timedelta(seconds=5), on_expired="dead")
+    scene.open(3)
+    scene.clock.seconds += 5 + SETTINGS.clock_skew_max.total_seconds() + 0.1
+    report = scene.reaper.run_once()
+    assert (report.expired, report.buried) == (0, 3)
+    assert [letter.reason for letter in scene.storage.read_dead("q", None, 10)] == [EXPIRED] * 3
 
 
 def test_what_a_lease_gave_up_comes_back_at_once(scene):

@@ -1,0 +1,81 @@
+"""What a simulated history sees of messages that expire: the marks that drop them, and their dead letters.
+
+Owns what is noted of them: a message that is dropped counts as one that was cancelled by its taker, so nobody
+may have it then, or get it later. What must not break: a message that is gone is excused by its mark alone.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+from uuid import UUID
+
+from actors import Stage, place_of
+from scheduler import Process
+
+from cassq.model.ids import MessageId
+from cassq.model.pipe import End, Mark
+from cassq.model.retrying import EXPIRED
+from cassq.storage.port import DeadLetter
+from cassq.verification.ledger import Kind
+
+#: Who drops messages, in the lines of a history.
+_TAKER = "expiry of "
+
+
+class ExpiryWatch:
+    """Hears of each message that expires, and objects where it is too early.
+
+    Args:
+        body_at: returns the body that was sent for a message.
+
+    Attributes:
+        sent: the messages of which a mark was sent that drops them.
+    """
+
+    def __init__(self, stage: Stage, body_at: Callable[[UUID, int], bytes], ttl_s: float) -> None:
+        self._stage = stage
+        self._body_at = body_at
+        self._ttl_s = ttl_s
+        self.sent: set[MessageId] = set()
+
+    def guard(self, process: Process, storage: Any) -> None:
+        """Listen to what a process writes."""
+        mark, change_dead = storage.mark, storage.change_dead
+
+        def heard_mark(pipe: UUID, marks: Sequence[Mark]) -> None:
+            dropped = self._note_dropped(process, pipe, marks)
+            mark(pipe, marks)
+            for body, message_id in dropped:
+                self._stage.note(_TAKER + process.name, Kind.CANCELLED, [body], **place_of(message_id))
+
+        def heard_letters(queue: str, *, added: Iterable[DeadLetter] = (), **more: Any) -> None:
+            letters = list(added)
+            for letter in letters:
+                if letter.reason == EXPIRED:
+                    self._check(letter.body.decode())
+            change_dead(queue, added=letters, **more)
+
+        storage.mark, storage.change_dead = heard_mark, heard_letters
+
+    def told(self) -> set[str]:
+        """Return the messages whose drop was acknowledged."""
+        lines = self._stage.lines
+        return {line.message for line in lines if line.kind is Kind.CANCELLED and line.who.startswith(_TAKER)}
+
+    def _note_dropped(
+        self, process: Process, pipe: UUID, marks: Sequence[Mark]
+    ) -> list[tuple[str, MessageId]]:
+        ends = [mark for mark in marks if mark.end is End.EXPIRED]
+        ids = [MessageId(pipe, seq) for mark in ends for seq in range(mark.first, mark.last + 1)]
+        self.sent.update(ids)
+        dropped = [(self._body_at(*message_id).decode(), message_id) for message_id in ids]
+        for body, message_id in dropped:
+            self._check(body)
+            self._stage.note(_TAKER + process.name, Kind.CANCELLING, [body], **place_of(message_id))
+        return dropped
+
+    def _check(self, body: str) -> None:
+        lines = self._stage.lines
+        begun = next(line.at for line in lines if line.kind is Kind.ATTEMPTED and line.message == body)
+        waited_s = self._stage.world.now - begun
+        if waited_s < self._ttl_s:
+            self._stage.broken.append(f"expired early: {body} after {waited_s:.3f} s")

@@ -1,0 +1,288 @@
+"""Messages that waited for longer than the queue's time-to-live: who ends them, and when."""
+
+import logging
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+from support.owned_scene import LEASE_S, SKEW_S, Scene, numbers
+
+from cassq.errors import StorageUnavailableError
+from cassq.limits import TAKE_MESSAGES_MAX
+from cassq.model.ids import new_token
+from cassq.model.pipe import End, Mark
+from cassq.model.ranges import Ranges
+from cassq.model.retrying import EXPIRED
+from cassq.model.transaction import Cancel, Transaction
+from cassq.pipes import expiry, upkeep
+from cassq.pipes.run_rows import Return
+
+TTL_S = 20.0
+
+#: After so long a message has expired, whichever node told when it was pushed.
+OVER_S = TTL_S + SKEW_S + 0.1
+
+
+def made(**options):
+    scene = Scene(ttl=timedelta(seconds=TTL_S), **options)
+    yield scene
+    scene.storage.close()
+
+
+@pytest.fixture
+def scene():
+    yield from made()
+
+
+@pytest.fixture
+def burying():
+    """The same in a queue whose messages become dead letters."""
+    yield from made(on_expired="dead")
+
+
+def take(scene, wanted):
+    """Take as a popper does: what is for nobody is ended; return the numbers of what is handed out."""
+    result = scene.owned.take(wanted)
+    for taken in result.dead:
+        scene.owned.bury(taken)
+    return numbers(result)
+
+
+def tally(scene):
+    scene.owned = scene.own()
+    told = scene.owned.tally(scene.pushed)
+    return SimpleNamespace(popped=told.popped, committed=told.committed, expired=told.expired, dead=told.dead)
+
+
+def letters(scene):
+    found = scene.storage.read_dead("q", None, 100)
+    return [(letter.message_id.seq, letter.body, letter.attempts, letter.reason) for letter in found]
+
+
+def test_what_has_expired_is_handed_to_nobody_and_what_follows_is(scene):
+    scene.push(3, 2)
+    scene.clock.seconds += OVER_S
+    scene.push(2)
+    assert take(scene, 10) == [6, 7]
+    scene.owned = scene.own()
+    (run,) = scene.owned.progress.runs.values()
+    assert (run.first, run.last) == (6, 7)
+
+
+def test_a_message_expires_no_sooner_than_on_every_clock(scene):
+    scene.push(1)
+    scene.clock.seconds += TTL_S + SKEW_S
+    assert not expiry.has_expired(scene.owned)
+    scene.clock.seconds += 0.002
+    assert expiry.has_expired(scene.owned)
+    assert take(scene, 1) == []
+
+
+def test_all_that_has_expired_goes_at_once_however_little_is_wanted(scene):
+    scene.push(*[1] * 30)
+    scene.clock.seconds += OVER_S
+    scene.push(1)
+    transactions = []
+    transact = scene.storage.transact
+    scene.storage.transact = lambda *asked: transactions.append(asked) or transact(*asked)
+    assert take(scene, 1) == [31]
+    assert len(transactions) == 1
+
+
+def test_more_than_one_take_may_carry_goes_before_a_message_that_lives(scene):
+    scene.push(TAKE_MESSAGES_MAX, 5, TAKE_MESSAGES_MAX)
+    scene.clock.seconds += OVER_S
+    scene.push(1)
+    assert take(scene, 1) == [scene.pushed]
+
+
+def test_where_all_has_expired_nothing_is_left_behind(scene):
+    scene.push(3)
+    scene.clock.seconds += OVER_S
+    assert take(scene, 9) == []
+    assert vars(tally(scene)) == {"popped": 0, "committed": 0, "expired": 3, "dead": 0}
+    assert scene.owned.head.floor == 0
+    assert not scene.owned.progress.runs
+    assert letters(scene) == []
+
+
+def test_the_count_moves_into_the_head_with_the_floor(scene):
+    scene.push(3)
+    scene.clock.seconds += OVER_S
+    assert take(scene, 9) == []
+    scene.push(1)
+    assert take(scene, 9) == [4]
+    assert scene.storage.load_pipe(scene.pipe).head.expired == 3
+    assert tally(scene).expired == 3
+
+
+def test_it_becomes_a_dead_letter_where_the_queue_says_so(burying, caplog):
+    burying.push(2)
+    burying.clock.seconds += OVER_S
+    burying.push(1)
+    with caplog.at_level(logging.WARNING, "cassq.popper"):
+        assert take(burying, 9) == [3]
+    assert letters(burying) == [(1, b"1", 0, EXPIRED), (2, b"2", 0, EXPIRED)]
+    assert vars(tally(burying)) == {"popped": 1, "committed": 0, "expired": 0, "dead": 2}
+    assert EXPIRED in caplog.text
+
+
+def test_what_is_dropped_is_told_in_the_log(scene, caplog):
+    scene.push(2)
+    scene.clock.seconds += OVER_S
+    with caplog.at_level(logging.INFO, "cassq.popper"):
+        assert take(scene, 9) == []
+    assert "2 messages" in caplog.text
+
+
+def test_what_a_consumer_has_does_not_expire(scene):
+    scene.push(2)
+    (taken,) = scene.owned.take(2).runs
+    held = scene.hold(taken, scene.clock.latest())
+    for _ in range(10):
+        scene.clock.seconds += LEASE_S / 2
+        held.extend()
+        assert scene.own().take(9).runs == []
+    held.write(held.marks(_all_of(taken)))
+    assert vars(tally(scene)) == {"popped": 2, "committed": 2, "expired": 0, "dead": 0}
+
+
+def _all_of(taken):
+    return Ranges(((taken.run.first, taken.run.last),))
+
+
+def test_what_came_back_has_expired_too(scene):
+    scene.push(2, 3)
+    scene.take_back(1, 4)
+    scene.clock.seconds += OVER_S
+    scene.push(1)
+    assert take(scene, 9) == [6]
+    told = tally(scene)
+    assert (told.popped, told.expired) == (6, 4)  # a consumer still has message 5
+
+
+def test_what_a_lease_that_ended_brings_back_has_expired_too(scene):
+    scene.push(3)
+    scene.owned.take(3)
+    scene.clock.seconds += OVER_S + LEASE_S
+    scene.owned = scene.own()
+    assert take(scene, 9) == []
+    assert tally(scene).expired == 3
+
+
+def test_of_a_run_that_came_back_what_still_lives_is_handed_out(scene):
+    scene.push(2)
+    scene.clock.seconds += OVER_S / 2
+    scene.push(3)
+    scene.take_back(1, 5)
+    scene.clock.seconds += OVER_S / 2 + 0.1
+    assert take(scene, 4) == [3, 4, 5]
+    told = tally(scene)
+    assert (told.popped, told.expired) == (5, 2)
+
+
+def test_what_rests_is_ended_once_it_is_due(scene):
+    scene.push(1)
+    scene.take_back(1, 1, Return(delay_ms=30_000))
+    scene.clock.seconds += OVER_S
+    assert take(scene, 9) == []
+    assert tally(scene).expired == 0
+    scene.clock.seconds += 30 - OVER_S + 0.1
+    scene.owned = scene.own()
+    assert expiry.has_expired(scene.owned)
+    assert take(scene, 9) == []
+    assert tally(scene).expired == 1
+
+
+def test_what_came_back_from_its_last_attempt_is_a_dead_letter_and_does_not_expire(scene):
+    scene.push(1)
+    for _ in range(3):
+        scene.take_back(1, 1, Return(reason="no route"))
+    scene.clock.seconds += OVER_S
+    assert take(scene, 9) == []
+    assert letters(scene) == [(1, b"1", 3, "no route")]
+
+
+def test_who_was_dropping_and_died_is_followed_by_the_next(scene, monkeypatch):
+    scene.push(2)
+    scene.clock.seconds += OVER_S
+
+    def refuse(*_):
+        raise StorageUnavailableError("no node answers")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scene.storage, "mark", refuse)
+        with pytest.raises(StorageUnavailableError):
+            take(scene, 9)
+    # What is to be dropped stays so, though the queue forgets its time-to-live
+    scene.alter(ttl=timedelta(0))
+    scene.clock.seconds += LEASE_S + 1
+    scene.owned = scene.own()
+    assert scene.stands[0][:2] == (1, 2)
+    assert take(scene, 9) == []
+    assert vars(tally(scene)) == {"popped": 0, "committed": 0, "expired": 2, "dead": 0}
+    assert letters(scene) == []
+
+
+def test_cancelled_ones_among_them_stay_cancelled(scene):
+    scene.push(4)
+    scene.storage.transact(scene.pipe, Transaction(Cancel(new_token(), 2), marks=(Mark(2, 2, End.PURGED),)))
+    scene.clock.seconds += OVER_S
+    scene.owned = scene.own()
+    assert take(scene, 9) == []
+    told = scene.own().tally(4)
+    assert (told.expired, told.purged, told.popped) == (3, 1, 0)
+
+
+def test_nothing_is_taken_behind_the_number_that_a_snapshot_ends_at(scene):
+    scene.push(2, 2)
+    scene.owned.until = 2
+    scene.clock.seconds += OVER_S
+    assert take(scene, 9) == []
+    assert tally(scene).expired == 2
+
+
+def test_the_time_to_live_counts_from_the_next_take_on_when_it_is_altered(scene):
+    scene.push(1)
+    scene.clock.seconds += OVER_S
+    scene.alter(ttl=timedelta(hours=1))
+    assert take(scene, 9) == [1]
+    scene.push(1)
+    scene.clock.seconds += OVER_S
+    scene.alter(ttl=timedelta(seconds=1))
+    assert take(scene, 9) == []
+
+
+def test_without_a_time_to_live_nobody_looks(monkeypatch):
+    scene = Scene()
+    scene.push(1)
+    scene.clock.seconds += 10 * 365 * 86400
+    monkeypatch.setattr(scene.storage, "read_batches", None)
+    assert not expiry.has_expired(scene.owned)
+    monkeypatch.undo()
+    assert take(scene, 1) == [1]
+    scene.storage.close()
+
+
+def test_no_window_hands_out_what_has_expired(scene):
+    scene.push(1)
+    assert numbers(scene.owned.take(9, is_flowing=True)) == [1]
+    assert scene.owned.window
+    scene.push(2)
+    scene.alter(ttl=timedelta(seconds=1))
+    scene.clock.seconds += 1 + SKEW_S + 0.1
+    scene.owned.window.sent_at += 10  # it is renewed in time
+    assert take(scene, 9) == []
+    assert scene.owned.window is None
+    assert tally(scene).expired == 2
+
+
+def test_a_purge_and_a_drop_count_apart(scene):
+    scene.push(2)
+    scene.clock.seconds += OVER_S
+    assert take(scene, 9) == []
+    scene.push(3)
+    assert upkeep.purge(scene.owned) == 3
+    scene.owned = scene.own()
+    told = scene.owned.tally(5)
+    assert (told.expired, told.purged) == (2, 3)
