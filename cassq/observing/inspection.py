@@ -156,7 +156,7 @@ class Inspection:
         if state is None:
             return
         progress = progress_seen(state, self._context.settings.max_attempts)
-        born = born_ms(self._context.settings, state.now_ms)
+        born = born_ms(self._context.settings, entry, state.now_ms)
         reader = BatchReader(self._storage, entry.pipe)
         for run in sorted(progress.runs.values(), key=lambda run: run.first):
             if run.is_due(state.now_ms):

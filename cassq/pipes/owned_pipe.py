@@ -166,20 +166,21 @@ class OwnedPipe(FencedPipe):
                 # Where nobody else took, nobody else owns it: a cancellation takes nothing.
                 if self.look() and self.head.cursor == before and not self.progress.window:
                     continue
-                return None
+                return result if dead else None  # the next take finds out; what is leased is to be ended
             dead += taken.dead
             result = replace(taken, dead=dead)
             is_stuck = self.head.cursor == before and not taken.dead
             if taken.runs or self.window or is_stuck or not wanted:
                 return result
             if self.head.cursor < self.until and not upkeep.step_over(self):
-                return None
+                return result if dead else None
         return result
 
     def _take(self, wanted: int, *, is_flowing: bool) -> TakeResult | None:
         try:
             plans = self._plan_again(wanted)
-            head, fresh = self._plan_fresh(wanted - self._count_living(plans))
+            left = wanted - self._count_living(plans)
+            head, fresh = self._plan_fresh(left) if left > 0 or not wanted else (self.head, [])
         except DecodeError:
             if self._is_lost():
                 return None
@@ -239,6 +240,7 @@ class OwnedPipe(FencedPipe):
         now_ms = self.estimate_now_ms()
         due = [run for run in self.progress.runs.values() if self._is_due(run, now_ms)]
         plans: list[Plan] = []
+        is_looking = True
         for run in sorted(due + self.expired(), key=lambda run: run.first):
             size = sum(plan.taken.size for plan in plans)
             left = wanted - self._count_living(plans)
@@ -246,14 +248,17 @@ class OwnedPipe(FencedPipe):
                 break
             # What is to be buried is nothing that anybody waits for: all of it goes at once.
             is_spent = run.attempt >= self.attempts_max
-            if left <= 0 and not (is_spent or self.settings.ttl):
-                continue
+            if left <= 0 and not is_spent:
+                # Who takes for nobody ends what has expired; where a run lives, so do those behind it.
+                is_looking = is_looking and not wanted and expiry.has_expired_in(self, run)
+                if not is_looking:
+                    continue
             portion = TAKE_MESSAGES_MAX if is_spent or left <= 0 else left
             batches = self.reader.read_run(run, portion_of(self.progress, run, portion))
             if is_spent:
                 plans.append(as_burial(plan_again(self.progress, run, batches, portion, self.holder)))
-            elif plan := expiry.plan_again_in_time(self, run, batches, portion, is_wanted=left > 0):
-                plans.append(plan)
+            else:
+                plans.append(expiry.plan_again_in_time(self, run, batches, portion))
         return plans
 
     def _count_living(self, plans: Sequence[Plan]) -> int:
@@ -261,21 +266,26 @@ class OwnedPipe(FencedPipe):
         return sum(plan.taken.count for plan in plans if not plan.taken.run.is_burial)
 
     def _plan_fresh(self, wanted: int) -> tuple[Head, list[Plan]]:
-        if self.progress.is_exhausted:
-            return self.head, []
+        head, plans = self.head, list[Plan]()
+        until = min(self.until, head.last)
         born = expiry.born_by_now_ms(self)  # once: between two readings what is found may expire
-        head, expired = expiry.plan_waiting(self, born, self.until)
-        plans = [expired] if expired else []
-        wanted = min(wanted, self.until - head.cursor)
-        if wanted <= 0:
+        left = min(wanted, until - head.cursor)
+        if self.progress.is_exhausted or until <= head.cursor or not (left or born):
             return head, plans
-        batches = self.reader.read(head.read_from, head.cursor, wanted)
+        batches = self.reader.read(head.read_from, head.cursor, max(left, 1))
+        if born and leading(self.progress, batches, Range(head.cursor + 1, until), born)[1]:
+            head, expired = expiry.plan_waiting(self, batches, born, until)
+            plans.append(expired)
+            left = min(wanted, until - head.cursor)
+            batches = self.reader.read(head.read_from, head.cursor, left) if left > 0 else ()
         if born:
-            batches, are_old = leading(self.progress, batches, Range(head.cursor + 1, self.until), born)
+            batches, are_old = leading(self.progress, batches, Range(head.cursor + 1, until), born)
             if are_old:  # more than one take may carry
                 return head, plans
-        head, fresh = plan_fresh(self.progress, batches, Room(wanted, until=self.until), self.holder, head)
-        return head, [*plans, fresh] if fresh else plans
+        if left > 0:
+            head, fresh = plan_fresh(self.progress, batches, Room(left, until=until), self.holder, head)
+            plans += [fresh] if fresh else []
+        return head, plans
 
     def _next_is_gone(self) -> DecodeError:
         first, last = self.head.cursor + 1, self.head.last

@@ -32,7 +32,7 @@ from cassq.popping.delivery import BatchSlice, Committer
 from cassq.popping.delivery_buffer import DeliveryBuffer
 from cassq.popping.fetcher import Fetcher
 from cassq.popping.reach import Reach
-from cassq.popping.timing import POLL_MAX_S, POLL_MIN_S, POLL_S, POLL_SHARED
+from cassq.popping.timing import IDLE_S, POLL_MAX_S, POLL_MIN_S, POLL_S, POLL_SHARED
 from cassq.runtime.outage_log import log_trouble
 from cassq.runtime.poll_spread import LOOKS_PER_S, RETRIES_PER_S
 
@@ -63,6 +63,7 @@ class FetchThread:
         committer: Committer,
         check_takes: Callable[[], bool],
     ) -> None:
+        self._context = context
         self._polls = context.polls
         self._buffer = buffer
         self._alarm = buffer.alarm
@@ -261,6 +262,11 @@ class FetchThread:
         if self._buffer.take_surplus():
             self._give_back()
         runs = self._buffer.runs()
+        if self._context.settings.ttl and any(
+            run.left_s < max(run.lease_s - IDLE_S, run.lease_s / 2) for run in runs
+        ):
+            self._give_back()  # it may have expired, and who takes it anew looks
+            return
         self._rest_s = min((POLL_S, *(run.lease_s / 4 for run in runs)))
         for run in runs:
             if run.is_live and run.left_s < run.lease_s / 2:

@@ -31,7 +31,10 @@ class ExpiryWatch:
         sent: the messages of which a mark was sent that drops them.
     """
 
-    def __init__(self, stage: Stage, body_at: Callable[[UUID, int], bytes], ttl_s: float) -> None:
+    def __init__(
+        self, stage: Stage, body_at: Callable[[UUID, int], bytes], ttl_s: float, on_expired: str
+    ) -> None:
+        self._on_expired = on_expired
         self._stage = stage
         self._body_at = body_at
         self._ttl_s = ttl_s
@@ -67,6 +70,8 @@ class ExpiryWatch:
         ends = [mark for mark in marks if mark.end is End.EXPIRED]
         ids = [MessageId(pipe, seq) for mark in ends for seq in range(mark.first, mark.last + 1)]
         self.sent.update(ids)
+        if ids and self._on_expired != "drop":
+            self._stage.broken.append(f"dropped without a dead letter: {ids[0]}")
         dropped = [(self._body_at(*message_id).decode(), message_id) for message_id in ids]
         for body, message_id in dropped:
             self._check(body)

@@ -190,7 +190,7 @@ class _Stage:
         self.unknown: dict[str, list[CassqError]] = {}
         self.ids: dict[str, MessageId] = {}
         self.soon = plan.soon
-        self.expiry = ExpiryWatch(self, self.cluster.body_at, plan.ttl_s)
+        self.expiry = ExpiryWatch(self, self.cluster.body_at, plan.ttl_s, plan.on_expired)
         self._done: set[str] = set()
 
     # The play

@@ -499,6 +499,8 @@ def _about_expiry(dice: random.Random, plan: Plan) -> Plan:
         ttl_s=1.0,
         on_expired=dice.choice(("drop", "drop", "dead")),
         faults_s=dice.choice((1.5, 2.5, 4.0)),
+        cancels=dice.choice((0, 0, 6)),
+        cancels_in_a_row=dice.choice((1, 4)),
         habits=Habits(
             roll_back=dice.choice((0.1, 0.4)), forget=dice.choice((0.1, 0.5)), dawdle=0.2, extend=0.1
         ),

@@ -1110,8 +1110,8 @@ _BETWEEN = (
     planted(
         "let messages expire by the clock of one node",
         "cassq.pipes.expiry",
-        "    return now_ms - (settings.ttl + settings.clock_skew_max) // _MILLISECOND if settings.ttl else 0\n",
-        "    return now_ms - settings.ttl // _MILLISECOND if settings.ttl else 0\n",
+        "    born = now_ms - (settings.ttl + settings.clock_skew_max) // _MILLISECOND\n",
+        "    born = now_ms - settings.ttl // _MILLISECOND\n",
         test=_EXPIRY + "test_a_message_expires_no_sooner_than_on_every_clock",
     ),
     planted(
@@ -1124,9 +1124,9 @@ _BETWEEN = (
     planted(
         "look twice at the clock in one plan",
         "cassq.pipes.owned_pipe",
-        "        head, expired = expiry.plan_waiting(self, born, self.until)\n",
-        "        head, expired = expiry.plan_waiting(self, born, self.until)\n"
-        "        born = expiry.born_by_now_ms(self)\n",
+        "        if born and leading(self.progress, batches, Range(head.cursor + 1, until), born)[1]:\n",
+        "        before, born = born, expiry.born_by_now_ms(self)\n"
+        "        if before and leading(self.progress, batches, Range(head.cursor + 1, until), before)[1]:\n",
         about="expiry",
     ),
     planted(

@@ -1,6 +1,7 @@
 """Messages that waited for longer than the queue's time-to-live: who ends them, and when."""
 
 import logging
+from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 
@@ -13,7 +14,7 @@ from cassq.model.ids import new_token
 from cassq.model.pipe import End, Mark
 from cassq.model.ranges import Ranges
 from cassq.model.retrying import EXPIRED
-from cassq.model.transaction import Cancel, Transaction
+from cassq.model.transaction import Cancel, Seal, Transaction
 from cassq.pipes import expiry, upkeep
 from cassq.pipes.run_rows import Return
 
@@ -179,6 +180,70 @@ def test_of_a_run_that_came_back_what_still_lives_is_handed_out(scene):
     assert take(scene, 4) == [3, 4, 5]
     told = tally(scene)
     assert (told.popped, told.expired) == (5, 2)
+
+
+def test_what_lies_behind_the_end_of_a_pipe_is_nobodys(scene):
+    scene.push(1, 1)
+    scene.storage.transact(scene.pipe, Transaction(Seal(1)))
+    scene.clock.seconds += OVER_S
+    scene.owned = scene.own()
+    assert take(scene, 9) == []
+    assert scene.owned.is_over
+    assert tally(scene).expired == 1
+
+
+def test_all_of_a_run_that_came_back_goes_at_once_however_little_is_wanted(scene):
+    scene.push(15)
+    scene.clock.seconds += OVER_S / 2
+    scene.push(5)
+    scene.take_back(1, 20)
+    scene.clock.seconds += OVER_S / 2 + 0.1
+    assert take(scene, 1) == [16]
+    assert tally(scene).expired == 15
+
+
+def test_what_has_expired_is_found_behind_many_that_were_cancelled(scene):
+    scene.push(*[1] * 6)
+    marks = (Mark(1, 4, End.PURGED),)
+    scene.storage.transact(scene.pipe, Transaction(Cancel(new_token(), 1), marks=marks))
+    scene.storage.transact(scene.pipe, Transaction(Seal(7, is_free=True)))
+    scene.clock.seconds += OVER_S
+    scene.push(1)
+    scene.owned = scene.own()
+    assert take(scene, 9) == [7]
+    assert tally(scene).expired == 2
+
+
+def test_a_queue_of_which_nothing_has_expired_is_read_no_more_often_for_it(scene):
+    others = Scene()
+    counts = []
+    for each in (scene, others):
+        calls = []
+        read = each.storage.read_batches
+        each.storage.read_batches = lambda *asked, read=read, calls=calls: calls.append(asked) or read(*asked)
+        for _ in range(10):
+            each.push(1)
+            assert len(take(each, 1)) == 1
+        each.push(*[1] * 30)
+        each.take_back(11, 40)
+        assert len(take(each, 1)) == 1
+        counts.append(len(calls))
+    others.storage.close()
+    assert counts[0] == counts[1]
+
+
+def test_a_window_begins_in_a_queue_of_which_nothing_has_expired(scene):
+    scene.push(1)
+    assert scene.owned.take(1, is_flowing=True).runs
+    assert scene.owned.window
+
+
+def test_what_was_staged_waits_from_its_publication_on(scene):
+    scene.push(2)
+    scene.clock.seconds += OVER_S
+    scene.entry = replace(scene.entry, created_at_ms=scene.owned.estimate_now_ms())
+    scene.owned = scene.own()
+    assert take(scene, 9) == [1, 2]
 
 
 def test_what_rests_is_ended_once_it_is_due(scene):

@@ -171,7 +171,7 @@ class RawCassandra:
     def _take(self, run: _Run) -> Any:  # noqa: ANN401 - the driver's future
         op, insert = uuid4(), cql.WRITE_RUN["", True]
         name, floor = run.pipe.name, run.first - 1
-        head = (op, run.last, run.last + 1, floor, 0, 0, 0, 0, name, run.pipe.op, run.last)
+        head = (op, run.last, run.last + 1, floor, 0, 0, 0, 0, UNSET_VALUE, name, run.pipe.op, run.last)
         run_columns = (run.last, run.first, "leased", 1, uuid4(), _LEASE_MS, 0, "raw", 0, 0, UNSET_VALUE)
         leased = (*run_columns, name, run.first)
         batch = BatchStatement(BatchType.UNLOGGED)
