@@ -494,13 +494,12 @@ def _about_expiry(dice: random.Random, plan: Plan) -> Plan:
         messages=dice.choice((6, 12, 20)),
         poppers=dice.choice((1, 1, 2)),
         max_attempts=dice.choice((1_000_000, 1_000_000, 3)),
-        purges=dice.choice((0, 0, 0, 1)),
         reapers=dice.choice((1, 2)),
         ttl_s=1.0,
         on_expired=dice.choice(("drop", "drop", "dead")),
         faults_s=dice.choice((1.5, 2.5, 4.0)),
-        cancels=dice.choice((0, 0, 6)),
-        cancels_in_a_row=dice.choice((1, 4)),
+        # Who cancels what was purged is told that it is, so that both at once would count twice.
+        **dice.choice(({"purges": 0}, {"purges": 1}, {"purges": 0, "cancels": 6, "cancels_in_a_row": 4})),
         habits=Habits(
             roll_back=dice.choice((0.1, 0.4)), forget=dice.choice((0.1, 0.5)), dawdle=0.2, extend=0.1
         ),
