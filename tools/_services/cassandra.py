@@ -125,5 +125,10 @@ def command(state: State, node: Node, directory: Path, class_path: str) -> list[
         properties["cassandra.replace_address_first_boot"] = node.address
         # For so long it listens whether anybody has its address still: 30 s and 60 s as shipped.
         properties["cassandra.ring_delay_ms"] = properties["cassandra.broadcast_interval_ms"] = "10000"
+    elif state.ring:
+        # Twice as long it waits for the seed, then it ends (Gossiper.doShadowRound); the seed starts at the
+        # same time, and takes more than the 60 s as shipped on a busy machine. Quarantine stays as shipped.
+        properties["cassandra.ring_delay_ms"] = "120000"
+        properties["cassandra.gossip_quarantine_delay_ms"] = "60000"
     options += [f"-D{key}={value}" for key, value in properties.items()]
     return [*options, f"-javaagent:{agent}", "org.apache.cassandra.service.CassandraDaemon"]
