@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from hypothesis import strategies as st
+from hypothesis.vendor.pretty import RepresentationPrinter
 
 #: No error is longer than this, whatever the value was.
 WORDS_MAX = 1500
@@ -20,6 +21,11 @@ class Mute:
         raise RuntimeError("nobody may look at this")
 
     __str__ = __repr__
+
+    def _repr_pretty_(self, printer: RepresentationPrinter, cycle: object) -> None:
+        """Show it to Hypothesis alone, whose report would be lost otherwise."""
+        del cycle
+        printer.text("Mute()")
 
 
 LONG = st.sampled_from(["x" * 5000, "\U0010ffff" * 1500, "9" * 5000, "[" * 5000, "\0" * 300])
