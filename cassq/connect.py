@@ -7,6 +7,8 @@ nothing but this module and `cassq.installation` knows an adapter.
 import atexit
 import warnings
 import weakref
+from collections.abc import Callable
+from functools import partial
 from typing import Unpack
 
 from cassq.coordination.absent import AbsentCoordinator
@@ -14,6 +16,7 @@ from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.errors import InvalidOptionError
 from cassq.model.events import Observer
 from cassq.model.ids import shorten
+from cassq.model.tracing import Tracer
 from cassq.runtime.clock import SystemClock
 from cassq.runtime.files import FILE_MODE
 from cassq.storage.sqlite.storage import SqliteStorage
@@ -32,7 +35,13 @@ from cassq.urls import (
 ZOOKEEPER_PATIENCE_S = 2.0
 
 
-def connect(url: str, *, observer: Observer | None = None, **options: Unpack[StoreOptions]) -> Store:
+def connect(
+    url: str,
+    *,
+    observer: Observer | None = None,
+    tracer: Tracer | None = None,
+    **options: Unpack[StoreOptions],
+) -> Store:
     """Open a store.
 
     Args:
@@ -45,37 +54,41 @@ def connect(url: str, *, observer: Observer | None = None, **options: Unpack[Sto
             last moments), mode (who may use a file that is made, in octal: "0600" unless said otherwise).
             Each is a str; a duration may be a timedelta or a number of seconds, too.
         observer: is told of each call of this process to the store and its queues; see `cassq.Observer`.
+        tracer: follows messages from their push to their end; see `cassq.tracing.OpenTelemetryTracer`.
 
     Raises:
         InvalidOptionError: the URL or an option is malformed or unknown, there is no such datacenter, or the
-            observer is none.
+            observer or the tracer is none.
         AccessDeniedError: the database lets nobody in by this user name and password.
         StorageUnavailableError: the database cannot be reached; within 8 seconds.
         SchemaMismatchError: the schema is missing, older or newer than this version needs.
         CorruptError: the SQLite file is not one.
     """
     scheme, _, rest = check_text(url).partition(":")
-    _check_observer(observer)
+    _check("observer", observer, "note(event)")
+    _check("tracer", tracer, "push(queue, size)", "pop(queue, consumer)", "process(queue, message)")
+    make = partial(Store, observer=observer, tracer=tracer)
     if scheme == "memory" and rest == "" and not options:
-        return _open_sqlite(None, is_synced=False, observer=observer)
+        return _open_sqlite(make, None, is_synced=False)
     if scheme == "sqlite":
         path, given = take_apart_sqlite(url, options)
         mode = int(given.get("mode", f"{FILE_MODE:o}"), 8)
         is_synced = given.get("durability", "full") == "full"
-        return _open_sqlite(path, is_synced=is_synced, mode=mode, observer=observer)
+        return _open_sqlite(make, path, is_synced=is_synced, mode=mode)
     if scheme == "cassandra":
-        return _open_cassandra(take_apart_cassandra(url, options), observer)
+        return _open_cassandra(make, take_apart_cassandra(url, options))
     raise InvalidOptionError(f"{hide(url)!r} is not the URL of a store: use {EXAMPLES}")
 
 
-def _check_observer(observer: object) -> None:
-    if observer is not None and not callable(getattr(observer, "note", None)):
-        raise InvalidOptionError(
-            f"observer={shorten(observer)} has no method note(event): give an object of a class that has"
-        )
+def _check(option: str, value: object, *methods: str) -> None:
+    for method in () if value is None else methods:
+        if isinstance(value, type) or not callable(getattr(value, method.partition("(")[0], None)):
+            raise InvalidOptionError(
+                f"{option}={shorten(value)} has no method {method}: give an object of a class that has"
+            )
 
 
-def _open_cassandra(target: CassandraTarget, observer: Observer | None) -> Store:
+def _open_cassandra(make: Callable[..., Store], target: CassandraTarget) -> Store:
     # The two clients take longer to import than all the rest, and an embedded store needs neither.
     from cassq.coordination.zookeeper.client import Timeouts  # noqa: PLC0415
     from cassq.coordination.zookeeper.coordinator import ZooKeeperCoordinator  # noqa: PLC0415
@@ -104,12 +117,12 @@ def _open_cassandra(target: CassandraTarget, observer: Observer | None) -> Store
         coordinator.close()
         storage.close()
 
-    store = Store(target.shown, storage, coordinator, clock=clock, close_all=close_all, observer=observer)
+    store = make(target.shown, storage, coordinator, clock=clock, close_all=close_all)
     return _closed_at_exit(store)
 
 
 def _open_sqlite(
-    path: str | None, *, is_synced: bool, mode: int = FILE_MODE, observer: Observer | None = None
+    make: Callable[..., Store], path: str | None, *, is_synced: bool, mode: int = FILE_MODE
 ) -> Store:
     clock = SystemClock()
     storage = SqliteStorage(path, is_synced=is_synced, clock=clock, mode=mode)
@@ -120,7 +133,7 @@ def _open_sqlite(
         storage.close()
 
     url = f"sqlite:///{path}" if path else "memory:"
-    store = Store(url, storage, coordinator, clock=clock, close_all=close_all, observer=observer)
+    store = make(url, storage, coordinator, clock=clock, close_all=close_all)
     return _closed_at_exit(store)
 
 

@@ -62,6 +62,7 @@ class Queue:
             services.clock,
             services.polls,
             QueueEvents(self.name, events, services.clock) if events else None,
+            services.tracer,
         )
         self.staging = Staging(self._context)
         self._statistics = Statistics(self._context)

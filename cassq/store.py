@@ -27,6 +27,7 @@ from cassq.model.events import Observer
 from cassq.model.ids import check_name
 from cassq.model.queue_record import QueueRecord, QueueState
 from cassq.model.settings import AlterOptions, QueueOptions, QueueSettings
+from cassq.model.tracing import Tracer
 from cassq.queue import Queue
 from cassq.reaping.reap_report import ReapReport
 from cassq.runtime.clock import Clock
@@ -49,6 +50,7 @@ class Store:
         url: what it was opened by, without a password, for people to read.
         close_all: closes the adapters.
         observer: is told of calls; see `cassq.Observer`.
+        tracer: follows messages; see `cassq.Tracer`.
 
     Attributes:
         telemetry: what was asked of the database so far.
@@ -63,6 +65,7 @@ class Store:
         clock: Clock,
         close_all: Callable[[], None],
         observer: Observer | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         self.url = url
         self.telemetry = Telemetry()
@@ -81,6 +84,7 @@ class Store:
             PeriodicThread("cassq-reap", clock),
             self,
             self._events,
+            tracer,
         )
         self._close_all = close_all
         self._birthplace = ForkGuard()

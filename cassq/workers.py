@@ -18,6 +18,7 @@ from cassq.catalog.queue_context import QueueContext
 from cassq.coordination.port import Coordinator
 from cassq.errors import ClosedError
 from cassq.model.ids import check_name
+from cassq.model.tracing import Tracer
 from cassq.observing.statistics import Statistics
 from cassq.pipes.fenced_pipe import Taker
 from cassq.popping.fetcher import Fetcher
@@ -26,6 +27,7 @@ from cassq.popping.popper import Popper
 from cassq.popping.shared_intake import CommitMode, SharedIntake, check_commit
 from cassq.pushing.observed_pusher import ObservedPusher
 from cassq.pushing.pusher import Pusher
+from cassq.pushing.traced_pusher import TracedPusher
 from cassq.reaping.housekeeping import Housekeeping
 from cassq.reaping.reaper import Reaper
 from cassq.runtime.clock import Clock
@@ -38,6 +40,9 @@ from cassq.storage.port import Storage
 
 _numbers = itertools.count(1)
 
+#: A pusher, or what calls one.
+AnyPusher = Pusher | ObservedPusher | TracedPusher
+
 
 @dataclass(frozen=True, slots=True)
 class Services:
@@ -47,6 +52,7 @@ class Services:
         housekeeper: reaps for all of them.
         owner: the store itself: what works for a queue keeps it, so that it is closed when the program ends.
         events: what its observer is told, where it has one.
+        tracer: follows messages, where it has one.
     """
 
     storage: Storage
@@ -56,6 +62,7 @@ class Services:
     housekeeper: PeriodicThread
     owner: object
     events: EventBuffer | None = None
+    tracer: Tracer | None = None
 
 
 class Workers:
@@ -77,7 +84,7 @@ class Workers:
         self._gone = GonePipes()
         self._birthplace = ForkGuard()
         self._making = threading.RLock()
-        self._pusher: Pusher | ObservedPusher | None = None
+        self._pusher: AnyPusher | None = None
         self._poppers: list[Popper] = []
         self._intakes: dict[CommitMode, SharedIntake] = {}
         self._readers: list[RunReader] = []
@@ -87,7 +94,7 @@ class Workers:
         self._is_closed = False
         self.left_behind = 0
 
-    def pusher(self) -> Pusher | ObservedPusher:
+    def pusher(self) -> AnyPusher:
         """Return the pusher; the first call makes it."""
         self.check_usable()
         pusher = self._pusher
@@ -100,10 +107,11 @@ class Workers:
                 pusher = self._pusher
         return pusher
 
-    def _make_pusher(self) -> Pusher | ObservedPusher:
+    def _make_pusher(self) -> AnyPusher:
         pusher = Pusher(self._context, self._check_record)
-        events = self._context.events
-        return ObservedPusher(pusher, events) if events else pusher
+        events, tracer = self._context.events, self._context.tracer
+        observed = ObservedPusher(pusher, events) if events else pusher
+        return TracedPusher(observed, self._queue, tracer) if tracer else observed
 
     def make_popper(self, commit: CommitMode) -> Popper:
         """Return a new popper; see `Queue.popper`."""

@@ -23,6 +23,7 @@ from cassq.errors import (
 from cassq.model.arguments import to_seconds
 from cassq.model.ids import MessageId
 from cassq.model.message import Headers
+from cassq.model.tracing import Span, ending
 from cassq.popping.delivery import Delivery as SyncDelivery
 from cassq.popping.iterated_delivery import COMES_AGAIN, go_on_after
 from cassq.popping.pop_future import PopFuture
@@ -62,7 +63,9 @@ class Popper(ClosingTwin[SyncPopper]):
         """
         seconds = None if timeout is None else to_seconds(timeout)
         await asyncio.sleep(0)  # a loop that always finds something must not keep others from running
-        popped = self.sync.pop_in_hand(count) or await _popped(self.sync.pop_soon(count), seconds)
+        return self._wrap(self.sync.pop_in_hand(count) or await _popped(self.sync.pop_soon(count), seconds))
+
+    def _wrap(self, popped: list[SyncDelivery]) -> "list[Delivery]":
         return [Delivery(each, grouped_by=self._grouped_by) for each in popped]
 
     def __aiter__(self) -> AsyncIterator["Delivery"]:
@@ -72,7 +75,8 @@ class Popper(ClosingTwin[SyncPopper]):
     async def __anext__(self) -> "Delivery":
         while True:
             try:
-                popped = await self.pop_many(1, POLL_MAX_S)
+                await asyncio.sleep(0)  # as above
+                popped = self.sync.next_in_hand() or await _popped(self.sync.next_soon(), POLL_MAX_S)
             except ClosedError:
                 raise StopAsyncIteration from None
             except (UnavailableError, OutcomeUnknownError, CorruptError) as error:
@@ -82,8 +86,7 @@ class Popper(ClosingTwin[SyncPopper]):
                     await asyncio.sleep(POLL_MAX_S)
             else:
                 if popped:
-                    go_on_after(popped[0].sync)
-                    return popped[0]
+                    return self._wrap([go_on_after(popped[0])])[0]
 
     async def commit_many(self, deliveries: "Sequence[Delivery]") -> None:
         """Commit many at once; see `cassq.Popper.commit_many`."""
@@ -130,6 +133,7 @@ class Delivery(TwinOf[SyncDelivery]):
         super().__init__(sync)
         self.body = sync.body
         self._grouped_by = grouped_by
+        self._span: Span | None = None
 
     @property
     def headers(self) -> Headers:
@@ -171,9 +175,19 @@ class Delivery(TwinOf[SyncDelivery]):
     extend = in_thread(SyncDelivery.extend)
 
     async def __aenter__(self) -> Self:
+        self._span = self.sync.begin_work()
         return self
 
     async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        with ending(self._span, error):
+            return await self._end_block(kind, error, traceback)
+
+    async def _end_block(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,

@@ -22,6 +22,7 @@ from cassq.model.events import Observer
 from cassq.model.ids import MessageId
 from cassq.model.message import Headers
 from cassq.model.settings import QueueOptions, QueueSettings
+from cassq.model.tracing import Tracer
 from cassq.observing.dead_letters import DeadLetters as SyncDeadLetters
 from cassq.observing.dead_letters import DeadMessage
 from cassq.popping.popper import Popper as SyncPopper
@@ -40,13 +41,18 @@ ROOM_PAUSE_MAX_S = 0.2
 
 
 def connect(
-    url: str, *, observer: Observer | None = None, **options: Unpack[StoreOptions]
+    url: str,
+    *,
+    observer: Observer | None = None,
+    tracer: Tracer | None = None,
+    **options: Unpack[StoreOptions],
 ) -> "Opening[SyncStore, Store]":
     """Open a store as `cassq.connect` does.
 
     Use it as `async with connect(URL) as store`, or `store = await connect(URL)`, which is to be closed.
     """
-    return Opening(functools.partial(connect_sync, url, observer=observer, **options), Store)
+    opening = functools.partial(connect_sync, url, observer=observer, tracer=tracer, **options)
+    return Opening(opening, Store)
 
 
 class Store(ClosingTwin[SyncStore]):

@@ -7,6 +7,7 @@ from cassq.catalog.cached_record import CachedRecord
 from cassq.catalog.queue_events import QueueEvents
 from cassq.coordination.port import Coordinator
 from cassq.model.settings import QueueSettings
+from cassq.model.tracing import Tracer
 from cassq.runtime.clock import Clock
 from cassq.runtime.fork_guard import ForkGuard
 from cassq.runtime.poll_spread import PollSpread
@@ -23,6 +24,7 @@ class QueueContext:
             the queue was deleted since, or is a later one of its name: whose pipes are not judged by them.
         polls: spreads the looks of a process with many queues.
         events: notes what happens, where the store has an observer.
+        tracer: follows messages, where the store has one.
         own_lease: of a run reader, which the queue's settings do not change.
         guard: tells the process that made it from one that was forked since.
     """
@@ -34,6 +36,7 @@ class QueueContext:
     clock: Clock
     polls: PollSpread
     events: QueueEvents | None = None
+    tracer: Tracer | None = None
     own_lease: timedelta | None = None
     guard: ForkGuard = field(default_factory=ForkGuard)
 

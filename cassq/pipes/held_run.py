@@ -54,6 +54,8 @@ class HeldRun:
         self._context = context
         self._guard = context.guard
         self.events = context.events
+        self.tracer = context.tracer
+        self.queue = context.queue
         self._storage = context.storage
         self.pipe = pipe
         self.ends_at = ends_at
@@ -172,16 +174,15 @@ class HeldRun:
 
     def _bury(self, rows: Sequence[Run], messages: Mapping[int, Handout]) -> None:
         """Write what is leased for it to the dead letters; what fails is left to the pipe's next owner."""
-        queue = self._context.queue
         try:
             with Deadline(self.clock.now() + self.lease_s):
                 for row in rows:
                     own = (messages[seq] for seq in range(row.first, row.last + 1))
-                    self._on_row_changed(*bury(self._storage, queue, self.pipe, row, own))
+                    self._on_row_changed(*bury(self._storage, self.queue, self.pipe, row, own))
         except CassqError as error:
             _log.warning(
                 "queue %s: messages of pipe %s become dead letters when their lease of %g s ends: %s",
-                *(queue, self.pipe, self.lease_s, error),
+                *(self.queue, self.pipe, self.lease_s, error),
             )
 
     def _return(self, returned: Ranges, how: Return) -> list[Run] | None:

@@ -17,6 +17,7 @@ from cassq.model.message import Batch, Headers, to_datetime
 from cassq.model.ranges import Ranges
 from cassq.model.retrying import NO_REASON_TO_REJECT, reason_of, to_reason
 from cassq.model.take_plan import Handout
+from cassq.model.tracing import Span, ending
 from cassq.pipes.held_run import HeldRun
 from cassq.pipes.run_rows import Return
 from cassq.popping.observed_ends import extend, give_back
@@ -78,7 +79,7 @@ class Delivery:
         pushed_at: when it became durable, by the database's clock (UTC).
     """
 
-    __slots__ = ("_batch_slice", "_ending", "body", "seq")
+    __slots__ = ("_batch_slice", "_ending", "_span", "body", "seq")
 
     def __init__(self, batch_slice: "BatchSlice", seq: int, body: bytes) -> None:
         self._batch_slice = batch_slice
@@ -222,7 +223,14 @@ class Delivery:
         """Let it be ended once more: the ending was refused before anything was written."""
         self._ending = None
 
+    def begin_work(self) -> Span | None:
+        """Begin what a tracer, where the store has one, is told of the work on the message."""
+        run = self._batch_slice.run
+        return run.tracer.process(run.queue, self) if run.tracer else None
+
     def __enter__(self) -> Self:
+        if self._batch_slice.run.tracer:
+            self._span = self.begin_work()
         return self
 
     def __exit__(
@@ -231,8 +239,16 @@ class Delivery:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool | None:
-        if self._ending:
+        if not self._batch_slice.run.tracer:
+            self._end_block(error)
             return None
+        with ending(getattr(self, "_span", None), error):
+            self._end_block(error)
+        return None
+
+    def _end_block(self, error: BaseException | None) -> None:
+        if self._ending:
+            return
         if error is None:
             self.commit()
         else:
@@ -242,7 +258,6 @@ class Delivery:
                 self.rollback(delay, reason_of(error))
             except AccessDeniedError as refusal:  # the error of the work is the one to tell
                 error.add_note(f"{self!r} could not be rolled back: {refusal}")
-        return None
 
     def __repr__(self) -> str:
         return f"<Delivery {self.message_id} attempt {self.attempt}, {len(self.body)} bytes>"

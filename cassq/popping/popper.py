@@ -106,6 +106,16 @@ class Popper:
         self._birthplace.check("the popper")
         return self._intake.source.get(count, None, self)
 
+    def next_soon(self) -> PopFuture:
+        """As `pop_soon`, of one message for a loop: nobody called for that pop, so no tracer follows it."""
+        self._birthplace.check("the popper")
+        return self._intake.stream.get_soon(1, self)
+
+    def next_in_hand(self) -> list[Delivery]:
+        """As `pop_in_hand`, of one message for a loop."""
+        self._birthplace.check("the popper")
+        return self._intake.stream.get(1, None, self)
+
     def __iter__(self) -> Iterator[Delivery]:
         """Yield messages for ever, through outages and past damaged pipes; ends when the popper is closed.
 
@@ -115,7 +125,7 @@ class Popper:
         while True:
             try:
                 self._birthplace.check("the popper")
-                popped = self._intake.source.get(1, self._clock.now() + POLL_MAX_S, self)
+                popped = self._intake.stream.get(1, self._clock.now() + POLL_MAX_S, self)
             except ClosedError:
                 return
             except (UnavailableError, OutcomeUnknownError, CorruptError) as error:

@@ -22,6 +22,7 @@ from cassq.popping.fetch_thread import FetchThread
 from cassq.popping.fetcher import Fetcher
 from cassq.popping.grouped_commits import GroupedCommitter
 from cassq.popping.observed_intake import ObservedBuffer, ObservedCommitter
+from cassq.popping.traced_intake import TracedBuffer, TracedCommitter
 
 #: How commits go out: one by one, or together every few milliseconds.
 CommitMode = Literal["each", "grouped"]
@@ -37,7 +38,8 @@ class SharedIntake:
         name: what messages are leased under, unique.
         committer: where the commits of its messages go.
         buffer: what is in hand for its poppers.
-        source: what they pop from: that, or what notes each pop.
+        source: what they pop from: that, or what notes or follows each pop.
+        stream: what they iterate over: of a pop that nobody called for, nothing is followed.
     """
 
     def __init__(
@@ -53,10 +55,16 @@ class SharedIntake:
         self.committer: Committer = self._grouped
         if commit == "each":
             self.committer = DirectCommitter(self._grouped.commit_soon)
-        self.source: DeliveryBuffer | ObservedBuffer = self.buffer
+        source: DeliveryBuffer | ObservedBuffer = self.buffer
         if events:
-            self.source = ObservedBuffer(self.buffer, events)
+            source = ObservedBuffer(self.buffer, events)
             self.committer = ObservedCommitter(self.committer, events)
+        self.source: DeliveryBuffer | ObservedBuffer | TracedBuffer = source
+        self.stream = source
+        if tracer := context.tracer:
+            self.source = TracedBuffer(source, tracer, context.queue, self.name)
+            if commit == "each":
+                self.committer = TracedCommitter(self.committer, tracer, context.queue, self.name)
         self._members = 1
         self._joining = threading.RLock()
         self._fetch_thread = FetchThread(context, fetcher, self.buffer, self.committer, check_takes)

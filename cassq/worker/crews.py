@@ -14,10 +14,11 @@ from typing import Any
 
 from cassq.errors import CassqError, ClosedError, InvalidOptionError
 from cassq.model.retrying import reason_of
+from cassq.model.tracing import ending
 from cassq.popping.delivery import Delivery
 from cassq.popping.popper import Popper
 from cassq.worker.keeper import Keeper
-from cassq.worker.outcomes import Ending, check_done, ending_of
+from cassq.worker.outcomes import Ending, check_done, ending_of, failure_of
 
 _log = logging.getLogger("cassq.worker")
 
@@ -84,12 +85,14 @@ class ThreadCrew:
     def _serve(self, delivery: Delivery) -> None:
         error: BaseException | None = None
         with self._keeper.holding(delivery, self._duty.timeout_s):
+            span = delivery.begin_work()
             try:
                 with self._duty.around(delivery):
                     check_done(self._duty.handler(delivery))
             except BaseException as raised:
                 error = raised
-            end(delivery, judge(delivery, error))
+            with ending(span, failure_of(error)):
+                end(delivery, judge(delivery, error))
 
 
 def judge(delivery: Delivery, error: BaseException | None) -> Ending | None:

@@ -72,6 +72,11 @@ def ending_of(error: BaseException | None) -> Ending:
     return Ending("rollback", {"reason": reason_of(error)}, is_failure=True)
 
 
+def failure_of(error: BaseException | None) -> BaseException | None:
+    """Return what a handler raised where that was not its choice."""
+    return error if ending_of(error).is_failure else None
+
+
 def check_done(result: object) -> None:
     """Raise `TypeError` for what a handler returned if its work has not even begun."""
     is_generator = inspect.isgenerator(result) or inspect.isasyncgen(result)

@@ -13,9 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from cassq.aio.popper import Delivery as AioDelivery
 from cassq.aio.popper import Popper as AioPopper
 from cassq.errors import CassqError
+from cassq.model.tracing import ending
 from cassq.popping.popper import Popper
 from cassq.worker.crews import Duty, end, judge, log_trouble
 from cassq.worker.keeper import Keeper
+from cassq.worker.outcomes import Ending, failure_of
 
 #: So many messages at a time are rolled back or rejected by one crew.
 ENDS_MAX = 4
@@ -66,6 +68,7 @@ class TaskCrew:
 
     async def _serve(self, delivery: AioDelivery) -> None:
         loop = asyncio.get_running_loop()
+        span = delivery.sync.begin_work()  # which the task inherits
         task = asyncio.create_task(self._call(delivery))
 
         def cancel() -> None:
@@ -74,14 +77,17 @@ class TaskCrew:
         with self._keeper.holding(delivery.sync, self._duty.timeout_s, cancel):
             await asyncio.wait((task,))
             error = asyncio.CancelledError() if task.cancelled() else task.result()
-            ending = judge(delivery.sync, error)
-            if ending and ending.verb == "commit":
-                try:
-                    await delivery.commit()
-                except CassqError as trouble:
-                    log_trouble(delivery.sync, trouble)
-            elif ending:
-                await loop.run_in_executor(self._ends, end, delivery.sync, ending)
+            with ending(span, failure_of(error)):
+                await self._end(delivery, judge(delivery.sync, error))
+
+    async def _end(self, delivery: AioDelivery, how: Ending | None) -> None:
+        if how and how.verb == "commit":
+            try:
+                await delivery.commit()
+            except CassqError as trouble:
+                log_trouble(delivery.sync, trouble)
+        elif how:
+            await asyncio.get_running_loop().run_in_executor(self._ends, end, delivery.sync, how)
 
     async def _call(self, delivery: AioDelivery) -> BaseException | None:
         """Call the handler; return what it raised: a SystemExit would end the loop."""

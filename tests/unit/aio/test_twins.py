@@ -16,9 +16,10 @@ from cassq.aio.twins import Opening, call_in_thread
 WITHOUT_TWIN = {
     cassq.Store: {"coordinator", "storage", "telemetry", "is_closed", "left_behind"},
     cassq.Queue: {"push_soon", "run_reader", "staging", "is_closed", "has_closed", "left_behind", "record"},
-    cassq.Popper: {"pop_in_hand", "pop_soon", "is_closed", "has_closed"},
+    cassq.Popper: {"pop_in_hand", "pop_soon", "next_in_hand", "next_soon", "is_closed", "has_closed"},
     cassq.Delivery: {
-        *("commit_soon", "check_unfinished", "finish", "handout", "has_ended", "run", "seq", "unfinish"),
+        *("begin_work", "commit_soon", "check_unfinished", "finish", "handout", "has_ended", "run", "seq"),
+        "unfinish",
     },
     cassq.DeadLetters: set(),
 }
