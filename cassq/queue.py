@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from uuid import UUID
 
 from cassq.bulk.run_reader import RunReader
@@ -16,8 +16,8 @@ from cassq.bulk.staging import Staging
 from cassq.catalog.cached_record import CachedRecord
 from cassq.catalog.queue_context import QueueContext
 from cassq.catalog.queue_events import QueueEvents
-from cassq.errors import AccessDeniedError, CoordinationUnavailableError, InvalidOptionError
-from cassq.model.arguments import check_count
+from cassq.errors import AccessDeniedError, CoordinationUnavailableError
+from cassq.model.arguments import check_count, to_day
 from cassq.model.ids import MessageId, to_message_id
 from cassq.model.message import Headers, Message, MessageIds
 from cassq.model.queue_record import QueueRecord, QueueState
@@ -64,10 +64,10 @@ class Queue:
             QueueEvents(self.name, events, services.clock) if events else None,
             services.tracer,
         )
-        self.staging = Staging(self._context)
-        self._statistics = Statistics(self._context)
-        self._inspection = Inspection(self._context)
-        self._purging = Purging(self._context)
+        self.staging = Staging(context)
+        self._statistics = Statistics(context)
+        self._inspection = Inspection(context)
+        self._purging = Purging(context)
         self._workers = Workers(services, context, self._statistics, self.staging)
 
     @property
@@ -76,7 +76,12 @@ class Queue:
         return self.record.settings
 
     def push(
-        self, body: bytes, headers: Headers | None = None, *, timeout: float | timedelta = PUSH_TIMEOUT
+        self,
+        body: bytes,
+        headers: Headers | None = None,
+        *,
+        timeout: float | timedelta = PUSH_TIMEOUT,
+        ttl: timedelta | None = None,
     ) -> MessageId:
         """Push one message; returns when it is durable.
 
@@ -84,6 +89,7 @@ class Queue:
             body: the message.
             headers: str to str, small; consumers see them in the order of their names.
             timeout: how long to try, in seconds or as a timedelta. A storage call under way is waited for.
+            ttl: how long it may wait for a consumer; None: as long as the queue says.
 
         Returns: the message's id.
 
@@ -93,7 +99,8 @@ class Queue:
             StorageUnavailableError: the database did not answer in time; the message is not stored.
             OutcomeUnknownError: it may or may not be stored, and time was up before that was known.
         """
-        return self._workers.pusher().push(body, headers, timeout)
+        ttl_ms = self._workers.to_ttl_ms(ttl, timeout)
+        return self._workers.pusher().push(body, headers, timeout, ttl_ms)
 
     def push_soon(
         self,
@@ -102,6 +109,7 @@ class Queue:
         *,
         timeout: float | timedelta = PUSH_TIMEOUT,
         is_patient: bool = True,
+        ttl: timedelta | None = None,
     ) -> "Future[MessageId]":
         """Push one message together with others; returns at once.
 
@@ -109,11 +117,13 @@ class Queue:
 
         Args:
             is_patient: wait for room then; False raises `OverloadedError`, and nothing is pushed.
+            ttl: as of `push`; the first message of a queue that has one waits for a change of its record.
 
         Returns: a future of the message's id, which is set, or fails as `push` raises, within `timeout`.
         Raises: as `push`, for what is wrong with the message or the queue.
         """
-        return self._workers.pusher().push_soon(body, headers, timeout, is_patient=is_patient)
+        ttl_ms, pusher = self._workers.to_ttl_ms(ttl, timeout), self._workers.pusher()
+        return pusher.push_soon(body, headers, timeout, is_patient=is_patient, ttl_ms=ttl_ms)
 
     def push_many(
         self,
@@ -121,6 +131,7 @@ class Queue:
         *,
         progress: Callable[[int], None] | None = None,
         timeout: float | timedelta = PUSH_TIMEOUT,
+        ttl: timedelta | None = None,
     ) -> MessageIds:
         """Push many messages, in order; returns when all are durable.
 
@@ -129,13 +140,15 @@ class Queue:
                 is fine.
             progress: called now and then with the number of messages that are durable.
             timeout: how long each part of them (at most 1000 messages or 1 MiB) may take.
+            ttl: of each of them, as of `push`.
 
         Returns: the ids, in the order of the bodies; they take little memory.
         Raises: as `push`, for what is wrong with a message or the queue: what came before it may be stored,
             a note on the error says how much. OutcomeUnknownError, which says how much is stored, when the
             database failed after a part of the messages was.
         """
-        return self._workers.pusher().push_many(bodies, progress, timeout)
+        ttl_ms = self._workers.to_ttl_ms(ttl, timeout)
+        return self._workers.pusher().push_many(bodies, progress, timeout, ttl_ms)
 
     def popper(self, *, commit: CommitMode = "each") -> Popper:
         """Return a new popper, which takes messages from this queue until it is closed.
@@ -176,10 +189,7 @@ class Queue:
         """Let deliveries go on."""
         self._workers.check_usable()
         self.record.change(lambda record: replace(record, state=QueueState.ACTIVE))
-        # Poppers that rest would see it when they look by themselves.
-        coordinator = self._services.coordinator
-        with contextlib.suppress(CoordinationUnavailableError, AccessDeniedError):
-            coordinator.wake(self.name, max(1, coordinator.hungry(self.name)))
+        self._workers.wake()
 
     def stats(self) -> QueueStats:
         """Return what the queue holds and what went through it; one small read for each live pipe.
@@ -199,23 +209,19 @@ class Queue:
 
     def runs(self, count: int = 100) -> list[RunStats]:
         """Return who has which messages, and what came back: `count` runs at most, by pipe."""
-        self._workers.check_usable()
         check_count(count)
-        self.record.check_open()
+        self._check_open()
         return self._inspection.runs(count)
 
     def rollups(self, day: date) -> list[Rollup]:
         """Return what `cassq pipeline rollup --keep` counted on a day (UTC), by minute; kept 30 days."""
         self._workers.check_usable()
-        if isinstance(day, datetime) or not isinstance(day, date):
-            raise InvalidOptionError(f"{day=} is not a datetime.date: give the day, in UTC, without a time")
-        return list(self._services.storage.read_rollups(self.name, day))
+        return list(self._services.storage.read_rollups(self.name, to_day(day)))
 
     def peek(self, count: int = 10) -> list[Message]:
         """Return the next `count` messages that could be delivered now; nothing is taken."""
-        self._workers.check_usable()
         check_count(count)
-        self.record.check_open()
+        self._check_open()
         return self._inspection.peek(count)
 
     def status(self, message_id: MessageId | str) -> MessageStatus:
@@ -224,8 +230,7 @@ class Queue:
         Args:
             message_id: as push returned it, or its str.
         """
-        self._workers.check_usable()
-        self.record.check_open()
+        self._check_open()
         return self._inspection.status(to_message_id(message_id))
 
     def cancel(self, message_id: MessageId | str, *, running: bool = False) -> bool:
@@ -240,11 +245,9 @@ class Queue:
             nobody remembers it.
 
         Raises:
-            OutcomeUnknownError: it may be cancelled, or may not: call again.
-            StorageUnavailableError: it is not.
+            OutcomeUnknownError, StorageUnavailableError: it may be cancelled, or may not; it is not.
         """
-        self._workers.check_usable()
-        self.record.check_open()
+        self._check_open()
         return self._purging.cancel(to_message_id(message_id), is_running_meant=running)
 
     def purge(self) -> int:
@@ -252,18 +255,12 @@ class Queue:
 
         Dead letters stay, also those that are not written yet: what came back from its last attempt.
         """
-        self._workers.check_usable()
-        self.record.check_open()
+        self._check_open()
         return self._purging.purge()
 
     def reap(self, pipes_max: int | None = None) -> ReapReport:
         """Make one pass of the reaper over this queue; None examines every pipe."""
-        report = self._workers.reaper().run_once(pipes_max)
-        tidied = self.staging.tidy()
-        report.published, report.removed = tidied.published, tidied.removed
-        report.failed += tidied.failed
-        report.refused += tidied.refused
-        return report
+        return self._workers.reap(pipes_max)
 
     def close(self) -> None:
         """Close its poppers, push what is on its way, seal its pipes.

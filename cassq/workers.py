@@ -7,6 +7,7 @@ not break: nothing is made once closing has begun, and what was made before is c
 import itertools
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from uuid import UUID
@@ -16,9 +17,17 @@ from cassq.bulk.run_reader import RunReader
 from cassq.bulk.staging import Staging
 from cassq.catalog.queue_context import QueueContext
 from cassq.coordination.port import Coordinator
-from cassq.errors import ClosedError
+from cassq.errors import (
+    AccessDeniedError,
+    ClosedError,
+    CoordinationUnavailableError,
+    OutcomeUnknownError,
+    StorageUnavailableError,
+)
+from cassq.model.arguments import to_seconds
 from cassq.model.ids import check_name
 from cassq.model.tracing import Tracer
+from cassq.model.uses import to_ttl_ms, uses_message_ttl, with_message_ttl
 from cassq.observing.statistics import Statistics
 from cassq.pipes.fenced_pipe import Taker
 from cassq.popping.fetcher import Fetcher
@@ -29,13 +38,15 @@ from cassq.pushing.observed_pusher import ObservedPusher
 from cassq.pushing.pusher import Pusher
 from cassq.pushing.traced_pusher import TracedPusher
 from cassq.reaping.housekeeping import Housekeeping
+from cassq.reaping.reap_report import ReapReport
 from cassq.reaping.reaper import Reaper
 from cassq.runtime.clock import Clock
+from cassq.runtime.deadline import Deadline
 from cassq.runtime.event_buffer import EventBuffer
 from cassq.runtime.fork_guard import ForkGuard, process_name
 from cassq.runtime.periodic_thread import PeriodicThread
 from cassq.runtime.poll_spread import PollSpread
-from cassq.runtime.reentry import Closing, alone
+from cassq.runtime.reentry import Closing, alone, check_may_wait
 from cassq.storage.port import Storage
 
 _numbers = itertools.count(1)
@@ -107,6 +118,24 @@ class Workers:
                 pusher = self._pusher
         return pusher
 
+    def to_ttl_ms(self, ttl: timedelta | None, timeout: float | timedelta) -> int:
+        """Return the time-to-live of messages in milliseconds; 0 for None.
+
+        The queue's record says first that there are such messages.
+        """
+        if ttl is None:
+            return 0
+        ttl_ms = to_ttl_ms(ttl)
+        self.check_usable()
+        if not uses_message_ttl(self._record.settings):
+            check_may_wait("the first push with a ttl")
+            try:
+                with Deadline(self._services.clock.now() + to_seconds(timeout)):
+                    self._record.change(with_message_ttl)
+            except OutcomeUnknownError as error:
+                raise StorageUnavailableError(f"not pushed: {error}") from error
+        return ttl_ms
+
     def _make_pusher(self) -> AnyPusher:
         pusher = Pusher(self._context, self._check_record)
         events, tracer = self._context.events, self._context.tracer
@@ -173,6 +202,21 @@ class Workers:
         self.check_usable()
         with alone(self._making, "reap()"):
             return self._ensure_reaper()
+
+    def reap(self, pipes_max: int | None) -> ReapReport:
+        """Make one pass of the reaper, and look after bulk writes; see `Queue.reap`."""
+        report = self.reaper().run_once(pipes_max)
+        tidied = self._staging.tidy()
+        report.published, report.removed = tidied.published, tidied.removed
+        report.failed += tidied.failed
+        report.refused += tidied.refused
+        return report
+
+    def wake(self) -> None:
+        """Wake poppers that rest, of any process; they would see it when they look by themselves."""
+        coordinator = self._services.coordinator
+        with suppress(CoordinationUnavailableError, AccessDeniedError):
+            coordinator.wake(self._queue, max(1, coordinator.hungry(self._queue)))
 
     def close(self) -> None:
         """Close poppers and readers, end housekeeping, push what is on its way; see `Queue.close`."""

@@ -42,6 +42,7 @@ CREATE TABLE IF NOT EXISTS waiting (
     lengths      BLOB NOT NULL,  -- count little-endian 32-bit integers
     headers      TEXT,           -- JSON list of objects, or null when no message has any
     bodies       BLOB NOT NULL,
+    ttl_ms       INTEGER NOT NULL DEFAULT 0,  -- how long they may wait; 0: as long as the queue says
     PRIMARY KEY (pipe, first)
 );
 

@@ -23,6 +23,7 @@ from cassq.model.ids import MessageId
 from cassq.model.message import Headers
 from cassq.model.settings import QueueOptions, QueueSettings
 from cassq.model.tracing import Tracer
+from cassq.model.uses import uses_message_ttl
 from cassq.observing.dead_letters import DeadLetters as SyncDeadLetters
 from cassq.observing.dead_letters import DeadMessage
 from cassq.popping.popper import Popper as SyncPopper
@@ -102,7 +103,12 @@ class Queue(ClosingTwin[SyncQueue]):
         return self.sync.settings
 
     async def push(
-        self, body: bytes, headers: Headers | None = None, *, timeout: float | timedelta = PUSH_TIMEOUT
+        self,
+        body: bytes,
+        headers: Headers | None = None,
+        *,
+        timeout: float | timedelta = PUSH_TIMEOUT,
+        ttl: timedelta | None = None,
     ) -> MessageId:
         """Push one message, together with those of other tasks; see `cassq.Queue.push`.
 
@@ -112,9 +118,10 @@ class Queue(ClosingTwin[SyncQueue]):
         """
         deadline = asyncio.get_running_loop().time() + to_seconds(timeout)
         left_s, pause_s = to_seconds(timeout), ROOM_PAUSE_S
+        push = functools.partial(self.sync.push_soon, body, headers, is_patient=False, ttl=ttl)
         while True:
             try:
-                return await asyncio.wrap_future(await self._push_soon(body, headers, left_s))
+                return await asyncio.wrap_future(await self._push_soon(push, left_s))
             except OverloadedError:
                 left_s = deadline - asyncio.get_running_loop().time()
                 if left_s <= 0:
@@ -122,12 +129,15 @@ class Queue(ClosingTwin[SyncQueue]):
             await asyncio.sleep(min(pause_s, left_s))
             pause_s = min(2 * pause_s, ROOM_PAUSE_MAX_S)
 
-    async def _push_soon(self, body: bytes, headers: Headers | None, left_s: float) -> "Future[MessageId]":
-        push = functools.partial(self.sync.push_soon, body, headers, timeout=left_s, is_patient=False)
-        is_large = isinstance(body, bytes) and len(body) > self.sync.settings.body_bytes_max
-        if self._has_pushed and not is_large:
-            return push()
-        future = await call_in_thread(push)  # it may read the settings of the queue
+    async def _push_soon(
+        self, push: "functools.partial[Future[MessageId]]", left_s: float
+    ) -> "Future[MessageId]":
+        body, settings = push.args[0], self.sync.settings
+        is_large = isinstance(body, bytes) and len(body) > settings.body_bytes_max
+        is_new = push.keywords["ttl"] is not None and not uses_message_ttl(settings)
+        if self._has_pushed and not (is_new or is_large):
+            return push(timeout=left_s)
+        future = await call_in_thread(push, timeout=left_s)  # it may read, or change, the queue's record
         self._has_pushed = True
         return future
 

@@ -110,7 +110,7 @@ def read_letters(storage: LetterStorage, queue: str) -> Iterator[DeadLetter]:
 
 def _part(batch: Batch, first: int, last: int, *, is_outline: bool) -> Batch:
     if is_outline:
-        return Batch(first, (), None, last - first + 1, batch.pushed_at_ms)
+        return Batch(first, (), None, last - first + 1, batch.pushed_at_ms, batch.ttl_ms)
     return batch.part(first, last)
 
 

@@ -6,9 +6,11 @@ durable, in the order of the input; after a failure the ids of everything that w
 
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import BinaryIO
@@ -19,7 +21,7 @@ import cassq
 from cassq.cli.exit_codes import NO_INPUT
 from cassq.cli.output import Bar, count_of, print_json, progress_bar, say
 from cassq.cli.session import Session, common_options, pass_session
-from cassq.cli.values import to_header
+from cassq.cli.values import to_duration, to_header
 from cassq.runtime.clock import DEAF_S
 
 Pushed = Future[cassq.MessageId]
@@ -44,6 +46,12 @@ class NoInputError(cassq.CassqError):
     multiple=True,
     help="For every message; may be repeated.",
 )
+@click.option(
+    "--ttl",
+    type=to_duration,
+    metavar="DURATION",
+    help="How long each may wait, if not as the queue says.",
+)
 @click.option("--allow-empty", "may_be_empty", is_flag=True, help="Accept input without a single byte.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the number of messages, not their ids.")
 @common_options
@@ -54,6 +62,7 @@ def push(  # noqa: PLR0913 - one for each option
     files: tuple[str, ...],
     headers: tuple[tuple[str, str], ...],
     *,
+    ttl: timedelta | None,
     lines: bool,
     may_be_empty: bool,
     quiet: bool,
@@ -69,7 +78,8 @@ def push(  # noqa: PLR0913 - one for each option
     ):
         bodies = _bodies(files, opened.settings.body_bytes_max, is_lines=lines, may_be_empty=may_be_empty)
         printer = _Printer(bar, is_json=session.is_json, is_quiet=quiet)
-        _push_all(opened, bodies, dict(headers), printer)
+        push_soon = partial(opened.push_soon, headers=dict(headers), ttl=ttl)
+        _push_all(push_soon, bodies, printer)
 
 
 class _Printer:
@@ -100,14 +110,12 @@ class _Printer:
             click.echo(self.count)
 
 
-def _push_all(
-    queue: cassq.Queue, bodies: Iterator[bytes], headers: dict[str, str], printer: _Printer
-) -> None:
+def _push_all(push_soon: Callable[[bytes], Pushed], bodies: Iterator[bytes], printer: _Printer) -> None:
     # The input is read in a thread of its own: a slow input then never keeps an id from being printed.
     flying: SimpleQueue[Pushed | None] = SimpleQueue()
     stop = threading.Event()
     threading.Thread(
-        target=_feed, args=(queue, bodies, headers, flying, stop), name="cassq-input", daemon=True
+        target=_feed, args=(push_soon, bodies, flying, stop), name="cassq-input", daemon=True
     ).start()
     failed: BaseException | None = None
     while (future := _next_of(flying)) is not None:
@@ -131,9 +139,8 @@ def _next_of(flying: "SimpleQueue[Pushed | None]") -> "Pushed | None":
 
 
 def _feed(
-    queue: cassq.Queue,
+    push_soon: Callable[[bytes], Pushed],
     bodies: Iterator[bytes],
-    headers: dict[str, str],
     flying: "SimpleQueue[Pushed | None]",
     stop: threading.Event,
 ) -> None:
@@ -141,7 +148,7 @@ def _feed(
         for body in bodies:
             if stop.is_set():
                 break
-            flying.put(queue.push_soon(body, headers))
+            flying.put(push_soon(body))
     except BaseException as error:
         future: Pushed = Future()
         future.set_exception(error)

@@ -4,7 +4,7 @@ Owns the one grammar of durations: options of the command line, of a URL and of 
 """
 
 import re
-from datetime import timedelta
+from datetime import date, datetime, timedelta
 from fractions import Fraction
 
 from cassq.errors import InvalidOptionError
@@ -95,3 +95,14 @@ def check_between(name: str, given: object, low: timedelta, high: timedelta) -> 
 def tell_duration(duration: timedelta) -> str:
     """Return a duration as it may be written: in seconds."""
     return f"{duration.total_seconds():.15g}s"
+
+
+def to_day(day: object) -> date:
+    """Return a day, without a time.
+
+    Raises:
+        InvalidOptionError: it is none.
+    """
+    if isinstance(day, datetime) or not isinstance(day, date):
+        raise InvalidOptionError(f"{day=} is not a datetime.date: give the day, in UTC, without a time")
+    return day

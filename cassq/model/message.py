@@ -6,7 +6,7 @@ must not break: a number that was once sent never names another body.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import overload
 from uuid import UUID
@@ -30,8 +30,9 @@ class Batch:
         first: number of the first message.
         bodies: the bodies, in order; empty where only the outline was read.
         headers: one mapping for each body, or None when no message of the batch has any.
-        pushed_at_ms: database's clock at the write, milliseconds since 1970; None before it is written.
         count: number of messages, also in an outline.
+        pushed_at_ms: database's clock at the write, milliseconds since 1970; None before it is written.
+        ttl_ms: how long its messages may wait for their consumers; 0 for as long as their queue says.
     """
 
     first: int
@@ -39,6 +40,7 @@ class Batch:
     headers: tuple[Headers, ...] | None
     count: int
     pushed_at_ms: int | None = None
+    ttl_ms: int = 0
 
     @property
     def last(self) -> int:
@@ -54,7 +56,7 @@ class Batch:
     @property
     def outline(self) -> "Batch":
         """The batch without its bodies and headers."""
-        return Batch(self.first, (), None, self.count, self.pushed_at_ms)
+        return replace(self, bodies=(), headers=None)
 
     def message(self, seq: int) -> tuple[bytes, Headers]:
         """Return body and headers of message `seq`, which must be in the batch."""
@@ -67,7 +69,8 @@ class Batch:
             return self
         place = slice(first - self.first, last - self.first + 1)
         headers = self.headers[place] if self.headers else None
-        return Batch(first, self.bodies[place], headers, last - first + 1, self.pushed_at_ms)
+        count = last - first + 1
+        return Batch(first, self.bodies[place], headers, count, self.pushed_at_ms, self.ttl_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ NO_REASON_TO_REJECT = "rejected without a reason"
 LEASE_ENDED = "lease ended"
 
 #: And of a message that nobody took in time.
-EXPIRED = "expired: it waited for longer than the queue's ttl"
+EXPIRED = "expired: it waited for longer than its ttl"
 
 _MILLISECOND = timedelta(milliseconds=1)
 

@@ -5,7 +5,7 @@ break: a message that has ended is never handed out, and one that is handed out 
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, repeat
 
@@ -221,20 +221,20 @@ def plan_again(progress: Progress, run: Run, batches: Sequence[Batch], wanted: i
 
 
 def leading(
-    progress: Progress, batches: Sequence[Batch], stretch: Range, born_ms: int
+    progress: Progress, batches: Sequence[Batch], stretch: Range, is_over: Callable[[Batch], bool]
 ) -> tuple[list[Batch], bool]:
     """Return the first of the batches that are alike, and whether what is left of them has expired.
 
     Args:
         stretch: the numbers that count.
-        born_ms: what was pushed before has expired, by the database's clock.
+        is_over: tells whether the messages of a batch have expired.
     """
     alike: list[Batch] = []
     has_expired: bool | None = None
     for batch in batches:
         first, last = max(batch.first, stretch.first), min(batch.last, stretch.last)
         if first <= last and progress.count_left(first, last):
-            is_old = (batch.pushed_at_ms or 0) < born_ms
+            is_old = is_over(batch)
             if has_expired not in {None, is_old}:
                 break
             has_expired = is_old

@@ -17,7 +17,7 @@ from cassq.model.message import Batch, Message, to_datetime
 from cassq.model.pipe import PipeEntry, PipeState, Run, RunState
 from cassq.model.progress import Progress
 from cassq.pipes.batch_reader import BatchReader, check_disjoint
-from cassq.pipes.expiry import born_ms
+from cassq.pipes.expiry import Lifetime, lifetime_in
 from cassq.pipes.outside_view import find_pushed, load_seen, progress_seen
 from cassq.pipes.pipe_order import in_order
 from cassq.storage.port import BatchQuery
@@ -156,17 +156,17 @@ class Inspection:
         if state is None:
             return
         progress = progress_seen(state, self._context.settings.max_attempts)
-        born = born_ms(self._context.settings, entry, state.now_ms)
+        lifetime = lifetime_in(self._context.settings, entry, state.now_ms)
         reader = BatchReader(self._storage, entry.pipe)
         for run in sorted(progress.runs.values(), key=lambda run: run.first):
             if run.is_due(state.now_ms):
-                living = _in_time(reader.read_run(run, run.last), born)
+                living = _in_time(reader.read_run(run, run.last), lifetime)
                 yield from _messages(entry, living, progress, (run.first, run.last))
         first = state.head.read_from
         while batches := self._storage.read_batches(entry.pipe, BatchQuery(first, limit=PEEK_BATCHES)):
             check_disjoint(entry.pipe, batches)
             bounds = state.head.cursor + 1, state.head.last
-            yield from _messages(entry, _in_time(batches, born), progress, bounds)
+            yield from _messages(entry, _in_time(batches, lifetime), progress, bounds)
             first = batches[-1].last + 1
 
     def _status_of_letter(self, message_id: MessageId) -> MessageStatus | None:
@@ -176,8 +176,8 @@ class Inspection:
         return None
 
 
-def _in_time(batches: Sequence[Batch], born: int) -> list[Batch]:
-    return [batch for batch in batches if (batch.pushed_at_ms or 0) >= born]
+def _in_time(batches: Sequence[Batch], lifetime: Lifetime) -> list[Batch]:
+    return [batch for batch in batches if not lifetime.is_over(batch)]
 
 
 def _stats_of(pipe: UUID, run: Run, state: PipeState, progress: Progress) -> RunStats:

@@ -1,4 +1,4 @@
-"""Messages that waited for longer than the queue's time-to-live.
+"""Messages that waited for longer than their time-to-live, or the queue's.
 
 Owns when that is so. An owner takes them as it takes what is to be buried: under a lease of their own, of
 which nothing is handed out. What must not break: nothing expires early, whichever node told when it was
@@ -6,45 +6,76 @@ pushed; and what a consumer has does not expire.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from cassq.limits import TAKE_BYTES_MAX, TAKE_MESSAGES_MAX
 from cassq.model.message import Batch
 from cassq.model.pipe import BURIAL, EXPIRY, Head, PipeEntry, Run
+from cassq.model.progress import Progress
 from cassq.model.ranges import Range
 from cassq.model.retrying import EXPIRED
 from cassq.model.settings import QueueSettings
 from cassq.model.take_plan import Plan, Room, as_burial, leading, plan_again, plan_fresh, portion_of
+from cassq.model.uses import uses_message_ttl
 from cassq.pipes.fenced_pipe import FencedPipe
 from cassq.pipes.outside_view import find_newest
 
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-def born_ms(settings: QueueSettings, entry: PipeEntry, now_ms: int) -> int:
-    """Return before when a message was pushed that has expired by now, both by the database's clock.
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """When the messages of a pipe expire, by one reading of the clock.
 
-    The node that tells the time now may be ahead of the one that told it at the push. What was staged could
-    be taken from its pipe's publication on, which is when the entry was written.
-
-    Returns: 0 where nothing of the pipe has expired.
+    Attributes:
+        now_ms: the database's clock, less what the node that tells it may be ahead of the one that told when
+            a message was pushed.
+        ttl_ms: of messages that have none of their own; 0 for ever.
+        listed_at_ms: when the pipe's entry was written; what was staged could not be taken before.
     """
-    if not settings.ttl:
-        return 0
-    born = now_ms - (settings.ttl + settings.clock_skew_max) // _MILLISECOND
-    return born if born > entry.created_at_ms else 0
+
+    now_ms: int
+    ttl_ms: int
+    listed_at_ms: int
+
+    def is_over(self, batch: Batch) -> bool:
+        """Tell whether the messages of a batch have expired."""
+        ttl_ms = batch.ttl_ms or self.ttl_ms
+        return ttl_ms > 0 and max(batch.pushed_at_ms or 0, self.listed_at_ms) + ttl_ms < self.now_ms
+
+    def concerns(self, batches: Sequence[Batch]) -> bool:
+        """Tell whether any of these can expire at all."""
+        return self.ttl_ms > 0 or any(batch.ttl_ms for batch in batches)
+
+    def leading(
+        self, progress: Progress, batches: Sequence[Batch], stretch: Range
+    ) -> tuple[Sequence[Batch], bool]:
+        """Return the first of the batches that are alike, and whether what is left of them has expired."""
+        if not self.concerns(batches):
+            return batches, False
+        return leading(progress, batches, stretch, self.is_over)
 
 
-def born_by_now_ms(fenced: FencedPipe) -> int:
+def lifetime_in(settings: QueueSettings, entry: PipeEntry, now_ms: int) -> Lifetime:
+    """Return when the messages of a pipe expire; now by the database's clock."""
+    now_ms -= settings.clock_skew_max // _MILLISECOND
+    return Lifetime(now_ms, settings.ttl // _MILLISECOND, entry.created_at_ms)
+
+
+def lifetime_now(fenced: FencedPipe) -> Lifetime:
     """Return the same for a pipe, by the earliest reading of the clock."""
-    return born_ms(fenced.settings, fenced.entry, fenced.estimate_now_ms())
+    return lifetime_in(fenced.settings, fenced.entry, fenced.estimate_now_ms())
+
+
+def is_limited(settings: QueueSettings) -> bool:
+    """Tell whether messages of a queue may expire, as far as is known."""
+    return settings.ttl > timedelta(0) or uses_message_ttl(settings)
 
 
 def has_expired(fenced: FencedPipe) -> bool:
     """Tell, by a read, whether the oldest message that is in nobody's hands has expired."""
-    born = born_by_now_ms(fenced)
-    if not born or fenced.progress.window:
+    if fenced.progress.window or not is_limited(fenced.settings):
         return False
     now_ms = fenced.estimate_now_ms()
     first = min(
@@ -53,30 +84,31 @@ def has_expired(fenced: FencedPipe) -> bool:
             *(_first_left(fenced, run) for run in fenced.progress.runs.values() if run.is_due(now_ms)),
         ]
     )
-    return first <= fenced.head.last and _is_old(fenced, first, born)
+    return first <= fenced.head.last and _is_old(fenced, first)
 
 
 def has_expired_in(fenced: FencedPipe, run: Run) -> bool:
     """Tell, by a read, whether the oldest message that is left of a run has expired."""
-    born = born_by_now_ms(fenced)
-    return born > 0 and _is_old(fenced, _first_left(fenced, run), born)
+    return is_limited(fenced.settings) and _is_old(fenced, _first_left(fenced, run))
 
 
 def _first_left(fenced: FencedPipe, run: Run) -> int:
     return next(fenced.progress.left_of(run)).first
 
 
-def _is_old(fenced: FencedPipe, seq: int, born: int) -> bool:
+def _is_old(fenced: FencedPipe, seq: int) -> bool:
+    lifetime = lifetime_now(fenced)  # before the read: what it tells may be old by then
     found = find_newest(fenced.storage, fenced.pipe, seq)
-    return found is not None and seq <= found.last and (found.pushed_at_ms or 0) < born
+    return found is not None and seq <= found.last and lifetime.is_over(found)
 
 
-def plan_waiting(fenced: FencedPipe, batches: Sequence[Batch], born: int, until: int) -> tuple[Head, Plan]:
+def plan_waiting(
+    fenced: FencedPipe, batches: Sequence[Batch], lifetime: Lifetime, until: int
+) -> tuple[Head, Plan]:
     """Plan to end what has expired behind the cursor, up to the first message that has not.
 
     Args:
         batches: what was read behind the cursor; the first message that is left of them has expired.
-        born: what was pushed before has expired.
         until: nothing behind this number.
 
     Returns: the head that the next plan goes on from.
@@ -84,7 +116,7 @@ def plan_waiting(fenced: FencedPipe, batches: Sequence[Batch], born: int, until:
     head = fenced.head
     is_dropped = fenced.settings.on_expired == "drop"
     expired: list[Batch] = []
-    alike, are_old = leading(fenced.progress, batches, Range(head.cursor + 1, until), born)
+    alike, are_old = lifetime.leading(fenced.progress, batches, Range(head.cursor + 1, until))
     while are_old:
         # What is dropped leaves no letters, so its bodies need not be kept until all of it was read.
         expired += [batch.outline for batch in alike] if is_dropped else alike
@@ -93,7 +125,7 @@ def plan_waiting(fenced: FencedPipe, batches: Sequence[Batch], born: int, until:
         if len(alike) < len(batches) or is_full or sum(each.size for each in expired) >= TAKE_BYTES_MAX:
             break
         batches = fenced.reader.read(cursor + 1, cursor, TAKE_MESSAGES_MAX)
-        alike, are_old = leading(fenced.progress, batches, Range(cursor + 1, until), born)
+        alike, are_old = lifetime.leading(fenced.progress, batches, Range(cursor + 1, until))
     moved, plan = plan_fresh(fenced.progress, expired, Room(TAKE_MESSAGES_MAX, until=until), fenced.holder)
     if plan is None:
         raise AssertionError("what has expired is left")
@@ -108,15 +140,15 @@ def plan_again_in_time(fenced: FencedPipe, run: Run, batches: Sequence[Batch], p
     Args:
         batches: those of the first `portion` messages that are left of it.
     """
-    progress, born = fenced.progress, born_by_now_ms(fenced)
-    if not born:
+    progress, lifetime = fenced.progress, lifetime_now(fenced)
+    if not lifetime.concerns(batches):
         return plan_again(progress, run, batches, portion, fenced.holder)
     stretch = Range(run.first, run.last)
-    alike, are_old = leading(progress, batches, stretch, born)
+    alike, are_old = lifetime.leading(progress, batches, stretch)
     if are_old and portion < TAKE_MESSAGES_MAX:
         portion = TAKE_MESSAGES_MAX
         batches = fenced.reader.read_run(run, portion_of(progress, run, portion))
-        alike, _ = leading(progress, batches, stretch, born)
+        alike, _ = lifetime.leading(progress, batches, stretch)
     portion = min(portion, progress.count_left(run.first, min(run.last, alike[-1].last)))
     last = portion_of(progress, run, portion)
     plan = plan_again(progress, run, [each for each in alike if each.first <= last], portion, fenced.holder)

@@ -14,7 +14,7 @@ from cassq.errors import CassqError, DecodeError
 from cassq.limits import NO_LIMIT, TAKE_BYTES_MAX, TAKE_MESSAGES_MAX, TAKE_RUNS_MAX
 from cassq.model.pipe import Head, Phase, Run, RunState
 from cassq.model.ranges import Range, Ranges
-from cassq.model.take_plan import Plan, Room, Taken, as_burial, leading, plan_again, plan_fresh, portion_of
+from cassq.model.take_plan import Plan, Room, Taken, as_burial, plan_again, plan_fresh, portion_of
 from cassq.pipes import expiry, upkeep, window_steps
 from cassq.pipes.batch_reader import BatchReader
 from cassq.pipes.burial import bury, drop
@@ -268,22 +268,21 @@ class OwnedPipe(FencedPipe):
     def _plan_fresh(self, wanted: int) -> tuple[Head, list[Plan]]:
         head, plans = self.head, list[Plan]()
         until = min(self.until, head.last)
-        born = expiry.born_by_now_ms(self)  # once: between two readings what is found may expire
+        lifetime = expiry.lifetime_now(self)  # once: between two readings what is found may expire
         left = min(wanted, until - head.cursor)
-        if self.progress.is_exhausted or until <= head.cursor or not (left or born):
+        is_asked = left or expiry.is_limited(self.settings)
+        if self.progress.is_exhausted or until <= head.cursor or not is_asked:
             return head, plans
         batches = self.reader.read(head.read_from, head.cursor, max(left, 1))
-        if born and leading(self.progress, batches, Range(head.cursor + 1, until), born)[1]:
-            head, expired = expiry.plan_waiting(self, batches, born, until)
+        alike, are_old = lifetime.leading(self.progress, batches, Range(head.cursor + 1, until))
+        if are_old:
+            head, expired = expiry.plan_waiting(self, batches, lifetime, until)
             plans.append(expired)
             left = min(wanted, until - head.cursor)
             batches = self.reader.read(head.read_from, head.cursor, left) if left > 0 else ()
-        if born:
-            batches, are_old = leading(self.progress, batches, Range(head.cursor + 1, until), born)
-            if are_old:  # more than one take may carry
-                return head, plans
-        if left > 0:
-            head, fresh = plan_fresh(self.progress, batches, Room(left, until=until), self.holder, head)
+            alike, are_old = lifetime.leading(self.progress, batches, Range(head.cursor + 1, until))
+        if left > 0 and not are_old:  # or there is more than one take may carry
+            head, fresh = plan_fresh(self.progress, alike, Room(left, until=until), self.holder, head)
             plans += [fresh] if fresh else []
         return head, plans
 

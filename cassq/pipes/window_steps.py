@@ -25,7 +25,7 @@ from dataclasses import replace
 from cassq.model.ids import new_token
 from cassq.model.pipe import Head, Phase, Run, RunState
 from cassq.model.ranges import Range
-from cassq.model.take_plan import Room, Taken, leading, plan_fresh
+from cassq.model.take_plan import Room, Taken, plan_fresh
 from cassq.model.transaction import RunChange
 from cassq.pipes import expiry
 from cassq.pipes.fenced_pipe import FencedPipe
@@ -157,10 +157,10 @@ def hand_out(fenced: FencedPipe, window: HeldWindow, wanted: int) -> Taken | Non
     batches = fenced.reader.read(head.read_from, head.cursor, wanted) if wanted > 0 else ()
     if fenced.clock.latest() >= window.ends_at:
         return None
-    if born := expiry.born_by_now_ms(fenced):
-        batches, are_old = leading(fenced.progress, batches, Range(head.cursor + 1, head.last), born)
-        if are_old:
-            return None  # no message of a window is ended: it is cut, and they are taken
+    lifetime = expiry.lifetime_now(fenced)
+    batches, are_old = lifetime.leading(fenced.progress, batches, Range(head.cursor + 1, head.last))
+    if are_old:
+        return None  # no message of a window is ended: it is cut, and they are taken
     moved, plan = plan_fresh(fenced.progress, batches, Room(wanted), fenced.holder)
     if moved.cursor > window.run.last:
         return None  # by messages that were cancelled: the window ends among them

@@ -25,11 +25,13 @@ class ObservedPusher:
         self._events = events
         self.close = pusher.close
 
-    def push(self, body: bytes, headers: Headers | None, timeout: float | timedelta) -> MessageId:
+    def push(
+        self, body: bytes, headers: Headers | None, timeout: float | timedelta, ttl_ms: int = 0
+    ) -> MessageId:
         """See `Queue.push`."""
         begun = self._events.now()
         try:
-            message_id = self._pusher.push(body, headers, timeout)
+            message_id = self._pusher.push(body, headers, timeout, ttl_ms)
         except BaseException as error:
             self._events.note_pushed(begun, 0, 0, error)
             raise
@@ -37,12 +39,18 @@ class ObservedPusher:
         return message_id
 
     def push_soon(
-        self, body: bytes, headers: Headers | None, timeout: float | timedelta, *, is_patient: bool = True
+        self,
+        body: bytes,
+        headers: Headers | None,
+        timeout: float | timedelta,
+        *,
+        is_patient: bool = True,
+        ttl_ms: int = 0,
     ) -> "Future[MessageId]":
         """See `Queue.push_soon`."""
         begun = self._events.now()
         try:
-            future = self._pusher.push_soon(body, headers, timeout, is_patient=is_patient)
+            future = self._pusher.push_soon(body, headers, timeout, is_patient=is_patient, ttl_ms=ttl_ms)
         except BaseException as error:
             self._events.note_pushed(begun, 0, 0, error)
             raise
@@ -59,13 +67,14 @@ class ObservedPusher:
         bodies: Iterable[bytes | tuple[bytes, Headers]],
         progress: Callable[[int], None] | None,
         timeout: float | timedelta,
+        ttl_ms: int = 0,
     ) -> MessageIds:
         """See `Queue.push_many`."""
         begun = self._events.now()
         parts: list[PushRequest] = []
         error: BaseException | None = None
         try:
-            return self._pusher.push_many(bodies, progress, timeout, parts.append)
+            return self._pusher.push_many(bodies, progress, timeout, ttl_ms, parts.append)
         except BaseException as raised:
             error = raised
             raise

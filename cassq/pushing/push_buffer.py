@@ -92,10 +92,14 @@ class PushBuffer:
             self._messages += 1
             self._bytes += size
             singles = self._singles
-            if singles is not None and self._may_join(singles, size, deadline):
+            if (
+                singles is not None
+                and singles.ttl_ms == end.ttl_ms
+                and self._may_join(singles, size, deadline)
+            ):
                 singles.add(body, headers, size, end)
             else:
-                singles = Singles(deadline)
+                singles = Singles(deadline, end.ttl_ms)
                 singles.add(body, headers, size, end)
                 self._append(singles)
                 self._singles = singles
@@ -118,7 +122,7 @@ class PushBuffer:
             while self._aside:
                 body, headers, deadline, end = self._aside.popleft()
                 size = size_of(body, headers)
-                singles = Singles(deadline)
+                singles = Singles(deadline, end.ttl_ms)
                 singles.add(body, headers, size, end)
                 self._messages += 1
                 self._bytes += size
@@ -191,7 +195,7 @@ class PushBuffer:
         self._messages_max, self._bytes_max = messages_max, bytes_max
 
     def get(self) -> list[PushRequest]:
-        """Take requests for one batch: at least one if any is here, and more while they fit."""
+        """Take requests for one batch: at least one if any is here, and more while they fit, with one ttl."""
         with self._lock:
             if self._aside:
                 self.take_in()
@@ -200,7 +204,9 @@ class PushBuffer:
             while self._requests:
                 request = self._requests[0]
                 if taken and (
-                    messages + request.count > self._messages_max or size + request.size > self._bytes_max
+                    messages + request.count > self._messages_max
+                    or size + request.size > self._bytes_max
+                    or request.ttl_ms != taken[0].ttl_ms
                 ):
                     break
                 taken.append(self._requests.popleft())
@@ -238,6 +244,21 @@ class PushBuffer:
         for request in late:
             request.seal()
             request.fail(StorageUnavailableError("the database did not answer in time: not pushed"))
+
+    def expire_at(self, deadline: float) -> None:
+        """Fail what nobody got to in time, though the lanes are stuck in a call."""
+        if self._clock.now() >= deadline:
+            self.expire_beside()
+
+    def expire_beside(self) -> None:
+        """As `expire`, on a thread of its own: Ctrl-C would tear this one away before all callers know."""
+        thread = threading.Thread(target=self.expire, name="cassq-expire", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the interpreter ends, and begins no thread any more
+            self.expire()
+        else:
+            thread.join()
 
     def close(self) -> None:
         """Take no more requests; those inside can still be got."""

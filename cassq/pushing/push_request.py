@@ -27,9 +27,13 @@ class PushRequest:
 
     Attributes:
         callers: how many callers of `push` wait for it, each for one message.
+        ttl_ms: how long its messages may wait for consumers; 0 for as long as the queue says.
     """
 
-    __slots__ = ("_on_finished", "bodies", "callers", "deadline", "headers", "ids", "is_finished", "size")
+    __slots__ = (
+        *("_on_finished", "bodies", "callers", "deadline", "headers", "ids", "is_finished", "size"),
+        "ttl_ms",
+    )
 
     def __init__(
         self, bodies: Sequence[bytes], headers: Sequence[Headers], deadline: float, on_finished: OnFinished
@@ -41,6 +45,7 @@ class PushRequest:
         self.ids = MessageIds()
         self.is_finished = False
         self.callers = 0
+        self.ttl_ms = 0
         self._on_finished = on_finished
 
     @property
@@ -79,11 +84,12 @@ class Singles(PushRequest):
 
     __slots__ = ("_bodies", "_ends", "_headers")
 
-    def __init__(self, deadline: float) -> None:
+    def __init__(self, deadline: float, ttl_ms: int = 0) -> None:
         self._bodies: list[bytes] = []
         self._headers: list[Headers] = []
         self._ends: list[PushFuture | PushLatch] = []
         super().__init__(self._bodies, self._headers, deadline, self._end)
+        self.ttl_ms = ttl_ms
 
     def add(self, body: bytes, headers: Headers, size: int, end: PushFuture | PushLatch) -> None:
         """Let one more message travel along; `end` hears of it."""

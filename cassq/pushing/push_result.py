@@ -44,6 +44,9 @@ class PushFuture(Future[MessageId]):
     #: Whether its caller waits for room.
     is_patient = True
 
+    #: How long its message may wait for a consumer; 0 for as long as the queue says.
+    ttl_ms = 0
+
     def __init__(  # does what the base class does, without the condition
         self, is_inside: Callable[[], bool] = lambda: False
     ) -> None:
@@ -138,11 +141,12 @@ class PushLatch:
     they would fight for the interpreter, and half of the processor's time would go into that.
     """
 
-    __slots__ = ("_error", "_following", "_lock", "_message_id")
+    __slots__ = ("_error", "_following", "_lock", "_message_id", "ttl_ms")
 
     is_patient = True
 
-    def __init__(self) -> None:
+    def __init__(self, ttl_ms: int = 0) -> None:
+        self.ttl_ms = ttl_ms
         self._lock = threading.Lock()
         self._lock.acquire()
         self._message_id: MessageId | None = None

@@ -86,12 +86,12 @@ class Pusher:
         for thread in self._threads:
             thread.start()
 
-    def push(self, body: bytes, headers: object, timeout: float | timedelta) -> MessageId:
+    def push(self, body: bytes, headers: object, timeout: float | timedelta, ttl_ms: int = 0) -> MessageId:
         """Store one message; see `Queue.push`."""
         self._check_not_a_callback()
-        latch = PushLatch()
+        latch = PushLatch(ttl_ms)
         deadline = self._put_one(body, headers, timeout, latch)
-        return latch.result(partial(self._expire_at, deadline))
+        return latch.result(partial(self._buffer.expire_at, deadline))
 
     def push_again(self, messages: Sequence[tuple[bytes, Headers]]) -> list[PushFuture]:
         """Store what was stored before, though it may break a younger rule; return ended futures."""
@@ -109,15 +109,23 @@ class Pusher:
         for future in futures:
             with suppress(TimeoutError):
                 future.exception(min(max(0.0, deadline - self._clock.now()), LANDING_S))
-            self._expire_at(deadline)
+            self._buffer.expire_at(deadline)
             future.exception()
         return futures
 
     def push_soon(
-        self, body: bytes, headers: object, timeout: float | timedelta, *, is_patient: bool = True
+        self,
+        body: bytes,
+        headers: object,
+        timeout: float | timedelta,
+        *,
+        is_patient: bool = True,
+        ttl_ms: int = 0,
     ) -> "Future[MessageId]":
         """Store one message soon; see `Queue.push_soon`."""
         future = PushFuture(self._buffer.is_inside)
+        if ttl_ms:
+            future.ttl_ms = ttl_ms
         if not is_patient:
             future.is_patient = False
         self._put_one(body, headers, timeout, future)
@@ -128,6 +136,7 @@ class Pusher:
         bodies: Iterable[bytes | tuple[bytes, Headers]],
         progress: Callable[[int], None] | None,
         timeout: float | timedelta,
+        ttl_ms: int = 0,
         on_part: Callable[[PushRequest], None] | None = None,
     ) -> MessageIds:
         """Store many messages; see `Queue.push_many`. What is sent together is told to `on_part`."""
@@ -140,7 +149,7 @@ class Pusher:
             with noted():
                 with suppress(TimeoutError):
                     flying[0].exception(min(max(0.0, deadlines[0] - self._clock.now()), LANDING_S))
-                self._expire_at(deadlines.popleft())
+                self._buffer.expire_at(deadlines.popleft())
                 ids.extend(flying.popleft().result())
             if progress:
                 progress(len(ids))
@@ -150,6 +159,7 @@ class Pusher:
                 future: Future[MessageIds] = Future()
                 deadline = self._clock.now() + to_seconds(timeout)
                 request = PushRequest(chunk, headers, deadline, partial(resolve, future))
+                request.ttl_ms = ttl_ms
                 self._buffer.put(request)
                 if on_part:
                     on_part(request)
@@ -163,7 +173,7 @@ class Pusher:
             # What is on its way ends first: nothing of this call is stored after it raised.
             with noted():
                 wait_for(flying, max(0.0, min(max(deadlines, default=0.0) - self._clock.now(), LANDING_S)))
-                self._expire()
+                self._buffer.expire_beside()
                 wait_for(flying)
             stored = len(ids) + sum(len(future.result()) for future in flying if not future.exception())
             told = f"{stored} of the messages are stored"
@@ -219,21 +229,6 @@ class Pusher:
         with self._lock:
             count, self._to_wake = self._to_wake, 0
         self._coordinator.wake(self._queue, min(count, max(1, self._coordinator.hungry(self._queue))))
-
-    def _expire_at(self, deadline: float) -> None:
-        """Fail what nobody got to in time, though the lanes are stuck in a call."""
-        if self._clock.now() >= deadline:
-            self._expire()
-
-    def _expire(self) -> None:
-        # On a thread of its own: Ctrl-C would tear this one away before all the callers know.
-        thread = threading.Thread(target=self._buffer.expire, name="cassq-expire", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:  # the interpreter ends, and begins no thread any more
-            self._buffer.expire()
-        else:
-            thread.join()
 
     def expire(self) -> None:
         """Fail what waits too long behind a troubled lane."""

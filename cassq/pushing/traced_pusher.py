@@ -29,11 +29,13 @@ class TracedPusher:
         # What was stored before has the headers of the push that stored it.
         self.push_again = pusher.push_again
 
-    def push(self, body: bytes, headers: Headers | None, timeout: float | timedelta) -> MessageId:
+    def push(
+        self, body: bytes, headers: Headers | None, timeout: float | timedelta, ttl_ms: int = 0
+    ) -> MessageId:
         """See `Queue.push`."""
         span = self._begin(body)
         try:
-            message_id = self._pusher.push(body, joined(headers, span.headers), timeout)
+            message_id = self._pusher.push(body, joined(headers, span.headers), timeout, ttl_ms)
         except BaseException as error:
             span.end((), error)
             raise
@@ -41,13 +43,19 @@ class TracedPusher:
         return message_id
 
     def push_soon(
-        self, body: bytes, headers: Headers | None, timeout: float | timedelta, *, is_patient: bool = True
+        self,
+        body: bytes,
+        headers: Headers | None,
+        timeout: float | timedelta,
+        *,
+        is_patient: bool = True,
+        ttl_ms: int = 0,
     ) -> "Future[MessageId]":
         """See `Queue.push_soon`."""
         span = self._begin(body)
         own = joined(headers, span.headers)
         try:
-            future = self._pusher.push_soon(body, own, timeout, is_patient=is_patient)
+            future = self._pusher.push_soon(body, own, timeout, is_patient=is_patient, ttl_ms=ttl_ms)
         except BaseException as error:
             if is_patient or not isinstance(error, OverloadedError):  # or the caller tries again
                 span.end((), error)
@@ -60,11 +68,12 @@ class TracedPusher:
         bodies: Iterable[bytes | tuple[bytes, Headers]],
         progress: Callable[[int], None] | None,
         timeout: float | timedelta,
+        ttl_ms: int = 0,
     ) -> MessageIds:
         """See `Queue.push_many`."""
         span = self._tracer.push(self._queue, None)
         try:
-            ids = self._pusher.push_many(_with_headers(bodies, span.headers), progress, timeout)
+            ids = self._pusher.push_many(_with_headers(bodies, span.headers), progress, timeout, ttl_ms)
         except BaseException as error:
             span.end((), error)
             raise

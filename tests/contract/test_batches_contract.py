@@ -31,6 +31,16 @@ class TestBatches:
 
         assert found.headers is None
 
+    def test_a_batch_reads_back_with_its_time_to_live(self, storage, pipe):
+        longest = 10**12
+        storage.append(pipe, replace(batch(1, b"a"), ttl_ms=1_000))
+        storage.append(pipe, batch(2, b"b"))
+        storage.append(pipe, replace(batch(3, b"c"), ttl_ms=longest))
+
+        for is_outline in (False, True):
+            found = storage.read_batches(pipe, BatchQuery(limit=10, is_outline=is_outline))
+            assert [read.ttl_ms for read in found] == [1_000, 0, longest]
+
     def test_appending_the_same_batch_again_changes_nothing(self, storage, pipe):
         for _ in range(3):
             storage.append(pipe, batch(1, b"a", b"b"))

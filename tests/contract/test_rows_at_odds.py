@@ -62,8 +62,8 @@ def test_batches_that_overlap_are_heard_of(path, opened):
     queue.close()
     spoil(
         path,
-        "INSERT INTO waiting SELECT pipe, 3, count, pushed_at_ms, lengths, headers, bodies FROM waiting"
-        " WHERE first = ?",
+        "INSERT INTO waiting SELECT pipe, 3, count, pushed_at_ms, lengths, headers, bodies, ttl_ms"
+        " FROM waiting WHERE first = ?",
         1,
     )
 

@@ -1,12 +1,16 @@
 """Messages that wait for longer than their queue allows, on every store."""
 
+import asyncio
+from contextlib import nullcontext
 from datetime import timedelta
 
 import pytest
 from support.patience import until
 
 import cassq
+import cassq.aio
 from cassq.model.retrying import EXPIRED
+from cassq.model.uses import uses_message_ttl
 
 TTL = timedelta(seconds=1)
 
@@ -73,3 +77,85 @@ def test_a_letter_that_is_put_back_has_all_its_time_again(store, name):
     with queue.popper() as popper, popper.pop(timeout=60) as delivery:
         assert delivery.body == b"old"
         assert delivery.attempt == 1
+
+
+def test_a_message_with_a_time_of_its_own_expires_and_others_do_not(store, name):
+    queue = store.queue(name, clock_skew_max=timedelta(milliseconds=100))
+    queue.push(b"new", ttl=timedelta(hours=1))
+    old = queue.push(b"old", ttl=TTL)
+    queue.push_soon(b"old", ttl=TTL).result()
+    queue.push_many([b"old"] * 3, ttl=TTL)
+    queue.push(b"newest")
+    until(lambda: len(queue.peek()) == 2)
+    with queue.popper() as popper:
+        for body in (b"new", b"newest"):
+            with popper.pop(timeout=60) as delivery:
+                assert delivery.body == body
+        assert popper.pop(timeout=0) is None
+    assert queue.status(old).state is cassq.MessageState.EXPIRED
+    stats = queue.stats()
+    assert (stats.committed, stats.expired, stats.waiting) == (2, 5, 0)
+
+
+def test_a_message_with_a_time_of_its_own_expires_where_nobody_pops(store, name):
+    queue = store.queue(name, on_expired="dead", clock_skew_max=timedelta(milliseconds=100))
+    queue.push(b"old", ttl=TTL)
+    until(lambda: store.reap() and queue.stats().dead_letters)
+    (letter,) = queue.dead
+    assert (letter.body, letter.reason) == (b"old", EXPIRED)
+
+
+def test_a_time_of_its_own_outlasts_the_queues(queue):
+    kept = queue.push(b"kept", ttl=timedelta(hours=1))
+    queue.push(b"old")
+    until(lambda: len(queue.peek()) == 1)
+    with queue.popper() as popper:
+        with popper.pop(timeout=60) as delivery:
+            assert delivery.message_id == kept
+        assert popper.pop(timeout=0) is None
+
+
+@pytest.mark.parametrize(
+    "ttl", [timedelta(0), timedelta(milliseconds=999), timedelta(days=4000), 5, "5m", -TTL]
+)
+def test_a_time_that_is_none_is_refused_and_nothing_is_pushed(store, name, ttl):
+    queue = store.queue(name)
+    for push in (queue.push, queue.push_soon, lambda body, ttl: queue.push_many([body], ttl=ttl)):
+        with pytest.raises(cassq.InvalidOptionError, match=r"^ttl=.* must be a timedelta from 1s to "):
+            push(b"x", ttl=ttl)
+    assert queue.stats().waiting == 0
+
+
+def test_a_queue_says_once_that_it_has_such_messages(store, name, monkeypatch):
+    queue = store.queue(name)
+    changes = []
+    change = queue.record.change
+    monkeypatch.setattr(queue.record, "change", lambda edit: changes.append(edit) or change(edit))
+    queue.push(b"x")
+    assert changes == []
+    for _ in range(3):
+        queue.push(b"x", ttl=timedelta(hours=1))
+    assert len(changes) == 1
+    store.alter_queue(name, lease=timedelta(seconds=7))
+    with cassq.connect(store.url) if store.url != "memory:" else nullcontext(store) as other:
+        again = other.find_queue(name)
+        assert uses_message_ttl(again.settings)
+        again.push(b"x", ttl=timedelta(hours=1))
+
+
+def test_a_program_that_awaits_gives_messages_a_time_too(url, name):
+    async def main():
+        async with cassq.aio.connect(url) as store:
+            queue = await store.queue(name, clock_skew_max=timedelta(milliseconds=100))
+            await queue.push(b"new")
+            await queue.push(b"old", ttl=TTL)
+            await queue.push_many([b"old"], ttl=TTL)
+            await asyncio.to_thread(until, lambda: len(queue.sync.peek()) == 1)
+            async with queue.popper() as popper, await popper.pop(60) as delivery:
+                assert delivery.body == b"new"
+            while (await queue.stats()).expired < 2:
+                await store.reap()
+            return await queue.stats()
+
+    stats = asyncio.run(main())
+    assert (stats.committed, stats.expired, stats.waiting) == (1, 2, 0)

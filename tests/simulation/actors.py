@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from itertools import groupby
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hands import Hands
 from plan import Habits
@@ -32,6 +32,9 @@ from cassq.storage.port import Storage
 from cassq.store import Store
 from cassq.verification.ledger import Kind
 
+if TYPE_CHECKING:
+    from expiry_watch import ExpiryWatch
+
 #: A consumer's patience.
 POP_S = 0.3
 
@@ -51,6 +54,7 @@ class Stage(Protocol):
     consumers: int
     ids: dict[str, MessageId]
     soon: float
+    expiry: "ExpiryWatch"
 
     def open(self, process: Process) -> tuple[Store, Queue]: ...
 
@@ -73,12 +77,13 @@ def push_all(stage: Stage, process: Process, messages: int) -> None:
         bodies = [f"{process.name}-{made + place}" for place in range(count)]
         made += count
         timeout = timedelta(seconds=dice.choice(stage.patiences_s))
+        how = {"timeout": timeout, "ttl": stage.expiry.own_ttl(bodies)}
         stage.note(process.name, Kind.ATTEMPTED, bodies)
         if dice.random() < 0.3:
             for body in bodies:
-                _push_soon(stage, process, queue, body, timeout, flying)
+                _push_soon(stage, process, queue, body, how, flying)
         else:
-            _note_push(stage, process, bodies, lambda b=bodies, t=timeout: _push_many(queue, b, t))
+            _note_push(stage, process, bodies, lambda b=bodies, h=how: _push_many(queue, b, h))
         stage.world.sleep(dice.choice((0.0, 0.0, 0.01, 0.05, 0.2)))
     for body, future in flying:
         _note_push(stage, process, [body], lambda f=future: [f.result(60)])
@@ -90,21 +95,19 @@ def _push_soon(
     process: Process,
     queue: Queue,
     body: str,
-    timeout: timedelta,
+    how: dict[str, Any],
     flying: list[tuple[str, Future[Any]]],
 ) -> None:
     try:
-        flying.append((body, queue.push_soon(body.encode(), timeout=timeout)))
+        flying.append((body, queue.push_soon(body.encode(), **how)))
     except UnavailableError:
         stage.note(process.name, Kind.REFUSED, [body])
 
 
-def _push_many(queue: Queue, bodies: list[str], timeout: timedelta) -> Iterable[MessageId]:
+def _push_many(queue: Queue, bodies: list[str], how: dict[str, Any]) -> Iterable[MessageId]:
     """Push together; every other group has headers."""
     headers = {"group": bodies[0]} if len(bodies) % 2 == 0 else None
-    return queue.push_many(
-        [(body.encode(), headers) if headers else body.encode() for body in bodies], timeout=timeout
-    )
+    return queue.push_many([(body.encode(), headers) if headers else body.encode() for body in bodies], **how)
 
 
 def _note_push(

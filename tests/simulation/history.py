@@ -190,7 +190,7 @@ class _Stage:
         self.unknown: dict[str, list[CassqError]] = {}
         self.ids: dict[str, MessageId] = {}
         self.soon = plan.soon
-        self.expiry = ExpiryWatch(self, self.cluster.body_at, plan.ttl_s, plan.on_expired)
+        self.expiry = ExpiryWatch(self, self.cluster.body_at, plan)
         self._done: set[str] = set()
 
     # The play
@@ -339,7 +339,7 @@ class _Stage:
             )
         ended = stats.committed + stats.dead + gone
         # What expires may become a dead letter that was never popped.
-        popped = stats.committed + (0 if self.plan.ttl_s else stats.dead)
+        popped = stats.committed + (0 if self.expiry.is_on else stats.dead)
         if stats.pushed != ended or not popped <= stats.popped <= ended:
             self.broken.append(f"totals do not add up: {stats}")
 
@@ -374,7 +374,7 @@ class _Stage:
         seat = self.seats[process.name] = Seat(self.ensemble, process)
         storage = CassandraStorage(SimulatedSession(self.cluster, process))
         self.unknown[process.name] = unknown_transactions(storage)
-        if self.plan.ttl_s:
+        if self.expiry.is_on:
             self.expiry.guard(process, storage)
         if process in self.cast["reader"]:
             seat.is_prompt = True

@@ -106,6 +106,7 @@ class Plan:
         cancels_in_a_row: how many of them one after the other, without a pause.
         soon: how likely a pop is one by a future, which may be hurried or cancelled.
         ttl_s: the queue's time-to-live; 0 for none.
+        own_ttl_s: that of every third push; 0 for none.
         on_expired: what becomes of messages that have waited for longer.
         steers: so often an operator pauses, resumes, or deletes and creates the queue while faults last.
         last_acts: what one does after that, with time for everybody to hear of it.
@@ -148,6 +149,7 @@ class Plan:
     cancels_in_a_row: int = 1
     soon: float = 0.0
     ttl_s: float = 0.0
+    own_ttl_s: float = 0.0
     on_expired: Literal["drop", "dead"] = "drop"
     steers: int = 0
     last_acts: tuple[str, ...] = ()
@@ -495,7 +497,7 @@ def _about_expiry(dice: random.Random, plan: Plan) -> Plan:
         poppers=dice.choice((1, 1, 2)),
         max_attempts=dice.choice((1_000_000, 1_000_000, 3)),
         reapers=dice.choice((1, 2)),
-        ttl_s=1.0,
+        **dice.choice(({"ttl_s": 1.0}, {"own_ttl_s": 1.0}, {"ttl_s": 1.0, "own_ttl_s": 2.5})),
         on_expired=dice.choice(("drop", "drop", "dead")),
         faults_s=dice.choice((1.5, 2.5, 4.0)),
         # Who cancels what was purged is told that it is, so that both at once would count twice.

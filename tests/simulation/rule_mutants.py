@@ -392,8 +392,8 @@ _REPLICAS = (
     planted(
         "read an outline that names no bodies",
         _STATEMENTS,
-        '"first, count, pushed_at, writetime(bodies), writetime(headers)"',
-        '"first, count, pushed_at, writetime(pushed_at), writetime(pushed_at)"',
+        '"first, count, pushed_at, writetime(bodies), writetime(headers), ttl_ms"',
+        '"first, count, pushed_at, writetime(pushed_at), writetime(pushed_at), ttl_ms"',
         test=_PARTIAL + "test_what_a_batch_decides_by_being_there_is_whole_on_a_quorum[find_by_outline]",
     ),
     planted(
@@ -1110,8 +1110,8 @@ _BETWEEN = (
     planted(
         "let messages expire by the clock of one node",
         "cassq.pipes.expiry",
-        "    born = now_ms - (settings.ttl + settings.clock_skew_max) // _MILLISECOND\n",
-        "    born = now_ms - settings.ttl // _MILLISECOND\n",
+        "    now_ms -= settings.clock_skew_max // _MILLISECOND\n",
+        "",
         test=_EXPIRY + "test_a_message_expires_no_sooner_than_on_every_clock",
     ),
     planted(
@@ -1119,14 +1119,6 @@ _BETWEEN = (
         "cassq.model.take_plan",
         "            if has_expired not in {None, is_old}:\n                break\n            has_expired = is_old\n",
         "            has_expired = has_expired or is_old\n",
-        about="expiry",
-    ),
-    planted(
-        "look twice at the clock in one plan",
-        "cassq.pipes.owned_pipe",
-        "        if born and leading(self.progress, batches, Range(head.cursor + 1, until), born)[1]:\n",
-        "        before, born = born, expiry.born_by_now_ms(self)\n"
-        "        if before and leading(self.progress, batches, Range(head.cursor + 1, until), before)[1]:\n",
         about="expiry",
     ),
     planted(
@@ -1139,8 +1131,8 @@ _BETWEEN = (
     planted(
         "hand out of a window what has expired",
         "cassq.pipes.window_steps",
-        "        if are_old:\n            return None",
-        "        if False:\n            return None",
+        "    if are_old:\n        return None",
+        "    if False:\n        return None",
         test=_EXPIRY + "test_no_window_hands_out_what_has_expired",
     ),
     planted(
@@ -1156,6 +1148,36 @@ _BETWEEN = (
         "        while upkeep.has_spent(owned) or expiry.has_expired(owned):\n",
         "        while upkeep.has_spent(owned):\n",
         test="tests/unit/reaping/test_reaper.py::test_what_has_expired_is_ended_though_nobody_pops",
+    ),
+    planted(
+        "put messages of one batch under the time-to-live of others",
+        "cassq.pushing.push_buffer",
+        "                    or request.ttl_ms != taken[0].ttl_ms\n",
+        "",
+        about="expiry",
+    ),
+    planted(
+        "let a message join others that expire sooner",
+        "cassq.pushing.push_buffer",
+        "                and singles.ttl_ms == end.ttl_ms\n",
+        "",
+        test="tests/unit/pushing/test_push_buffer.py::"
+        "test_a_batch_has_messages_of_one_time_to_live_in_the_order_of_their_pushes",
+    ),
+    planted(
+        "let the queue's time-to-live stand for a message's own",
+        "cassq.pipes.expiry",
+        "        ttl_ms = batch.ttl_ms or self.ttl_ms\n",
+        "        ttl_ms = self.ttl_ms or batch.ttl_ms\n",
+        about="expiry",
+    ),
+    planted(
+        "push with a time-to-live before the record says so",
+        "cassq.workers",
+        "                    self._record.change(with_message_ttl)\n",
+        "                    self._record.read()\n",
+        test="tests/integration/test_expiring.py::"
+        "test_a_message_with_a_time_of_its_own_expires_where_nobody_pops[memory]",
     ),
     planted(
         "count what expired as popped",

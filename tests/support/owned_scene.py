@@ -12,6 +12,7 @@ from cassq.model.pipe import Head, PipeEntry, RunState
 from cassq.model.queue_record import QueueRecord
 from cassq.model.ranges import Ranges
 from cassq.model.settings import QueueSettings
+from cassq.model.uses import uses_message_ttl, with_message_ttl
 from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.held_run import HeldRun
 from cassq.pipes.owned_pipe import OwnedPipe
@@ -41,11 +42,15 @@ class Scene:
         self.pushed = 0
         self.owned = self.own()
 
-    def push(self, *sizes):
+    def push(self, *sizes, ttl_s=0.0):
         for count in sizes:
             bodies = tuple(b"%d" % (self.pushed + place) for place in range(1, count + 1))
-            self.storage.append(self.pipe, Batch(self.pushed + 1, bodies, None, count))
+            batch = Batch(self.pushed + 1, bodies, None, count, ttl_ms=round(1000 * ttl_s))
+            self.storage.append(self.pipe, batch)
             self.pushed += count
+        if ttl_s and not uses_message_ttl(self.context.settings):
+            self.context.record.change(with_message_ttl)
+            self.owned.heed_settings()
 
     def own(self):
         state = self.storage.load_pipe(self.pipe)

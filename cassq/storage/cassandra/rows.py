@@ -93,9 +93,9 @@ def entry_values(entry: PipeEntry) -> Values:
 
 
 def batch_values(pipe: UUID, batch: Batch) -> Values:
-    """Return the columns of a batch; headers stay unset where there are none: a null would be a tombstone."""
+    """Return the columns of a batch; what it does not have stays unset: a null would be a tombstone."""
     headers = UNSET_VALUE if batch.headers is None else batch.headers
-    return pipe, batch.first, batch.count, batch.bodies, headers
+    return pipe, batch.first, batch.count, batch.bodies, headers, batch.ttl_ms or UNSET_VALUE
 
 
 def is_batch_there(row: Row) -> bool:
@@ -109,21 +109,23 @@ def is_batch_there(row: Row) -> bool:
 def to_batch(row: Row) -> Batch:
     """Read a row of `waiting`."""
     with _decoding("a batch", row):
-        first, count, pushed_at, stored_bodies, stored_headers = row
+        first, count, pushed_at, stored_bodies, stored_headers, ttl_ms = row
         bodies = tuple(stored_bodies)
         headers = None if stored_headers is None else tuple(map(dict, stored_headers))
         if len(bodies) != count or (headers is not None and len(headers) != count):
             raise ValueError(f"it says it has {count} messages, and has {len(bodies)} bodies")
         if None in bodies:
             raise ValueError("a body is null")
-        return Batch(_message_number(first), bodies, headers, _message_number(count), to_ms(pushed_at))
+        numbers = _message_number(first), _message_number(count)
+        return Batch(numbers[0], bodies, headers, numbers[1], to_ms(pushed_at), _count(ttl_ms or 0))
 
 
 def to_outline(row: Row) -> Batch:
     """Read a row of `waiting` without its bodies."""
     with _decoding("a batch", row):
-        first, count, pushed_at, _, _ = row
-        return Batch(_message_number(first), (), None, _message_number(count), to_ms(pushed_at))
+        first, count, pushed_at, _, _, ttl_ms = row
+        numbers = _message_number(first), _message_number(count)
+        return Batch(numbers[0], (), None, numbers[1], to_ms(pushed_at), _count(ttl_ms or 0))
 
 
 def head_values(head: Head) -> Values:

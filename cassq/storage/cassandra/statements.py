@@ -146,17 +146,17 @@ DELETE_STAGED = _delete_entry("staged")
 
 APPEND = Statement(
     Call.WRITE,
-    "INSERT INTO {ks}.waiting (pipe, first, count, bodies, headers, pushed_at) "
-    f"VALUES (?, ?, ?, ?, ?, to_timestamp(now())) USING TIMESTAMP {BORN_AT}",
+    "INSERT INTO {ks}.waiting (pipe, first, count, bodies, headers, ttl_ms, pushed_at) "
+    f"VALUES (?, ?, ?, ?, ?, ?, to_timestamp(now())) USING TIMESTAMP {BORN_AT}",
 )
 _BATCHES = "FROM {ks}.waiting WHERE pipe = ? AND first >= ? AND first <= ? ORDER BY first"
 # An outline names the columns that it leaves out by when they were written: null where they are not there.
-_OUTLINE = "first, count, pushed_at, writetime(bodies), writetime(headers)"
+_OUTLINE = "first, count, pushed_at, writetime(bodies), writetime(headers), ttl_ms"
 #: By (is newest first, is outline).
 READ_BATCHES = {
     (is_newest_first, is_outline): Statement(
         Call.READ,
-        f"SELECT {_OUTLINE if is_outline else 'first, count, pushed_at, bodies, headers'} "
+        f"SELECT {_OUTLINE if is_outline else 'first, count, pushed_at, bodies, headers, ttl_ms'} "
         f"{_BATCHES} {'DESC' if is_newest_first else 'ASC'} LIMIT ?",
         page_rows=_PAGE_OF_OUTLINES if is_outline else _PAGE_OF_BODIES,
     )

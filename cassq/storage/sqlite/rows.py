@@ -53,17 +53,18 @@ def entry_row(entry: PipeEntry, created_at_ms: int) -> Row:
 
 
 def batch_row(batch: Batch, pushed_at_ms: int) -> Row:
-    """Return (first, count, pushed_at_ms, lengths, headers, bodies)."""
+    """Return (first, count, pushed_at_ms, ttl_ms, lengths, headers, bodies)."""
     lengths = array("I", map(len, batch.bodies))
     if byteorder == "big":
         lengths.byteswap()
     headers = json.dumps([dict(h) for h in batch.headers]) if batch.headers else None
-    return batch.first, batch.count, pushed_at_ms, lengths.tobytes(), headers, b"".join(batch.bodies)
+    place = batch.first, batch.count, pushed_at_ms, batch.ttl_ms
+    return *place, lengths.tobytes(), headers, b"".join(batch.bodies)
 
 
 def to_batch(row: Row) -> Batch:
     """Read a full row back."""
-    first, count, pushed_at_ms, packed, headers, joined = row
+    first, count, pushed_at_ms, ttl_ms, packed, headers, joined = row
     with decoding("waiting"):
         lengths = array("I", _bytes(packed))
         if byteorder == "big":
@@ -74,13 +75,13 @@ def to_batch(row: Row) -> Batch:
         unpacked = tuple(map(_headers, _list(headers))) if headers is not None else None
         if unpacked is not None and len(unpacked) != count:
             raise ValueError(f"batch {first} says {count} messages, its headers do not")
-        return Batch(_number(first, 1), bodies, unpacked, count, _time(pushed_at_ms))
+        return Batch(_number(first, 1), bodies, unpacked, count, _time(pushed_at_ms), _number(ttl_ms))
 
 
 def to_outline(row: Row) -> Batch:
-    """Read (first, count, pushed_at_ms) back."""
+    """Read (first, count, pushed_at_ms, ttl_ms) back."""
     with decoding("waiting"):
-        return Batch(_number(row[0], 1), (), None, _number(row[1], 1), _time(row[2]))
+        return Batch(_number(row[0], 1), (), None, _number(row[1], 1), _time(row[2]), _number(row[3]))
 
 
 def head_row(head: Head) -> Row:

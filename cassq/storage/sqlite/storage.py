@@ -141,14 +141,17 @@ class SqliteStorage:
         key = time_key(pipe)
         with self._file.writing() as db:
             db.execute(
-                "INSERT OR IGNORE INTO waiting (pipe, first, count, pushed_at_ms, lengths, headers, bodies)"
-                " SELECT ?,?,?,?,?,?,? WHERE EXISTS (SELECT 1 FROM heads WHERE pipe = ?)",
+                "INSERT OR IGNORE INTO waiting"
+                " (pipe, first, count, pushed_at_ms, ttl_ms, lengths, headers, bodies)"
+                " SELECT ?,?,?,?,?,?,?,? WHERE EXISTS (SELECT 1 FROM heads WHERE pipe = ?)",
                 (key, *rows.batch_row(batch, self._file.now_ms()), key),
             )
 
     def read_batches(self, pipe: UUID, query: BatchQuery) -> Sequence[Batch]:
         """See `Storage.read_batches`."""
-        columns = "first, count, pushed_at_ms" + ("" if query.is_outline else ", lengths, headers, bodies")
+        columns = "first, count, pushed_at_ms, ttl_ms" + (
+            "" if query.is_outline else ", lengths, headers, bodies"
+        )
         order = "DESC" if query.is_newest_first else "ASC"
         with self._file.reading() as db:
             found = db.execute(

@@ -197,8 +197,9 @@ class Full:
     def __init__(self, refusals):
         self.refusals, self.timeouts = refusals, []
 
-    def push_soon(self, body, headers, *, timeout, is_patient):
+    def push_soon(self, body, headers, *, timeout, is_patient, ttl):
         assert not is_patient
+        assert ttl is None
         self.timeouts.append(timeout)
         if self.refusals:
             self.refusals -= 1

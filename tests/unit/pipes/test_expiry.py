@@ -10,10 +10,12 @@ from support.owned_scene import LEASE_S, SKEW_S, Scene, numbers
 
 from cassq.errors import StorageUnavailableError
 from cassq.limits import TAKE_MESSAGES_MAX
-from cassq.model.ids import new_token
-from cassq.model.pipe import End, Mark
+from cassq.model.ids import new_pipe_id, new_token
+from cassq.model.message import Batch
+from cassq.model.pipe import End, Mark, PipeEntry
 from cassq.model.ranges import Ranges
 from cassq.model.retrying import EXPIRED
+from cassq.model.settings import QueueSettings
 from cassq.model.transaction import Cancel, Seal, Transaction
 from cassq.pipes import expiry, upkeep
 from cassq.pipes.run_rows import Return
@@ -351,3 +353,91 @@ def test_a_purge_and_a_drop_count_apart(scene):
     scene.owned = scene.own()
     told = scene.owned.tally(5)
     assert (told.expired, told.purged) == (2, 3)
+
+
+class TestATimeToLiveOfItsOwn:
+    """A message may have one, whatever its queue says."""
+
+    @pytest.fixture
+    def endless(self):
+        """A queue whose messages never expire by themselves."""
+        scene = Scene()
+        yield scene
+        scene.storage.close()
+
+    def test_counts_in_a_queue_without_one(self, endless):
+        endless.push(2, ttl_s=TTL_S)
+        endless.push(1)
+        endless.clock.seconds += OVER_S
+        assert take(endless, 10) == [3]
+        assert tally(endless).expired == 2
+
+    def test_counts_to_the_same_moment_on_every_clock(self, endless):
+        endless.push(1, ttl_s=TTL_S)
+        endless.clock.seconds += TTL_S + SKEW_S
+        assert not expiry.has_expired(endless.owned)
+        endless.clock.seconds += 0.002
+        assert expiry.has_expired(endless.owned)
+
+    def test_may_be_shorter_than_the_queues(self, scene):
+        scene.push(1, ttl_s=1.0)
+        scene.push(1)
+        scene.clock.seconds += 1.0 + SKEW_S + 0.1
+        assert take(scene, 10) == [2]
+
+    def test_may_be_longer_than_the_queues(self, scene):
+        scene.push(1, ttl_s=10 * TTL_S)
+        scene.push(1)
+        scene.clock.seconds += OVER_S
+        assert take(scene, 1) == [1]
+        assert take(scene, 1) == []
+        assert tally(scene).expired == 1
+
+    def test_ends_a_message_behind_one_that_lives_before_it_is_handed_out(self, endless):
+        endless.push(1)
+        endless.push(1, ttl_s=TTL_S)
+        endless.push(1)
+        endless.clock.seconds += OVER_S
+        assert take(endless, 10) == [1]
+        assert take(endless, 10) == [3]
+        assert tally(endless).expired == 1
+
+    def test_of_what_came_back_counts_from_the_push(self, endless):
+        endless.push(1, ttl_s=TTL_S)
+        endless.push(1)
+        endless.take_back(1, 2)
+        endless.clock.seconds += OVER_S
+        assert take(endless, 10) == [2]
+        assert tally(endless).expired == 1
+
+    def test_is_looked_at_in_a_window(self, endless):
+        endless.push(1)
+        result = endless.owned.take(1, is_flowing=True)
+        assert result.window
+        endless.push(1, ttl_s=TTL_S)
+        endless.clock.seconds += OVER_S
+        endless.push(1)
+        handed = [seq for _ in range(3) for seq in take(endless, 10)]
+        assert handed == [3]
+
+    def test_is_ended_by_a_reaper_that_looks_at_no_queue_without_any(self, endless):
+        reads = []
+        read = endless.storage.read_batches
+        endless.storage.read_batches = lambda *asked: reads.append(asked) or read(*asked)
+        endless.push(1)
+        assert not expiry.has_expired(endless.owned)
+        assert reads == []
+        endless.take_back(1, 1)
+        endless.owned = endless.own()
+        reads.clear()
+        endless.push(1, ttl_s=TTL_S)
+        endless.clock.seconds += OVER_S
+        assert not expiry.has_expired(endless.owned)  # the oldest one has not
+        assert reads
+
+    def test_of_a_message_that_was_staged_counts_from_its_publication(self):
+        entry = replace(PipeEntry(new_pipe_id(), "a pusher"), created_at_ms=50_000)
+        lifetime = expiry.lifetime_in(QueueSettings(clock_skew_max=timedelta(0)), entry, 51_000)
+        staged = Batch(1, (b"x",), None, 1, pushed_at_ms=10_000, ttl_ms=1_000)
+        assert not lifetime.is_over(staged)
+        assert replace(lifetime, now_ms=51_001).is_over(staged)

@@ -56,6 +56,18 @@ def test_callers_of_unlike_patience_are_kept_apart():
     assert [request.count for request in buffer.get()] == [1, 1]
 
 
+def test_a_batch_has_messages_of_one_time_to_live_in_the_order_of_their_pushes():
+    buffer = a_buffer()
+    for ttl_ms in (0, 0, 5_000, 5_000, 0):
+        latch = PushLatch(ttl_ms)
+        buffer.put_one(b"%d" % ttl_ms, NO_HEADERS, 1e12, latch)
+
+    batches = [buffer.get() for _ in range(3)]
+
+    told = [[(request.ttl_ms, list(request.bodies)) for request in batch] for batch in batches]
+    assert told == [[(0, [b"0", b"0"])], [(5_000, [b"5000", b"5000"])], [(0, [b"0"])]]
+
+
 def test_what_was_taken_grows_no_more():
     buffer = a_buffer()
     put_all(buffer, 2)
