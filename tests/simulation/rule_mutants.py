@@ -1176,8 +1176,7 @@ _BETWEEN = (
         "cassq.workers",
         "                    self._record.change(with_message_ttl)\n",
         "                    self._record.read()\n",
-        test="tests/integration/test_expiring.py::"
-        "test_a_message_with_a_time_of_its_own_expires_where_nobody_pops[memory]",
+        test="tests/integration/test_expiring.py::test_a_queue_says_once_that_it_has_such_messages[memory]",
     ),
     planted(
         "count what expired as popped",
