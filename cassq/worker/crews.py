@@ -8,7 +8,7 @@ no error of a handler ends a thread.
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,9 +42,12 @@ class Duty:
     timeout_s: float
     hooks: Sequence[Hook]
 
+    def around(self, delivery: Delivery) -> AbstractContextManager[object]:
+        """Return what enters the hooks; they leave with its block."""
+        return self._enter(delivery) if self.hooks else nullcontext()
+
     @contextmanager
-    def around(self, delivery: Delivery) -> Iterator[None]:
-        """Enter the hooks; they leave with the block."""
+    def _enter(self, delivery: Delivery) -> Iterator[None]:
         with ExitStack() as stack:
             for hook in self.hooks:
                 stack.enter_context(hook(delivery))
@@ -91,7 +94,7 @@ class ThreadCrew:
                     check_done(self._duty.handler(delivery))
             except BaseException as raised:
                 error = raised
-            with ending(span, failure_of(error)):
+            with ending(span, failure_of(error)) if span else nullcontext():
                 end(delivery, judge(delivery, error))
 
 

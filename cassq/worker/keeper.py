@@ -8,7 +8,7 @@ beyond its time-out keeps no message, and what it does to that message then come
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from cassq.errors import CassqError, ClosedError
@@ -28,24 +28,37 @@ LOOK_S = 0.5
 
 @dataclass(slots=True, eq=False)
 class _Call:
+    """A handler at work; a context manager, because a generator would cost more than the rest."""
+
+    keeper: "Keeper"
     delivery: Delivery
     deadline: float
     timeout_s: float
     cancel: Callable[[], object] | None
     is_late: bool = False
 
+    def __enter__(self) -> None:
+        self.keeper.calls.add(self)  # one step, as `discard` and `list` are
+
+    def __exit__(self, *_: object) -> None:
+        self.keeper.calls.discard(self)
+        with self.keeper.lock:
+            self.keeper.done += 1
+
 
 class Keeper:
     """Keeps the messages of the handlers at work: see the module.
 
     Attributes:
+        calls: the handlers at work.
         done: for how many messages handlers have ended.
+        lock: of that number.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
-        self._calls: set[_Call] = set()
+        self.lock = threading.Lock()
+        self.calls: set[_Call] = set()
         self.done = 0
         self._thread = PeriodicThread("cassq-keeper", clock)
         self._step: PeriodicStep | None = None
@@ -59,29 +72,20 @@ class Keeper:
         finally:
             self._step.close()
 
-    @contextmanager
     def holding(
         self, delivery: Delivery, timeout_s: float, cancel: Callable[[], object] | None = None
-    ) -> Iterator[None]:
+    ) -> AbstractContextManager[None]:
         """Look after a message, and its handler, until the block ends.
 
         Args:
             timeout_s: so long the handler may take.
             cancel: stops the handler, where that can be done.
         """
-        call = _Call(delivery, self._clock.now() + timeout_s, timeout_s, cancel)
         seconds = delivery.run.lease_s / LOOKS_PER_LEASE  # a queue's lease may be altered at any time
         if self._step and seconds < self._step.seconds:
             self._step.seconds = seconds
             self._step.poke(seconds)
-        with self._lock:
-            self._calls.add(call)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._calls.discard(call)
-                self.done += 1
+        return _Call(self, delivery, self._clock.now() + timeout_s, timeout_s, cancel)
 
     def look(self) -> None:
         """Take away what is late, and extend each other lease of which a third has passed."""
@@ -123,7 +127,7 @@ class Keeper:
     @property
     def busy(self) -> int:
         """How many handlers are at work."""
-        return len(self._calls)
+        return len(self.calls)
 
     @property
     def late(self) -> int:
@@ -131,8 +135,7 @@ class Keeper:
         return sum(call.is_late for call in self._all())
 
     def _all(self) -> list[_Call]:
-        with self._lock:
-            return list(self._calls)
+        return list(self.calls)
 
 
 def _end(delivery: Delivery, end: Callable[[], object]) -> None:

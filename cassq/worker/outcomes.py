@@ -61,10 +61,13 @@ class Ending:
     is_failure: bool = False
 
 
+_COMMIT = Ending("commit")
+
+
 def ending_of(error: BaseException | None) -> Ending:
     """Return how a message ends whose handler returned, or raised `error`."""
     if error is None:
-        return Ending("commit")
+        return _COMMIT
     if isinstance(error, Reject):
         return Ending("reject", {"reason": error.reason})
     if isinstance(error, Retry):
@@ -79,6 +82,8 @@ def failure_of(error: BaseException | None) -> BaseException | None:
 
 def check_done(result: object) -> None:
     """Raise `TypeError` for what a handler returned if its work has not even begun."""
+    if result is None:  # as mostly
+        return
     is_generator = inspect.isgenerator(result) or inspect.isasyncgen(result)
     if not (is_generator or inspect.isawaitable(result)):
         return
