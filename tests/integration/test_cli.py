@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from command_line import BARE, CASSQ, WITHOUT_ROOT, CommandLine, finish
+from support.patience import until
 
 import cassq
 from cassq.cli import exit_codes, main
@@ -295,6 +296,16 @@ class TestPush:
         (popped,) = orders.lines("pop", "orders", "--commit")
         assert popped["id"] == pushed["id"]
         assert popped["body"] == "a\nb\n"
+
+    def test_gives_messages_a_time_to_live(self, orders):
+        refused = orders.run("push", "orders", "--ttl", "10ms", stdin=b"one")
+        assert refused.returncode == 64
+        assert "ttl=" in refused.stderr
+
+        orders.ok("push", "orders", "--lines", "--ttl", "1s", stdin=b"one\ntwo\n")
+        orders.ok("push", "orders", stdin=b"three")
+        until(lambda: orders.ok("reap") and stats(orders)["expired"] == 2)
+        assert [each["body"] for each in orders.lines("pop", "orders", "--commit")] == ["three"]
 
     def test_asks_before_it_takes_an_empty_input_for_a_message(self, orders, tmp_path):
         (tmp_path / "empty").touch()

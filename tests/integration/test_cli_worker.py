@@ -1,6 +1,7 @@
 """`cassq worker`: processes that are started, watched, replaced and stopped."""
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -469,6 +470,17 @@ def test_the_errors_of_handlers_are_in_the_log(scene):
     with scene.start() as worker:
         until(lambda: scene.queue.stats().dead == 1)
         assert "the handler fails" in words_of(worker)
+
+
+def test_the_log_may_be_of_json(scene):
+    scene.store.alter_queue("orders", max_attempts=1)
+    scene.queue.push(b"failing")
+    with scene.start("--log-format", "json") as worker:
+        until(lambda: scene.queue.stats().dead == 1)
+        told = [json.loads(line) for line in words_of(worker).splitlines() if line.startswith("{")]
+    (failure,) = [each for each in told if each["logger"] == "cassq.worker"]
+    assert (failure["level"], failure["code"]) == ("WARNING", "RuntimeError")
+    assert "the handler fails" in failure["exception"]
 
 
 def test_a_function_that_needs_arguments_makes_no_worker(scene):

@@ -26,6 +26,7 @@ from cassq.cli.worker import child, health
 from cassq.cli.worker.notify import notify, watchdog_s
 from cassq.cli.worker.processes import KILL_S, Died, Limits, Processes
 from cassq.cli.worker.target import load
+from cassq.logs import JsonFormatter
 from cassq.runtime.clock import SystemClock
 
 #: What they have after a second signal.
@@ -33,6 +34,9 @@ AT_ONCE_S = 5.0
 
 #: Reloads that come faster are one: the processes of many at a time would keep each other from starting.
 RELOAD_S = 1.0
+
+#: A line of the log.
+TEXT = "%(asctime)s %(levelname)s %(process)d %(name)s: %(message)s"
 
 #: This process looks at the others at least this often.
 LOOK_S = 0.2
@@ -53,6 +57,12 @@ LOOK_S = 0.2
 @click.option("--memory-max", type=to_bytes, metavar="SIZE", help="Replace a process that holds more.")
 @click.option("--health-file", type=Path, metavar="FILE", help="Touch it every second while all is well.")
 @click.option("--health-port", type=click.IntRange(1, 65535), metavar="PORT", help="Answer GET /healthz.")
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="Of the processes' log, unless the application has one of its own.",
+)
 @click.option("--child", "told", type=int, hidden=True)
 @common_options
 @click.make_pass_decorator(Session)
@@ -70,13 +80,14 @@ def worker(
         os.environ["CASSQ_URL"] = session.url
     drain: timedelta = options["drain"]  # type: ignore[assignment]
     if told is not None:
-        context.exit(_work(target, told, drain.total_seconds(), session))
+        is_json = options["log_format"] == "json"
+        context.exit(_work(target, told, drain.total_seconds(), session, is_json=is_json))
     with session.ending.politely() as wish:
         exit_code = _Watch(target, wish, session, **options).run()  # type: ignore[arg-type]
     context.exit(exit_code)
 
 
-def _work(target: str, told: int, drain_s: float, session: Session) -> int:
+def _work(target: str, told: int, drain_s: float, session: Session, *, is_json: bool) -> int:
     root = logging.getLogger()
     for handler in list(root.handlers):  # the command line's own: the application's logging comes first
         root.removeHandler(handler)
@@ -87,10 +98,9 @@ def _work(target: str, told: int, drain_s: float, session: Session) -> int:
     except Exception:  # of the application's module: its traceback is what helps
         traceback.print_exc()
         return INTERNAL
-    logging.basicConfig(
-        level=logging.DEBUG if session.is_debug else logging.INFO,
-        format="%(asctime)s %(levelname)s %(process)d %(name)s: %(message)s",
-    )
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter() if is_json else logging.Formatter(TEXT))
+    logging.basicConfig(level=logging.DEBUG if session.is_debug else logging.INFO, handlers=[handler])
     child.work(worker, told, drain_s)
     return DONE
 
@@ -110,6 +120,7 @@ class _Watch:
         memory_max: int | None,
         health_file: Path | None,
         health_port: int | None,
+        log_format: str,
     ) -> None:
         self._wish = wish
         self._drain = drain
@@ -119,7 +130,7 @@ class _Watch:
         self._is_reload_due = False
         self._reload_at = float("-inf")
         words = ["worker", target, "--drain", f"{drain / timedelta(milliseconds=1):.0f}ms"]
-        words += ["--debug"] if session.is_debug else []
+        words += ["--log-format", log_format, *(["--debug"] if session.is_debug else [])]
         start = "import sys; from cassq_command import main; sys.exit(main())"
         command = [sys.executable, "-c", start, *words, "--child"]
         limits = Limits(drain.total_seconds(), messages_max, memory_max)
