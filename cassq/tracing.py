@@ -14,19 +14,19 @@ import functools
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextvars import Token
 from typing import Any, ParamSpec, TypeVar
 
 from opentelemetry import trace
-from opentelemetry.context import Context, attach, detach, get_current
+from opentelemetry.context import Context, attach, create_key, get_current, set_value
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from cassq._version import VERSION
+from cassq.errors import InvalidOptionError
 from cassq.model.events import code_of
-from cassq.model.ids import MessageId
+from cassq.model.ids import MessageId, shorten
 from cassq.model.message import NO_HEADERS
-from cassq.model.tracing import PopSpan, PushSpan, Span, TracedMessage
+from cassq.model.tracing import TRACEPARENT, PopSpan, PushSpan, Span, TracedMessage
 
 _log = logging.getLogger("cassq.tracing")
 
@@ -43,6 +43,7 @@ SIZE = "messaging.message.body.size"
 COUNT = "messaging.batch.message_count"
 ERROR = "error.type"
 ATTEMPT = "cassq.attempt"
+ENDING = "cassq.ending"
 
 #: The types of our operations, in the words of the conventions.
 TYPES = {"push": "send", "pop": "receive", "process": "process", "commit": "settle"}
@@ -51,8 +52,10 @@ TYPES = {"push": "send", "pop": "receive", "process": "process", "commit": "sett
 LINKS_MAX = 32
 LOOKS_MAX = 100
 
-_PUSHED_BY = "traceparent"
 _FORMAT = TraceContextTextMapPropagator()
+
+#: Of a context: the work on a message that it was made for.
+_WORK = create_key("cassq-work")
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -93,10 +96,21 @@ class OpenTelemetryTracer:
 
     Args:
         provider: makes the spans; None for the one that the program has set.
+        has_exceptions: whether the span of the work on a message has the exception that it failed by, with
+            its text and its traceback, which may show what the message has in it.
+
+    Raises:
+        InvalidOptionError: the provider is none.
     """
 
-    def __init__(self, provider: TracerProvider | None = None) -> None:
+    def __init__(self, provider: TracerProvider | None = None, *, has_exceptions: bool = True) -> None:
+        if provider is not None and not callable(getattr(provider, "get_tracer", None)):
+            raise InvalidOptionError(
+                f"provider={shorten(provider)} has no method get_tracer(): give a TracerProvider of "
+                "OpenTelemetry, or None for the one that the program has set"
+            )
         self._tracer = trace.get_tracer("cassq", VERSION, provider, SCHEMA)
+        self._has_exceptions = has_exceptions
 
     @_harmless(_Nothing())
     def push(self, queue: str, size: int | None) -> PushSpan:
@@ -112,31 +126,32 @@ class OpenTelemetryTracer:
     def pop(self, queue: str, consumer: str) -> PopSpan:
         """See `cassq.model.tracing.Tracer`."""
         begin = functools.partial(
-            self._begin, "pop", queue, SpanKind.CLIENT, get_current(), start_time=time.time_ns()
+            self._begin, "pop", queue, SpanKind.CLIENT, _current(), start_time=time.time_ns()
         )
         return _Pop(begin, consumer)
 
     @_harmless(_Nothing())
     def process(self, queue: str, message: TracedMessage) -> Span:
         """See `cassq.model.tracing.Tracer`."""
-        context, links = get_current(), []
+        outside = _current()
+        context, links = outside, []
         if pushed_by := _pushed_by(message):
-            around = trace.get_current_span().get_span_context()
+            around = trace.get_current_span(outside).get_span_context()
             links = [Link(around)] if around.is_valid else []
-            context = trace.set_span_in_context(trace.NonRecordingSpan(pushed_by), context)
+            context = trace.set_span_in_context(trace.NonRecordingSpan(pushed_by), outside)
         span = self._begin("process", queue, SpanKind.CONSUMER, context, links=links)
         if span.is_recording():
             span.set_attribute(MESSAGE, str(message.message_id))
             span.set_attribute(SIZE, len(message.body))
             span.set_attribute(ATTEMPT, message.attempt)
-        return _Work(span, attach(trace.set_span_in_context(span)))
+        return _Work(span, message, outside, has_exceptions=self._has_exceptions)
 
     @_harmless(_Nothing())
     def commit(self, queue: str, consumer: str, messages: Sequence[TracedMessage]) -> Span:
         """See `cassq.model.tracing.Tracer`."""
         span = self._begin("commit", queue, SpanKind.CLIENT)
         _tell_messages(span, consumer, messages)
-        return _Work(span)
+        return _Commit(span)
 
     def _begin(
         self,
@@ -147,7 +162,7 @@ class OpenTelemetryTracer:
         **how: Any,  # noqa: ANN401
     ) -> trace.Span:
         about = {SYSTEM: "cassq", OPERATION: operation, OPERATION_TYPE: TYPES[operation], QUEUE: queue}
-        return self._tracer.start_span(f"{operation} {queue}", context, kind, about, **how)
+        return self._tracer.start_span(f"{operation} {queue}", context or _current(), kind, about, **how)
 
 
 class _Push:
@@ -177,20 +192,59 @@ class _Pop:
         _end(span, error)
 
 
-class _Work:
-    """A commit; or the work on a message, with what ends it being what the thread or task is at."""
-
-    def __init__(self, span: trace.Span, token: Token[Context] | None = None) -> None:
+class _Commit:
+    def __init__(self, span: trace.Span) -> None:
         self._span = span
-        self._token = token
 
     @_harmless(None)
     def end(self, error: BaseException | None = None) -> None:
-        if self._token:
-            detach(self._token)
-            if error:
-                self._span.record_exception(error)
         _end(self._span, error)
+
+
+class _Work:
+    """The work on a message. Its context is that of the thread or task that began it, until it ends.
+
+    Blocks may be left in another order, thread or task than they were entered in. So what is left is told by
+    looking, and a context whose work has ended gives way to the one around it.
+    """
+
+    def __init__(
+        self, span: trace.Span, message: TracedMessage, outside: Context, *, has_exceptions: bool
+    ) -> None:
+        self.span = span
+        self._message = message
+        self._has_exceptions = has_exceptions
+        self.outside = outside
+        self.has_ended = False
+        attach(set_value(_WORK, self, trace.set_span_in_context(span, outside)))
+
+    @_harmless(None)
+    def end(self, error: BaseException | None = None) -> None:
+        has_ended, self.has_ended = self.has_ended, True
+        _current()
+        if has_ended:
+            return
+        try:
+            self.span.set_attribute(ENDING, self._message.ending or "none")
+            if error and self._has_exceptions:
+                self.span.record_exception(error)
+        finally:  # an exception that cannot be shown is one all the same
+            _end(self.span, error)
+
+
+def _current() -> Context:
+    """Return the context of this thread or task, once those whose work has ended were left."""
+    context = get_current()
+    work = context.get(_WORK)
+    if not (isinstance(work, _Work) and work.has_ended):
+        return context
+    if trace.get_current_span(context) is not work.span:
+        return context  # the program's own span within: that is left by who entered it
+    while isinstance(work, _Work) and work.has_ended:
+        context = work.outside
+        work = context.get(_WORK)
+    attach(context)
+    return context
 
 
 def _end(span: trace.Span, error: BaseException | None) -> None:
@@ -216,7 +270,7 @@ def _tell_messages(span: trace.Span, consumer: str, messages: Sequence[TracedMes
 def _pushes_of(messages: Sequence[TracedMessage]) -> Iterator[SpanContext]:
     """Yield the first few pushes that messages come from."""
     # Those of one `push_many` have one text.
-    different = {each.headers.get(_PUSHED_BY, ""): each for each in messages[:LOOKS_MAX]}
+    different = {each.headers.get(TRACEPARENT, ""): each for each in messages[:LOOKS_MAX]}
     for message in list(different.values())[:LINKS_MAX]:
         if pushed_by := _pushed_by(message):
             yield pushed_by
@@ -225,7 +279,7 @@ def _pushes_of(messages: Sequence[TracedMessage]) -> Iterator[SpanContext]:
 def _pushed_by(message: TracedMessage) -> SpanContext | None:
     """Return the push that a message comes from, where its headers name one."""
     headers = message.headers
-    if _PUSHED_BY not in headers:
+    if TRACEPARENT not in headers:
         return None
     found = trace.get_current_span(_FORMAT.extract(headers, Context())).get_span_context()
     return found if found.is_valid else None

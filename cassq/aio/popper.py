@@ -7,7 +7,7 @@ cancelled pop loses no message.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self
@@ -23,7 +23,7 @@ from cassq.errors import (
 from cassq.model.arguments import to_seconds
 from cassq.model.ids import MessageId
 from cassq.model.message import Headers
-from cassq.model.tracing import Span, ending
+from cassq.model.tracing import Span
 from cassq.popping.delivery import Delivery as SyncDelivery
 from cassq.popping.iterated_delivery import COMES_AGAIN, go_on_after
 from cassq.popping.pop_future import PopFuture
@@ -88,18 +88,18 @@ class Popper(ClosingTwin[SyncPopper]):
                 if popped:
                     return self._wrap([go_on_after(popped[0])])[0]
 
-    async def commit_many(self, deliveries: "Sequence[Delivery]") -> None:
+    async def commit_many(self, deliveries: "Iterable[Delivery]") -> None:
         """Commit many at once; see `cassq.Popper.commit_many`."""
         await call_in_thread(self.sync.commit_many, [each.sync for each in deliveries])
 
     async def rollback_many(
-        self, deliveries: "Sequence[Delivery]", delay: timedelta | None = None, reason: str = ""
+        self, deliveries: "Iterable[Delivery]", delay: timedelta | None = None, reason: str = ""
     ) -> int:
         """Give many back at once; see `cassq.Popper.rollback_many`."""
         own = [each.sync for each in deliveries]
         return await call_in_thread(self.sync.rollback_many, own, delay, reason)
 
-    async def reject_many(self, deliveries: "Sequence[Delivery]", reason: str) -> int:
+    async def reject_many(self, deliveries: "Iterable[Delivery]", reason: str) -> int:
         """Give many up at once; see `cassq.Popper.reject_many`."""
         return await call_in_thread(self.sync.reject_many, [each.sync for each in deliveries], reason)
 
@@ -184,8 +184,15 @@ class Delivery(TwinOf[SyncDelivery]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool | None:
-        with ending(self._span, error):
+        if not self._span:
             return await self._end_block(kind, error, traceback)
+        try:
+            return await self._end_block(kind, error, traceback)
+        except BaseException as trouble:
+            error = error or trouble
+            raise
+        finally:
+            self._span.end(error)
 
     async def _end_block(
         self,

@@ -61,7 +61,7 @@ class Batch:
     def message(self, seq: int) -> tuple[bytes, Headers]:
         """Return body and headers of message `seq`, which must be in the batch."""
         place = seq - self.first
-        return self.bodies[place], self.headers[place] if self.headers else NO_HEADERS
+        return self.bodies[place], self.headers[place] if self.headers else {}
 
     def part(self, first: int, last: int) -> "Batch":
         """Return the messages first … last, which must be in the batch, as a batch of their own."""

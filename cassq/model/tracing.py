@@ -4,12 +4,15 @@ Owns which operations are followed, and what is handed over of each. Nothing of 
 only what the tracer itself put there.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Protocol
 
 from cassq.model.ids import MessageId
 from cassq.model.message import Headers
+
+#: What a message takes along, in the form of the W3C's Trace Context.
+TRACEPARENT = "traceparent"
+TRACE_HEADERS = frozenset({TRACEPARENT, "tracestate"})
 
 
 class TracedMessage(Protocol):
@@ -35,12 +38,17 @@ class TracedMessage(Protocol):
         """Which delivery of it this is, from 1."""
         ...
 
+    @property
+    def ending(self) -> str | None:
+        """How it has ended: "committed", "rolled back", "rejected" or "given back"; None: not yet."""
+        ...
+
 
 class Span(Protocol):
     """An operation that has begun."""
 
     def end(self, error: BaseException | None = None) -> None:
-        """Tell that it has ended, and how. One that is never told has not been worth telling."""
+        """Tell that it has ended, and how. May be called again: what has ended is no more what goes on."""
         ...
 
 
@@ -92,18 +100,3 @@ class Tracer(Protocol):
     def commit(self, queue: str, consumer: str, messages: Sequence[TracedMessage]) -> Span:
         """Begin to commit messages."""
         ...
-
-
-@contextmanager
-def ending(span: Span | None, error: BaseException | None) -> Iterator[None]:
-    """End a span after the block, with the error of the work, or else that of the block."""
-    if span is None:
-        yield
-        return
-    try:
-        yield
-    except BaseException as raised:
-        error = error or raised
-        raise
-    finally:
-        span.end(error)

@@ -17,7 +17,7 @@ from cassq.model.message import Batch, Headers, to_datetime
 from cassq.model.ranges import Ranges
 from cassq.model.retrying import NO_REASON_TO_REJECT, reason_of, to_reason
 from cassq.model.take_plan import Handout
-from cassq.model.tracing import Span, ending
+from cassq.model.tracing import Span
 from cassq.pipes.held_run import HeldRun
 from cassq.pipes.run_rows import Return
 from cassq.popping.observed_ends import extend, give_back
@@ -208,6 +208,11 @@ class Delivery:
         """Whether it was committed, rolled back or rejected."""
         return self._ending is not None
 
+    @property
+    def ending(self) -> str | None:
+        """How it has ended: "committed", "rolled back", "rejected" or "given back"; None: not yet."""
+        return self._ending
+
     def check_unfinished(self) -> None:
         """Raise `ClosedError` when it was committed or rolled back before."""
         if self._ending:
@@ -224,13 +229,16 @@ class Delivery:
         self._ending = None
 
     def begin_work(self) -> Span | None:
-        """Begin what a tracer, where the store has one, is told of the work on the message."""
+        """Begin what a tracer, where the store has one, is told of the work on the message; once."""
         run = self._batch_slice.run
-        return run.tracer.process(run.queue, self) if run.tracer else None
+        if not run.tracer or getattr(self, "_span", None):
+            return None
+        self._span = run.tracer.process(run.queue, self)
+        return self._span
 
     def __enter__(self) -> Self:
         if self._batch_slice.run.tracer:
-            self._span = self.begin_work()
+            self.begin_work()
         return self
 
     def __exit__(
@@ -242,8 +250,14 @@ class Delivery:
         if not self._batch_slice.run.tracer:
             self._end_block(error)
             return None
-        with ending(getattr(self, "_span", None), error):
+        try:
             self._end_block(error)
+        except BaseException as trouble:
+            error = error or trouble
+            raise
+        finally:
+            if span := getattr(self, "_span", None):
+                span.end(error)
         return None
 
     def _end_block(self, error: BaseException | None) -> None:

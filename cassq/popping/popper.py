@@ -5,7 +5,7 @@ which this popper may share with others of its process.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import Self
@@ -135,7 +135,7 @@ class Popper:
                 if popped:
                     yield go_on_after(popped[0])
 
-    def commit_many(self, deliveries: Sequence[Delivery]) -> None:
+    def commit_many(self, deliveries: Iterable[Delivery]) -> None:
         """Commit many at once: one mark for each stretch of neighbours.
 
         Raises:
@@ -145,11 +145,12 @@ class Popper:
                 are committed.
         """
         self._birthplace.check("the popper")
+        deliveries = _listed(deliveries)
         finish_all(deliveries, "committed")
         self._intake.committer.commit(deliveries)
 
     def rollback_many(
-        self, deliveries: Sequence[Delivery], delay: timedelta | None = None, reason: str = ""
+        self, deliveries: Iterable[Delivery], delay: timedelta | None = None, reason: str = ""
     ) -> int:
         """Give many back at once, as `Delivery.rollback` does one; what was taken together rests alike.
 
@@ -162,17 +163,17 @@ class Popper:
         """
         self._birthplace.check("the popper")
         return return_all(
-            deliveries, "rolled back", lambda each: each.run.after_failure(each.seq, reason, delay)
+            _listed(deliveries), "rolled back", lambda each: each.run.after_failure(each.seq, reason, delay)
         )
 
-    def reject_many(self, deliveries: Sequence[Delivery], reason: str) -> int:
+    def reject_many(self, deliveries: Iterable[Delivery], reason: str) -> int:
         """Give many up at once, as `Delivery.reject` does one.
 
         Returns, Raises: as `rollback_many`.
         """
         self._birthplace.check("the popper")
         how = Return(reason=to_reason(reason) or NO_REASON_TO_REJECT, is_last=True)
-        return return_all(deliveries, "rejected", lambda _: how)
+        return return_all(_listed(deliveries), "rejected", lambda _: how)
 
     @property
     def is_closed(self) -> bool:
@@ -214,3 +215,8 @@ class Popper:
 
     def __repr__(self) -> str:
         return f"<Popper {self.name}>"
+
+
+def _listed(deliveries: Iterable[Delivery]) -> Sequence[Delivery]:
+    """Return what may be read more than once, which a generator may not."""
+    return deliveries if isinstance(deliveries, list | tuple) else list(deliveries)

@@ -10,12 +10,15 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from cassq.errors import OverloadedError, UsageError
+from cassq.errors import UsageError
 from cassq.model.ids import MessageId
 from cassq.model.message import Headers, MessageIds, check_headers
-from cassq.model.tracing import PushSpan, Tracer
+from cassq.model.tracing import TRACE_HEADERS, TRACEPARENT, PushSpan, Tracer
 from cassq.pushing.observed_pusher import ObservedPusher
 from cassq.pushing.pusher import Pusher
+
+#: Of a header that names a push, the version and the trace: "00-", and 32 digits.
+_TRACE_ID_ENDS = 35
 
 
 class TracedPusher:
@@ -57,8 +60,7 @@ class TracedPusher:
         try:
             future = self._pusher.push_soon(body, own, timeout, is_patient=is_patient, ttl_ms=ttl_ms)
         except BaseException as error:
-            if is_patient or not isinstance(error, OverloadedError):  # or the caller tries again
-                span.end((), error)
+            span.end((), error)
             raise
         future.add_done_callback(partial(_end, span))
         return future
@@ -97,7 +99,7 @@ def _with_headers(
         return messages
     try:
         each_of = iter(messages)
-    except TypeError:
+    except Exception:  # to be raised again, and told, by who pushes
         return messages
     return map(partial(_with_more, more), each_of)
 
@@ -109,15 +111,22 @@ def _with_more(more: Headers, message: bytes | tuple[bytes, Headers]) -> bytes |
 
 
 def joined(headers: Any, more: Headers) -> Any:  # noqa: ANN401 - what is none is handed on
-    """Return headers with more, where the message has none of these names, and room for them."""
+    """Return headers with the names of a trace, unless the message is of another one, or has no room."""
     if not more:
         return headers
     if headers is None or headers == {}:
         return more
-    if not isinstance(headers, Mapping) or not headers.keys().isdisjoint(more):
+    if not isinstance(headers, Mapping):
         return headers
-    together = {**headers, **more}
-    try:
-        return check_headers(together)
-    except UsageError:  # there is no room, or they break a rule themselves: the pusher says which
+    parent = more.get(TRACEPARENT, "")
+    # What is handed on from a message of the same trace names the push before; this one is below it.
+    is_same = str(headers.get(TRACEPARENT, ""))[:_TRACE_ID_ENDS] == parent[:_TRACE_ID_ENDS]
+    if not (is_same or headers.keys().isdisjoint(TRACE_HEADERS)):
         return headers
+    others = {name: text for name, text in headers.items() if name not in TRACE_HEADERS}
+    for some in (more, {TRACEPARENT: parent}):  # the shorter one may find room
+        try:
+            return check_headers({**others, **some})
+        except UsageError:  # or they break a rule themselves: the pusher says which
+            pass
+    return headers

@@ -14,7 +14,6 @@ from typing import Any
 
 from cassq.errors import CassqError, ClosedError, InvalidOptionError
 from cassq.model.retrying import reason_of
-from cassq.model.tracing import ending
 from cassq.popping.delivery import Delivery
 from cassq.popping.popper import Popper
 from cassq.worker.keeper import Keeper
@@ -94,8 +93,9 @@ class ThreadCrew:
                     check_done(self._duty.handler(delivery))
             except BaseException as raised:
                 error = raised
-            with ending(span, failure_of(error)) if span else nullcontext():
-                end(delivery, judge(delivery, error))
+            trouble = end(delivery, judge(delivery, error))
+            if span:
+                span.end(failure_of(error) or trouble)
 
 
 def judge(delivery: Delivery, error: BaseException | None) -> Ending | None:
@@ -106,15 +106,17 @@ def judge(delivery: Delivery, error: BaseException | None) -> Ending | None:
     return None if delivery.has_ended else ending
 
 
-def end(delivery: Delivery, ending: Ending | None) -> None:
-    """End a message so; log where that cannot be done: the next message follows all the same."""
+def end(delivery: Delivery, ending: Ending | None) -> CassqError | None:
+    """End a message so; log, and return, why that cannot be done: the next message follows all the same."""
     try:
         if ending:
             getattr(delivery, ending.verb)(**ending.arguments)
     except InvalidOptionError as refusal:  # a delay of weeks
-        end(delivery, Ending("rollback", {"reason": reason_of(refusal)}))
+        return end(delivery, Ending("rollback", {"reason": reason_of(refusal)}))
     except CassqError as trouble:
         log_trouble(delivery, trouble)
+        return trouble
+    return None
 
 
 def log_trouble(delivery: Delivery, trouble: CassqError) -> None:

@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from cassq.aio.popper import Delivery as AioDelivery
 from cassq.aio.popper import Popper as AioPopper
 from cassq.errors import CassqError
-from cassq.model.tracing import ending
 from cassq.popping.popper import Popper
 from cassq.worker.crews import Duty, end, judge, log_trouble
 from cassq.worker.keeper import Keeper
@@ -77,17 +76,21 @@ class TaskCrew:
         with self._keeper.holding(delivery.sync, self._duty.timeout_s, cancel):
             await asyncio.wait((task,))
             error = asyncio.CancelledError() if task.cancelled() else task.result()
-            with ending(span, failure_of(error)):
-                await self._end(delivery, judge(delivery.sync, error))
+            trouble = await self._end(delivery, judge(delivery.sync, error))
+            if span:
+                span.end(failure_of(error) or trouble)
 
-    async def _end(self, delivery: AioDelivery, how: Ending | None) -> None:
-        if how and how.verb == "commit":
-            try:
-                await delivery.commit()
-            except CassqError as trouble:
-                log_trouble(delivery.sync, trouble)
-        elif how:
-            await asyncio.get_running_loop().run_in_executor(self._ends, end, delivery.sync, how)
+    async def _end(self, delivery: AioDelivery, how: Ending | None) -> CassqError | None:
+        if not how:
+            return None
+        if how.verb != "commit":
+            return await asyncio.get_running_loop().run_in_executor(self._ends, end, delivery.sync, how)
+        try:
+            await delivery.commit()
+        except CassqError as trouble:
+            log_trouble(delivery.sync, trouble)
+            return trouble
+        return None
 
     async def _call(self, delivery: AioDelivery) -> BaseException | None:
         """Call the handler; return what it raised: a SystemExit would end the loop."""

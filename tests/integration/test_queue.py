@@ -763,3 +763,29 @@ def test_a_pop_whose_look_does_not_end_names_the_service_that_is_silent(
                 queue.popper().pop(timeout=0)
         finally:
             may_answer.set()
+
+
+def test_what_is_ended_together_may_be_any_iterable(store, name):
+    queue = store.queue(name, retry_delay=timedelta(0))
+    queue.push_many([b"x"] * 6)
+    with queue.popper() as popper:
+        deliveries = []
+        while len(deliveries) < 6:
+            deliveries += popper.pop_many(6, timeout=60)
+        popper.commit_many(each for each in deliveries[:2])
+        popper.commit_many({deliveries[2]})
+        assert popper.rollback_many(iter(deliveries[3:5])) == 2
+        assert popper.reject_many((each for each in deliveries[5:]), "no customer") == 1
+    stats = queue.stats()
+    assert (stats.committed, stats.dead, stats.waiting) == (3, 1, 2)
+
+
+def test_headers_that_a_consumer_changes_are_its_own(store, name):
+    queue = store.queue(name)
+    queue.push(b"1")
+    queue.push(b"2")
+    with queue.popper() as popper:
+        with popper.pop(timeout=60) as first:
+            first.headers["changed"] = "here"
+        with popper.pop(timeout=60) as second:
+            assert second.headers == {}

@@ -18,7 +18,17 @@ WITHOUT_TWIN = {
     cassq.Queue: {"push_soon", "run_reader", "staging", "is_closed", "has_closed", "left_behind", "record"},
     cassq.Popper: {"pop_in_hand", "pop_soon", "next_in_hand", "next_soon", "is_closed", "has_closed"},
     cassq.Delivery: {
-        *("begin_work", "commit_soon", "check_unfinished", "finish", "handout", "has_ended", "run", "seq"),
+        *(
+            "begin_work",
+            "ending",
+            "commit_soon",
+            "check_unfinished",
+            "finish",
+            "handout",
+            "has_ended",
+            "run",
+            "seq",
+        ),
         "unfinish",
     },
     cassq.DeadLetters: set(),

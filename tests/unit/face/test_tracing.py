@@ -4,15 +4,18 @@ import asyncio
 import logging
 import threading
 from collections import Counter
+from contextlib import ExitStack
 from datetime import timedelta
 
 import pytest
 from opentelemetry import trace
+from opentelemetry.context import attach, detach
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, Sampler
 from opentelemetry.trace import SpanKind, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 import cassq
 import cassq.aio
@@ -437,3 +440,169 @@ def test_dead_letters_that_are_put_back_keep_the_trace_of_their_push(queue, span
 def test_what_is_no_tracer_is_refused(tracer):
     with pytest.raises(cassq.InvalidOptionError, match="tracer="):
         cassq.connect("memory:", tracer=tracer)
+
+
+def test_what_is_handed_on_names_the_push_that_handed_it_on(queue, spans):
+    queue.push(b"x", {"a": "b"})
+    (delivery,) = pop(queue)
+    with delivery:
+        queue.push(delivery.body, delivery.headers)
+        queue.push_many([(delivery.body, delivery.headers)])
+    first, *others = spans.ended("push")
+    for number, again in enumerate(pop(queue, 2)):
+        assert again.headers["a"] == "b"
+        with again:
+            pass
+        assert parent_of(spans.ended("process")[-1]) == name_of(others[number])
+    assert {each.context.trace_id for each in others} == {first.context.trace_id}
+
+
+def test_where_there_is_room_for_one_header_the_other_is_left_out(queue, spans):
+    state = ",".join(f"v{number}={'x' * 200}" for number in range(32))
+    remote = {"traceparent": f"00-{'1' * 32}-{'2' * 16}-01", "tracestate": state}
+    around = TraceContextTextMapPropagator().extract(remote)
+    large = {"a": "x" * (HEADERS_BYTES_MAX - 500)}
+    token = attach(around)
+    try:
+        queue.push(b"x", large)
+        queue.push(b"y")
+    finally:
+        detach(token)
+    tight, roomy = pop(queue, 2)
+    assert set(tight.headers) == {"a", "traceparent"}
+    assert roomy.headers["tracestate"] == state
+
+
+@pytest.mark.parametrize("headers", [{"tracestate": "a=b"}, {"traceparent": f"00-{'3' * 32}-{'4' * 16}-01"}])
+def test_a_message_of_another_trace_keeps_its_headers(queue, headers):
+    queue.push(b"x", headers)
+    (delivery,) = pop(queue)
+    assert dict(delivery.headers) == headers
+
+
+def test_each_work_tells_how_its_message_ended(queue, spans):
+    queue.push_many([b"x"] * 5)
+    done, back, given, rejected, left = pop(queue, 5)
+    with done:
+        pass
+    with back:
+        back.rollback(NOW)
+    with given:
+        given.give_back()
+    with rejected:
+        rejected.reject("no customer")
+    left.begin_work().end()
+    told = [each.attributes["cassq.ending"] for each in spans.ended("process")]
+    assert told == ["committed", "rolled back", "given back", "rejected", "none"]
+
+
+class TestBlocks:
+    """They are left in another order, thread or task than they were entered in."""
+
+    @pytest.fixture(autouse=True)
+    def nothing_is_logged(self, caplog):
+        yield
+        assert caplog.records == []
+        assert trace.get_current_span() is trace.INVALID_SPAN
+
+    def test_a_delivery_that_is_entered_twice_is_worked_on_once(self, queue, spans):
+        queue.push(b"x")
+        (delivery,) = pop(queue)
+        with delivery, delivery:
+            pass
+        delivery.__exit__(None, None, None)
+        assert len(spans.ended("process")) == 1
+        queue.push(b"y")
+        assert spans.ended("push")[-1].parent is None
+
+    def test_they_may_overlap(self, queue, spans):
+        queue.push_many([b"x"] * 2)
+        one, two = pop(queue, 2)
+        with ExitStack() as outer:
+            outer.enter_context(one)
+            inner = outer.pop_all()
+            with two:
+                inner.close()
+                queue.push(b"within the second")
+            queue.push(b"outside")
+        within, outside = spans.ended("push")[1:]
+        assert parent_of(within) == name_of(spans.ended("process")[1])
+        assert outside.parent is None
+
+    def test_one_that_another_thread_leaves_is_over_for_the_first(self, queue, spans):
+        queue.push(b"x")
+        (delivery,) = pop(queue)
+        with ExitStack() as stack:
+            stack.enter_context(delivery)
+            thread = threading.Thread(target=stack.pop_all().close)
+            thread.start()
+            thread.join()
+            queue.push(b"outside")
+        assert spans.ended("push")[-1].parent is None
+        assert spans.one("process").attributes["cassq.ending"] == "committed"
+
+    def test_an_asynchronous_generator_that_is_left_alone_leaves_nothing_behind(self, spans):
+        async def main():
+            tracer = OpenTelemetryTracer(spans.provider)
+            async with cassq.aio.connect("memory:", tracer=tracer) as store:
+                queue = await store.queue("q")
+                await queue.push_many([b"x"] * 2)
+                async with queue.popper() as popper:
+
+                    async def bodies():
+                        async for delivery in popper:
+                            async with delivery:
+                                yield delivery.body
+
+                    async for _ in bodies():
+                        break
+                    await asyncio.get_running_loop().shutdown_asyncgens()
+                    await queue.push(b"outside")
+
+        asyncio.run(main())
+        assert spans.ended("push")[-1].parent is None
+
+
+def test_a_handlers_exception_may_be_left_out(spans):
+    tracer = OpenTelemetryTracer(spans.provider, has_exceptions=False)
+    with cassq.connect("memory:", tracer=tracer) as store:
+        queue = store.queue("q")
+        queue.push(b"x")
+        (delivery,) = pop(queue)
+        with pytest.raises(ValueError, match="secret"), delivery:
+            raise ValueError("secret")
+    process = spans.one("process")
+    assert process.attributes["error.type"] == "ValueError"
+    assert "secret" not in process.to_json()
+
+
+def test_an_exception_that_cannot_be_shown_ends_the_work_all_the_same(queue, spans):
+    class MuteError(Exception):
+        def __str__(self):
+            raise RuntimeError("not to be shown")
+
+    queue.push(b"x")
+    (delivery,) = pop(queue)
+    with pytest.raises(MuteError), delivery:
+        raise MuteError
+    assert spans.one("process").attributes["error.type"] == "MuteError"
+
+
+def test_a_workers_commit_that_fails_fails_the_work(spans, monkeypatch):
+    def fail(_commit):
+        raise cassq.DeliveryExpiredError("too late")
+
+    with cassq.connect("memory:", tracer=OpenTelemetryTracer(spans.provider)) as store:
+        queue = store.queue("q", lease=timedelta(minutes=5))
+        queue.push(b"x")
+        worker = cassq.Worker(store, concurrency=1)
+        worker.on("q")(lambda _: worker.stop())
+        monkeypatch.setattr(commits.Commit, "try_once", fail)
+        worker.run()
+    assert spans.one("process").attributes["error.type"] == "delivery-expired"
+
+
+@pytest.mark.parametrize("provider", [7, OpenTelemetryTracer(), "none"])
+def test_what_is_no_provider_is_refused(provider):
+    with pytest.raises(cassq.InvalidOptionError, match="provider="):
+        OpenTelemetryTracer(provider)
