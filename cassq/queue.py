@@ -117,7 +117,8 @@ class Queue:
 
         Args:
             is_patient: wait for room then; False raises `OverloadedError`, and nothing is pushed.
-            ttl: as of `push`; the first message of a queue that has one waits for a change of its record.
+            ttl: as of `push`; the first message of a queue that has one waits for a change of its record,
+                and what `push` raises where that fails, this call raises.
 
         Returns: a future of the message's id, which is set, or fails as `push` raises, within `timeout`.
         Raises: as `push`, for what is wrong with the message or the queue.

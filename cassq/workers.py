@@ -51,6 +51,9 @@ from cassq.storage.port import Storage
 
 _numbers = itertools.count(1)
 
+#: So long rests who could not change the queue's record before the first push with a ttl.
+RETRY_S = 0.1
+
 #: A pusher, or what calls one.
 AnyPusher = Pusher | ObservedPusher | TracedPusher
 
@@ -129,12 +132,23 @@ class Workers:
         self.check_usable()
         if not uses_message_ttl(self._record.settings):
             check_may_wait("the first push with a ttl")
-            try:
-                with Deadline(self._services.clock.now() + to_seconds(timeout)):
-                    self._record.change(with_message_ttl)
-            except OutcomeUnknownError as error:
-                raise StorageUnavailableError(f"not pushed: {error}") from error
+            self._note_message_ttl(self._services.clock.now() + to_seconds(timeout))
         return ttl_ms
+
+    def _note_message_ttl(self, deadline: float) -> None:
+        pausing = threading.Condition()
+        while True:
+            try:
+                with Deadline(deadline):
+                    self._record.change(with_message_ttl)
+            except (StorageUnavailableError, OutcomeUnknownError) as error:
+                left_s = deadline - self._services.clock.now()
+                if left_s <= 0 or self._is_closed:
+                    raise StorageUnavailableError(f"not pushed: {error}") from error
+                with pausing:
+                    self._services.clock.wait(pausing, min(RETRY_S, left_s))
+            else:
+                return
 
     def _make_pusher(self) -> AnyPusher:
         pusher = Pusher(self._context, self._check_record)

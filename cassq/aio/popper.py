@@ -175,7 +175,8 @@ class Delivery(TwinOf[SyncDelivery]):
     extend = in_thread(SyncDelivery.extend)
 
     async def __aenter__(self) -> Self:
-        self._span = self.sync.begin_work()
+        if self.sync.run.tracer:
+            self._span = self.sync.begin_work()
         return self
 
     async def __aexit__(
@@ -184,22 +185,8 @@ class Delivery(TwinOf[SyncDelivery]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool | None:
-        if not self._span:
-            return await self._end_block(kind, error, traceback)
-        try:
-            return await self._end_block(kind, error, traceback)
-        except BaseException as trouble:
-            error = error or trouble
-            raise
-        finally:
-            self._span.end(error)
-
-    async def _end_block(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
+        if self._span:
+            return await self._end_traced(kind, error, traceback)
         if self.sync.has_ended:
             return self.sync.__exit__(kind, error, traceback)
         if error:
@@ -210,3 +197,19 @@ class Delivery(TwinOf[SyncDelivery]):
             if not self.sync.__exit__(type(late), late, late.__traceback__):
                 raise
         return None
+
+    async def _end_traced(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        span, self._span = self._span, None
+        try:
+            return await self.__aexit__(kind, error, traceback)
+        except BaseException as trouble:
+            error = error or trouble
+            raise
+        finally:
+            if span:
+                span.end(error)

@@ -87,7 +87,7 @@ class Tally:
         dead: messages that went to the dead letters.
         purged: messages that were purged or cancelled.
         rolled_back: how often a message came back: by a rollback or because its lease ran out.
-        expired: messages that were dropped because they had waited for longer than the queue's ttl.
+        expired: messages that were dropped because they had waited for longer than their ttl.
     """
 
     pushed: int = 0

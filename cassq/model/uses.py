@@ -15,6 +15,9 @@ from cassq.model.settings import TTL_MAX, TTL_MIN, QueueSettings
 
 _TTL = "uses_message_ttl"
 
+#: A time-to-live is rounded up by 1/64 of itself at most: a batch has messages of one such time.
+STEPS_BITS = 7
+
 
 def uses_message_ttl(settings: QueueSettings) -> bool:
     """Tell whether a message was ever pushed with a time-to-live of its own."""
@@ -34,8 +37,11 @@ def to_ttl_ms(ttl: object) -> int:
         InvalidOptionError: it is no timedelta, or out of range.
     """
     if not isinstance(ttl, timedelta) or not TTL_MIN <= ttl <= TTL_MAX:
+        told = tell_duration(ttl) if isinstance(ttl, timedelta) else shorten(ttl)
         raise InvalidOptionError(
-            f"ttl={shorten(ttl)} must be a timedelta from {tell_duration(TTL_MIN)} to "
-            f"{tell_duration(TTL_MAX)}, or None for a message that waits as long as the queue says"
+            f"ttl={told} must be a timedelta from {tell_duration(TTL_MIN)} to {tell_duration(TTL_MAX)}, "
+            "or left out for a message that waits as long as the queue says"
         )
-    return ttl // timedelta(milliseconds=1)
+    ttl_ms = -(-ttl // timedelta(milliseconds=1))
+    step = 1 << max(0, ttl_ms.bit_length() - STEPS_BITS)
+    return -(-ttl_ms // step) * step

@@ -36,7 +36,7 @@ class MessageState(Enum):
         COMMITTED: a consumer committed it.
         DEAD: it is a dead letter.
         PURGED: a purge ended it, or it was cancelled.
-        EXPIRED: it waited for longer than the queue's ttl, and was dropped.
+        EXPIRED: it waited for longer than its ttl, and was dropped.
         ENDED: its pipe has moved on or retired: it was committed, purged, cancelled or dropped, and nobody
             remembers which.
         UNKNOWN: no such message is in its pipe.

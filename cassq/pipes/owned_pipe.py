@@ -180,7 +180,8 @@ class OwnedPipe(FencedPipe):
         try:
             plans = self._plan_again(wanted)
             left = wanted - self._count_living(plans)
-            head, fresh = self._plan_fresh(left) if left > 0 or not wanted else (self.head, [])
+            is_next = (left > 0 or not wanted) and not any(plan.rest for plan in plans)
+            head, fresh = self._plan_fresh(left) if is_next else (self.head, [])
         except DecodeError:
             if self._is_lost():
                 return None
@@ -244,7 +245,8 @@ class OwnedPipe(FencedPipe):
         for run in sorted(due + self.expired(), key=lambda run: run.first):
             size = sum(plan.taken.size for plan in plans)
             left = wanted - self._count_living(plans)
-            if len(plans) >= TAKE_RUNS_MAX or size >= TAKE_BYTES_MAX:
+            # Nothing overtakes the rest of a run of which a part has expired.
+            if len(plans) >= TAKE_RUNS_MAX or size >= TAKE_BYTES_MAX or (plans and plans[-1].rest):
                 break
             # What is to be buried is nothing that anybody waits for: all of it goes at once.
             is_spent = run.attempt >= self.attempts_max
@@ -270,8 +272,7 @@ class OwnedPipe(FencedPipe):
         until = min(self.until, head.last)
         lifetime = expiry.lifetime_now(self)  # once: between two readings what is found may expire
         left = min(wanted, until - head.cursor)
-        is_asked = left or expiry.is_limited(self.settings)
-        if self.progress.is_exhausted or until <= head.cursor or not is_asked:
+        if self.is_exhausted or until <= head.cursor or not (left or expiry.is_limited(self.settings)):
             return head, plans
         batches = self.reader.read(head.read_from, head.cursor, max(left, 1))
         alike, are_old = lifetime.leading(self.progress, batches, Range(head.cursor + 1, until))

@@ -24,6 +24,7 @@ from enum import Enum
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import AccessDeniedError, CassqError, StorageUnavailableError
 from cassq.model.take_plan import Taken
+from cassq.pipes.expiry import is_limited
 from cassq.pipes.held_run import HeldRun
 from cassq.pipes.run_rows import Return
 from cassq.popping.alarm import Heard
@@ -262,7 +263,7 @@ class FetchThread:
         if self._buffer.take_surplus():
             self._give_back()
         runs = self._buffer.runs()
-        if self._context.settings.ttl and any(
+        if is_limited(self._context.settings) and any(
             run.left_s < max(run.lease_s - IDLE_S, run.lease_s / 2) for run in runs
         ):
             self._give_back()  # it may have expired, and who takes it anew looks

@@ -7,6 +7,7 @@ stored. What must not break: a request leaves it once, to a lane or because its 
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 from cassq.errors import ClosedError, OverloadedError, StorageUnavailableError
 from cassq.limits import BUFFER_BYTES_MAX, BUFFER_MESSAGES_MAX
@@ -196,6 +197,9 @@ class PushBuffer:
 
     def get(self) -> list[PushRequest]:
         """Take requests for one batch: at least one if any is here, and more while they fit, with one ttl."""
+        with suppress(IndexError):  # many small batches may take longer than their callers have
+            if self._requests[0].deadline <= self._clock.now():
+                self.expire()
         with self._lock:
             if self._aside:
                 self.take_in()

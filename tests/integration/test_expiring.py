@@ -10,7 +10,7 @@ from support.patience import until
 import cassq
 import cassq.aio
 from cassq.model.retrying import EXPIRED
-from cassq.model.uses import uses_message_ttl
+from cassq.model.uses import to_ttl_ms, uses_message_ttl
 
 TTL = timedelta(seconds=1)
 
@@ -159,3 +159,77 @@ def test_a_program_that_awaits_gives_messages_a_time_too(url, name):
 
     stats = asyncio.run(main())
     assert (stats.committed, stats.expired, stats.waiting) == (1, 2, 0)
+
+
+def test_what_was_taken_ahead_goes_back_before_it_is_long_over(store, name):
+    queue = store.queue(name, lease=timedelta(seconds=2), clock_skew_max=timedelta(milliseconds=100))
+    queue.push_many([b"old"] * 400, ttl=TTL)
+    with queue.popper() as popper:
+        popped = 0
+
+        def is_over():
+            nonlocal popped
+            if delivery := popper.pop(timeout=0):
+                popped += 1
+                delivery.commit()
+            return queue.stats().waiting == queue.stats().pending == 0
+
+        until(is_over)
+    stats = queue.stats()
+    assert stats.committed == popped
+    assert stats.expired == 400 - popped
+
+
+def test_the_order_stays_where_a_part_of_what_came_back_has_expired(store, name):
+    queue = store.queue(name, push_width=1, pop_width=1, clock_skew_max=timedelta(milliseconds=100))
+    queue.push(b"1")
+    queue.push(b"2", ttl=TTL)
+    queue.push_many([b"3", b"4", b"5"])
+    with queue.popper() as popper:
+        deliveries = []
+        while len(deliveries) < 5:
+            deliveries += popper.pop_many(5, timeout=60)
+        assert popper.rollback_many(deliveries, timedelta(0)) == 5
+    queue.push_many([b"6", b"7"])
+    until(lambda: len(queue.peek()) == 6)
+    with queue.popper() as popper:
+        handed = []
+        while len(handed) < 6:
+            with popper.pop(timeout=60) as delivery:
+                handed.append(delivery.body)
+    assert handed == [b"1", b"3", b"4", b"5", b"6", b"7"]
+
+
+@pytest.mark.parametrize("error", [cassq.StorageUnavailableError, cassq.OutcomeUnknownError])
+def test_the_first_message_with_a_time_of_its_own_outlives_an_outage(error, monkeypatch):
+    with cassq.connect("memory:") as store:
+        queue = store.queue("q")
+        change, refusals = queue.record.change, [1, 2]
+
+        def refuse(edit):
+            if refusals:
+                refusals.pop()
+                raise error("away")
+            return change(edit)
+
+        monkeypatch.setattr(queue.record, "change", refuse)
+        queue.push_soon(b"x", ttl=TTL).result()
+        refusals += [1] * 1000
+        queue.push(b"x", ttl=TTL)  # the record says so already
+        assert len(refusals) == 1000
+        other = store.queue("other")
+        monkeypatch.setattr(other.record, "change", refuse)
+        with pytest.raises(cassq.StorageUnavailableError, match=r"not pushed: .*away"):
+            other.push(b"x", ttl=TTL, timeout=0)
+        assert other.stats().pushed == 0
+
+
+@pytest.mark.parametrize("seconds", [1, 1.001, 59.999, 60, 61, 300.5, 3600, 86400, 10**8])
+def test_a_time_is_rounded_up_and_little(seconds):
+    stored = to_ttl_ms(timedelta(seconds=seconds)) / 1000
+    assert seconds <= stored <= seconds * (1 + 1 / 64)
+    assert to_ttl_ms(timedelta(seconds=stored)) / 1000 == stored
+
+
+def test_times_that_are_nearly_alike_are_one():
+    assert len({to_ttl_ms(timedelta(seconds=300 - number / 1000)) for number in range(1000)}) <= 2

@@ -1150,6 +1150,21 @@ _BETWEEN = (
         test="tests/unit/reaping/test_reaper.py::test_what_has_expired_is_ended_though_nobody_pops",
     ),
     planted(
+        "let what follows overtake the rest of a run of which a part has expired",
+        "cassq.pipes.owned_pipe",
+        "            is_next = (left > 0 or not wanted) and not any(plan.rest for plan in plans)\n",
+        "            is_next = left > 0 or not wanted\n",
+        test=_EXPIRY + "TestATimeToLiveOfItsOwn::test_of_what_came_back_lets_nothing_overtake_the_rest",
+    ),
+    planted(
+        "keep in hand what expires by a time of its own",
+        "cassq.popping.fetch_thread",
+        "        if is_limited(self._context.settings) and any(\n",
+        "        if self._context.settings.ttl and any(\n",
+        test="tests/integration/test_expiring.py::"
+        "test_what_was_taken_ahead_goes_back_before_it_is_long_over[memory]",
+    ),
+    planted(
         "put messages of one batch under the time-to-live of others",
         "cassq.pushing.push_buffer",
         "                    or request.ttl_ms != taken[0].ttl_ms\n",

@@ -548,15 +548,19 @@ class TestBlocks:
                 queue = await store.queue("q")
                 await queue.push_many([b"x"] * 2)
                 async with queue.popper() as popper:
+                    left = asyncio.Event()
 
                     async def bodies():
-                        async for delivery in popper:
-                            async with delivery:
-                                yield delivery.body
+                        try:
+                            async for delivery in popper:
+                                async with delivery:
+                                    yield delivery.body
+                        finally:
+                            left.set()
 
                     async for _ in bodies():
                         break
-                    await asyncio.get_running_loop().shutdown_asyncgens()
+                    await left.wait()
                     await queue.push(b"outside")
 
         asyncio.run(main())

@@ -410,6 +410,19 @@ class TestATimeToLiveOfItsOwn:
         assert take(endless, 10) == [2]
         assert tally(endless).expired == 1
 
+    def test_of_what_came_back_lets_nothing_overtake_the_rest(self, endless):
+        endless.push(1)
+        endless.push(1, ttl_s=TTL_S)
+        endless.push(3)
+        endless.take_back(1, 5)
+        endless.owned = endless.own()
+        endless.push(2)
+        endless.clock.seconds += OVER_S
+        handed = []
+        while found := take(endless, 10):
+            handed += found
+        assert handed == [1, 3, 4, 5, 6, 7]
+
     def test_is_looked_at_in_a_window(self, endless):
         endless.push(1)
         result = endless.owned.take(1, is_flowing=True)

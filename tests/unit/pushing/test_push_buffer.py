@@ -154,6 +154,21 @@ def test_only_those_expire_whose_time_is_up_and_they_hear_that_nothing_was_pushe
     assert [request.count for request in buffer.get()] == [2]
 
 
+def test_what_a_busy_lane_gets_to_too_late_is_not_pushed():
+    buffer = a_buffer()
+    clock = SystemClock()
+    late = put_all(buffer, 2, deadline=clock.now())
+    (in_time,) = put_all(buffer, 1)
+
+    (request,) = buffer.get()
+
+    assert list(request.bodies) == [b"0"]
+    assert not in_time.done()
+    for future in late:
+        with pytest.raises(StorageUnavailableError, match="not pushed"):
+            future.result(0)
+
+
 @pytest.mark.parametrize("full_of", ["messages", "bytes"])
 def test_who_finds_no_room_is_told_that_nothing_was_pushed(monkeypatch, full_of):
     monkeypatch.setattr(push_buffer, f"BUFFER_{full_of.upper()}_MAX", 2)
