@@ -1161,8 +1161,8 @@ _BETWEEN = (
         "cassq.popping.fetch_thread",
         "        if is_limited(self._context.settings) and any(\n",
         "        if self._context.settings.ttl and any(\n",
-        test="tests/integration/test_expiring.py::"
-        "test_what_was_taken_ahead_goes_back_before_it_is_long_over[memory]",
+        test="tests/unit/popping/test_fetch_thread.py::TestWhatIsInTheBuffer::"
+        "test_goes_back_to_be_looked_at_anew_where_it_may_expire[True]",
     ),
     planted(
         "put messages of one batch under the time-to-live of others",

@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -15,6 +16,7 @@ from cassq.model.message import Batch
 from cassq.model.pipe import Head, PipeEntry, RunState
 from cassq.model.queue_record import QueueRecord
 from cassq.model.settings import QueueSettings
+from cassq.model.uses import with_message_ttl
 from cassq.popping.commits import DirectCommitter
 from cassq.popping.consumer_line import Consumer
 from cassq.popping.delivery import BatchSlice
@@ -51,12 +53,14 @@ class Clock(HandClock):
 class Scene:
     """A queue with one pipe, and a fetch thread that takes its steps when it is told to."""
 
-    def __init__(self):
+    def __init__(self, **options):
+        settings = replace(SETTINGS, **options)
         self.clock = Clock()
         self.storage = SqliteStorage(None, is_synced=False, clock=self.clock)
         self.coordinator = LocalCoordinator(None, self.clock)
-        assert self.storage.change_queue(None, QueueRecord("q", new_token(), SETTINGS, new_token()))
-        context = context_of(self.storage, SETTINGS, self.clock, coordinator=self.coordinator)
+        assert self.storage.change_queue(None, QueueRecord("q", new_token(), settings, new_token()))
+        context = context_of(self.storage, settings, self.clock, coordinator=self.coordinator)
+        self.record = context.record
         self.polls = context.polls
         self.buffer = DeliveryBuffer(self.clock)
         self.fetcher = Fetcher(context, NAME, on_pipe_over=lambda _: None)
@@ -106,13 +110,23 @@ class Scene:
         return self.storage.load_pipe(self.entry.pipe)
 
 
+def made(**options):
+    scene = Scene(**options)
+    yield scene
+    scene.fetcher.close()
+    scene.coordinator.close()
+    scene.storage.close()
+
+
 @pytest.fixture
 def scene():
-    made = Scene()
-    yield made
-    made.fetcher.close()
-    made.coordinator.close()
-    made.storage.close()
+    yield from made()
+
+
+@pytest.fixture
+def limited():
+    """A queue with a time-to-live."""
+    yield from made(ttl=timedelta(seconds=60))
 
 
 class TestHunger:
@@ -189,6 +203,20 @@ class TestWhatIsInTheBuffer:
         (run,) = scene.buffer.runs()
         assert run.is_live
         assert run.left_s >= 3.0
+
+    @pytest.mark.parametrize("is_own", [False, True])
+    def test_goes_back_to_be_looked_at_anew_where_it_may_expire(self, scene, limited, is_own):
+        if is_own:
+            scene.record.change(with_message_ttl)
+        else:
+            scene = limited
+        self.fill(scene)
+        for _ in range(2):
+            scene.clock.seconds += 2.5
+            scene.buffer._popped_at = scene.clock.now()
+            scene.thread._keep_up()
+        assert scene.buffer.runs() == []
+        assert [row[2:] for row in scene.rows] == [(RunState.RETURNED, 0)]
 
     def test_goes_back_uncounted_when_nobody_pops_any_more(self, scene):
         self.fill(scene)
