@@ -35,6 +35,7 @@ SOUND = {
     ("pending", "window_ms", "null"),  # of before there were windows
     ("pending", "reason", "null"),  # nobody said why
     ("pending", "expired", "null"),  # none did
+    ("waiting", "ttl_ms", "null"),  # as long as the queue says
     ("queues", "expired", "null"),
     ("queues", "writers", "null"),  # of before there were staged pipes
     ("queues", "publications", "null"),
