@@ -99,10 +99,7 @@ def batch_values(pipe: UUID, batch: Batch) -> Values:
 
 
 def is_batch_there(row: Row) -> bool:
-    """Tell whether a row of `waiting`, or an outline of it, has its bodies.
-
-    Without them it is what a read of other columns left of a write that is not acknowledged.
-    """
+    """Tell whether a row of `waiting`, or an outline, has its bodies; a repaired one of no push has none."""
     return row[3] is not None
 
 
@@ -116,16 +113,16 @@ def to_batch(row: Row) -> Batch:
             raise ValueError(f"it says it has {count} messages, and has {len(bodies)} bodies")
         if None in bodies:
             raise ValueError("a body is null")
-        numbers = _message_number(first), _message_number(count)
-        return Batch(numbers[0], bodies, headers, numbers[1], to_ms(pushed_at), _count(ttl_ms or 0))
+        place = _message_number(first), bodies, headers, _message_number(count), to_ms(pushed_at)
+        return Batch(*place, _count(ttl_ms or 0))
 
 
 def to_outline(row: Row) -> Batch:
     """Read a row of `waiting` without its bodies."""
     with _decoding("a batch", row):
         first, count, pushed_at, _, _, ttl_ms = row
-        numbers = _message_number(first), _message_number(count)
-        return Batch(numbers[0], (), None, numbers[1], to_ms(pushed_at), _count(ttl_ms or 0))
+        place = _message_number(first), (), None, _message_number(count), to_ms(pushed_at)
+        return Batch(*place, _count(ttl_ms or 0))
 
 
 def head_values(head: Head) -> Values:
