@@ -28,12 +28,13 @@ from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.outside_view import find_pushed
 from cassq.pipes.owned_pipe import OwnedPipe
 from cassq.runtime.clock import SystemClock
+from cassq.storage.cassandra.rows import batch_values
 from cassq.storage.cassandra.statements import APPEND
 from cassq.storage.cassandra.storage import CassandraStorage
 from cassq.storage.port import BatchQuery
 
 SETTINGS = QueueSettings(lease=timedelta(seconds=2), clock_skew_max=timedelta(milliseconds=10))
-WHOLE = frozenset({"count", "bodies", "headers", "pushed_at"})
+WHOLE = frozenset({"count", "bodies", "headers", "pushed_at", "ttl_ms"})
 OUTLINE = frozenset({"count", "pushed_at"})
 
 
@@ -63,8 +64,7 @@ class Scene:
 
     def write(self, replica: int, batch: Batch, *, columns: frozenset[str] = WHOLE) -> None:
         """Write a batch to one replica, as a push that times out; only some columns, as read repair may."""
-        values = (self.entry.pipe, batch.first, batch.count, batch.bodies, batch.headers)
-        mutation = to_mutation([(parse(APPEND.cql), values)], EPOCH_MS, 0)
+        mutation = to_mutation([(parse(APPEND.cql), batch_values(self.entry.pipe, batch))], EPOCH_MS, 0)
         for key, row in mutation.rows.items():
             cells = {name: cell for name, cell in row.cells.items() if name == MARKER or name in columns}
             mutation.rows[key] = Row(cells)
@@ -100,7 +100,7 @@ def scene():
     return Scene(clock, cluster, storage, entry)
 
 
-PRECIOUS = Batch(1, (b"precious",), ({"colour": "blue"},), 1)
+PRECIOUS = Batch(1, (b"precious",), ({"colour": "blue"},), 1, ttl_ms=60_000)
 
 
 def pass_time(scene: Scene, seconds: float) -> None:

@@ -10,7 +10,7 @@ from cassq.runtime.clock import SystemClock
 Answer = TypeVar("Answer")
 
 #: A node that has not heard of a new table yet refuses at once: what counts is the time, not the attempts.
-PATIENCE_S = 180.0
+PATIENCE_S = 600.0
 PAUSE_S = 0.5
 
 #: What comes about by itself is looked for this often.
