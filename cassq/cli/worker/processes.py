@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from cassq.cli.exit_codes import UNAVAILABLE
+from cassq.cli.exit_codes import INTERNAL, UNAVAILABLE
 from cassq.cli.output import say
 from cassq.cli.worker.child import AT_ONCE, Tick
 from cassq.runtime.clock import Clock
@@ -79,6 +79,12 @@ class _Child:
     @property
     def is_ready(self) -> bool:
         return self.tick is not None and self.tick.is_ready
+
+    @property
+    def ended_badly(self) -> bool:
+        """Whether it was cut off, or failed, where it may have had messages, told of them or not."""
+        code = self.process.returncode
+        return code != 0 and (self.tick is not None or code not in {-signal.SIGTERM, UNAVAILABLE, INTERNAL})
 
     @property
     def how(self) -> str:
@@ -186,7 +192,7 @@ class Processes:
             self._hear(child)
             if self._has_ended(child):
                 self._leaving.remove(child)
-                if child.process.returncode and child.tick:  # else it never worked
+                if child.ended_badly:
                     self.ended_badly += 1
                     say(f"cassq: process {child.process.pid} did not stop well ({child.how})")
             elif self._clock.now() >= child.kill_at:
