@@ -31,6 +31,12 @@ from cassq.urls import (
     take_apart_sqlite,
 )
 
+#: What a tracer has.
+TRACER_METHODS = (
+    *("push(queue, size)", "pop(queue, consumer)", "process(queue, message)"),
+    "commit(queue, consumer, messages)",
+)
+
 #: How long `connect` waits for ZooKeeper before it goes on without it.
 ZOOKEEPER_PATIENCE_S = 2.0
 
@@ -66,7 +72,7 @@ def connect(
     """
     scheme, _, rest = check_text(url).partition(":")
     _check("observer", observer, "note(event)")
-    _check("tracer", tracer, "push(queue, size)", "pop(queue, consumer)", "process(queue, message)")
+    _check("tracer", tracer, *TRACER_METHODS)
     make = partial(Store, observer=observer, tracer=tracer)
     if scheme == "memory" and rest == "" and not options:
         return _open_sqlite(make, None, is_synced=False)

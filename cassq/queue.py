@@ -246,7 +246,8 @@ class Queue:
             nobody remembers it.
 
         Raises:
-            OutcomeUnknownError, StorageUnavailableError: it may be cancelled, or may not; it is not.
+            OutcomeUnknownError: it may be cancelled, or may not: call again.
+            StorageUnavailableError: it is not.
         """
         self._check_open()
         return self._purging.cancel(to_message_id(message_id), is_running_meant=running)

@@ -50,7 +50,7 @@ class Store:
         url: what it was opened by, without a password, for people to read.
         close_all: closes the adapters.
         observer: is told of calls; see `cassq.Observer`.
-        tracer: follows messages; see `cassq.Tracer`.
+        tracer: follows messages; see `cassq.tracing.OpenTelemetryTracer`.
 
     Attributes:
         telemetry: what was asked of the database so far.

@@ -40,7 +40,7 @@ from cassq.pushing.traced_pusher import TracedPusher
 from cassq.reaping.housekeeping import Housekeeping
 from cassq.reaping.reap_report import ReapReport
 from cassq.reaping.reaper import Reaper
-from cassq.runtime.clock import Clock
+from cassq.runtime.clock import Clock, rest
 from cassq.runtime.deadline import Deadline
 from cassq.runtime.event_buffer import EventBuffer
 from cassq.runtime.fork_guard import ForkGuard, process_name
@@ -136,7 +136,6 @@ class Workers:
         return ttl_ms
 
     def _note_message_ttl(self, deadline: float) -> None:
-        pausing = threading.Condition()
         while True:
             try:
                 with Deadline(deadline):
@@ -145,8 +144,7 @@ class Workers:
                 left_s = deadline - self._services.clock.now()
                 if left_s <= 0 or self._is_closed:
                     raise StorageUnavailableError(f"not pushed: {error}") from error
-                with pausing:
-                    self._services.clock.wait(pausing, min(RETRY_S, left_s))
+                rest(self._services.clock, min(RETRY_S, left_s))
             else:
                 return
 

@@ -118,10 +118,9 @@ class Queue(ClosingTwin[SyncQueue]):
         """
         deadline = asyncio.get_running_loop().time() + to_seconds(timeout)
         left_s, pause_s = to_seconds(timeout), ROOM_PAUSE_S
-        push = functools.partial(self.sync.push_soon, body, headers, is_patient=False, ttl=ttl)
         while True:
             try:
-                return await asyncio.wrap_future(await self._push_soon(push, left_s))
+                return await asyncio.wrap_future(await self._push_soon(body, headers, left_s, ttl))
             except OverloadedError:
                 left_s = deadline - asyncio.get_running_loop().time()
                 if left_s <= 0:
@@ -130,14 +129,17 @@ class Queue(ClosingTwin[SyncQueue]):
             pause_s = min(2 * pause_s, ROOM_PAUSE_MAX_S)
 
     async def _push_soon(
-        self, push: "functools.partial[Future[MessageId]]", left_s: float
+        self, body: bytes, headers: Headers | None, left_s: float, ttl: timedelta | None
     ) -> "Future[MessageId]":
-        body, settings = push.args[0], self.sync.settings
+        settings = self.sync.settings
+        push = functools.partial(
+            self.sync.push_soon, body, headers, timeout=left_s, is_patient=False, ttl=ttl
+        )
         is_large = isinstance(body, bytes) and len(body) > settings.body_bytes_max
-        is_new = push.keywords["ttl"] is not None and not uses_message_ttl(settings)
+        is_new = ttl is not None and not uses_message_ttl(settings)
         if self._has_pushed and not (is_new or is_large):
-            return push(timeout=left_s)
-        future = await call_in_thread(push, timeout=left_s)  # it may read, or change, the queue's record
+            return push()
+        future = await call_in_thread(push)  # it may read, or change, the queue's record
         self._has_pushed = True
         return future
 

@@ -4,7 +4,6 @@ Owns listing, looking at, putting back and discarding them. Each is kept under i
 often it was tried. The rule that must not break: a letter is removed only after its message was pushed.
 """
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from cassq.model.arguments import check_count
 from cassq.model.ids import MessageId, shorten, to_message_id
 from cassq.model.message import Message, to_datetime
 from cassq.observing.redriving import PAGE, Moved, PushAgain, Redriven, pace, parts
-from cassq.runtime.clock import Clock
+from cassq.runtime.clock import Clock, rest
 from cassq.storage.port import DeadLetter, LetterStorage
 
 #: One id, several, or None for all.
@@ -201,10 +200,8 @@ class DeadLetters:
         self._storage.change_dead(self._queue, removed=[letter.message_id for letter in part])
 
     def _rest_until(self, at: float) -> None:
-        pause = threading.Condition()
         while (left_s := at - self._clock.now()) > 0:
-            with pause:
-                self._clock.wait(pause, left_s)
+            rest(self._clock, left_s)
 
     def _find(self, named: Iterable[MessageId], missing: list[MessageId]) -> Iterator[DeadMessage]:
         """Yield those of the named letters that exist, and note the others."""

@@ -14,7 +14,6 @@ planned to take them is refused, and looks again. What must not break:
     |                               | <--- take 1..5 IF op = 2 --- | applied, and hands out 1, 2, 4, 5
 """
 
-import threading
 from dataclasses import replace
 from uuid import UUID
 
@@ -26,6 +25,7 @@ from cassq.model.transaction import Advance, Cancel, Transaction
 from cassq.pipes import upkeep, window_steps
 from cassq.pipes.fenced_pipe import FencedPipe, Taker
 from cassq.pipes.outside_view import find_pushed, is_spent
+from cassq.runtime.clock import rest
 
 #: How often a pipe is tried again while a popper takes from it.
 ATTEMPTS_MAX = 50
@@ -42,7 +42,6 @@ class Purging:
         self._storage = context.storage
         self._queue = context.queue
         self._clock = context.clock
-        self._pause = threading.Condition()
 
     def purge(self) -> int:
         """End every message that is in nobody's hands, but for dead letters to be; return how many."""
@@ -122,8 +121,7 @@ class Purging:
         if window.lease_id not in knocked:
             knocked.add(window.lease_id)
             window_steps.knock(fenced)
-        with self._pause:
-            self._clock.wait(self._pause, PAUSE_S)
+        rest(self._clock, PAUSE_S)
 
 
 class _Lost:

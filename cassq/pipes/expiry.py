@@ -15,7 +15,7 @@ from cassq.model.pipe import BURIAL, EXPIRY, Head, PipeEntry, Run
 from cassq.model.progress import Progress
 from cassq.model.ranges import Range
 from cassq.model.retrying import EXPIRED
-from cassq.model.settings import QueueSettings
+from cassq.model.settings import TTL_MIN, QueueSettings
 from cassq.model.take_plan import Plan, Room, as_burial, leading, plan_again, plan_fresh, portion_of
 from cassq.model.uses import uses_message_ttl
 from cassq.pipes.fenced_pipe import FencedPipe
@@ -73,9 +73,16 @@ def is_limited(settings: QueueSettings) -> bool:
     return settings.ttl > timedelta(0) or uses_message_ttl(settings)
 
 
+def may_have_expired(fenced: FencedPipe) -> bool:
+    """Tell, without a read, whether a pipe is old enough that any of its messages can have expired."""
+    settings, lifetime = fenced.settings, lifetime_now(fenced)
+    shortest = TTL_MIN if uses_message_ttl(settings) else settings.ttl
+    return shortest > timedelta(0) and lifetime.listed_at_ms + shortest // _MILLISECOND < lifetime.now_ms
+
+
 def has_expired(fenced: FencedPipe) -> bool:
     """Tell, by a read, whether the oldest message that is in nobody's hands has expired."""
-    if fenced.progress.window or not is_limited(fenced.settings):
+    if fenced.progress.window or not may_have_expired(fenced):
         return False
     now_ms = fenced.estimate_now_ms()
     first = min(
@@ -89,7 +96,7 @@ def has_expired(fenced: FencedPipe) -> bool:
 
 def has_expired_in(fenced: FencedPipe, run: Run) -> bool:
     """Tell, by a read, whether the oldest message that is left of a run has expired."""
-    return is_limited(fenced.settings) and _is_old(fenced, _first_left(fenced, run))
+    return may_have_expired(fenced) and _is_old(fenced, _first_left(fenced, run))
 
 
 def _first_left(fenced: FencedPipe, run: Run) -> int:

@@ -272,7 +272,7 @@ class OwnedPipe(FencedPipe):
         until = min(self.until, head.last)
         lifetime = expiry.lifetime_now(self)  # once: between two readings what is found may expire
         left = min(wanted, until - head.cursor)
-        if self.is_exhausted or until <= head.cursor or not (left or expiry.is_limited(self.settings)):
+        if self.is_exhausted or until <= head.cursor or not (left or expiry.may_have_expired(self)):
             return head, plans
         batches = self.reader.read(head.read_from, head.cursor, max(left, 1))
         alike, are_old = lifetime.leading(self.progress, batches, Range(head.cursor + 1, until))

@@ -5,7 +5,6 @@ must not break: what may have happened once is not told as refused; a run that c
 other one.
 """
 
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 
@@ -22,6 +21,7 @@ from cassq.pipes.held_run import HeldRun
 from cassq.popping.delivery import Delivery
 from cassq.popping.delivery_groups import group_by_run
 from cassq.popping.timing import PAUSE_MAX_S, PAUSE_S
+from cassq.runtime.clock import rest
 
 
 class Commit:
@@ -111,11 +111,8 @@ def try_each(commits: Iterable[Commit], on_failure: Callable[[Commit, CassqError
 def commit_all(commits: Iterable[Commit], on_failure: Callable[[Commit, CassqError], None]) -> None:
     """Return once each commit is written, or reported as failed: when its lease ends, at the latest."""
     left = try_each(commits, on_failure)
-    pause = threading.Condition() if left else None
-    while left and pause:
-        clock = left[0].run.clock
-        with pause:
-            clock.wait(pause, seconds_to_retry(left))
+    while left:
+        rest(left[0].run.clock, seconds_to_retry(left))
         left = try_each(left, on_failure)
 
 

@@ -14,6 +14,7 @@ from cassq.limits import BUFFER_BYTES_MAX, BUFFER_MESSAGES_MAX
 from cassq.model.message import Headers, size_of
 from cassq.pushing.push_request import PushRequest, Singles
 from cassq.pushing.push_result import PushFuture, PushLatch
+from cassq.runtime.background_thread import call_beside
 from cassq.runtime.clock import Clock
 from cassq.runtime.reentry import check_may_wait, refusal
 
@@ -256,13 +257,7 @@ class PushBuffer:
 
     def expire_beside(self) -> None:
         """As `expire`, on a thread of its own: Ctrl-C would tear this one away before all callers know."""
-        thread = threading.Thread(target=self.expire, name="cassq-expire", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:  # the interpreter ends, and begins no thread any more
-            self.expire()
-        else:
-            thread.join()
+        call_beside("cassq-expire", self.expire)
 
     def close(self) -> None:
         """Take no more requests; those inside can still be got."""

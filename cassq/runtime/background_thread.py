@@ -20,6 +20,17 @@ _T = TypeVar("_T")
 _log = logging.getLogger("cassq.background")
 
 
+def call_beside(name: str, call: Callable[[], object]) -> None:
+    """Call on a thread of its own, and wait for its end: what interrupts this one does not interrupt it."""
+    thread = threading.Thread(target=call, name=name, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:  # the interpreter ends, and begins no thread any more
+        call()
+    else:
+        thread.join()
+
+
 class BackgroundThread(Executor):
     """An executor of one daemon thread, started when it is first needed.
 

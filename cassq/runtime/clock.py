@@ -55,6 +55,13 @@ class Clock(Protocol):
         ...
 
 
+def rest(clock: Clock, seconds: float) -> None:
+    """Wait about so long, where nobody has anything to tell meanwhile."""
+    pause = threading.Condition()
+    with pause:
+        clock.wait(pause, seconds)
+
+
 # Linux keeps counting through a suspended laptop on this clock only; a lease that slept must have ended.
 _SOURCE = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 

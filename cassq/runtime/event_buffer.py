@@ -7,11 +7,11 @@ child, where nothing is told.
 """
 
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from cassq.runtime.background_thread import call_beside
 from cassq.runtime.clock import Clock
 from cassq.runtime.periodic_thread import PeriodicThread
 
@@ -75,11 +75,5 @@ class EventBuffer:
     def close(self) -> None:
         """Return once all that was noted before is told."""
         self._step.close()
-        # On a thread of its own: what interrupts this one is no error of the observer.
-        thread = threading.Thread(target=self.tell, name="cassq-observer", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:  # the interpreter ends, and begins no thread any more
-            self.tell()
-        else:
-            thread.join()
+        # What interrupts this thread is no error of the observer.
+        call_beside("cassq-observer", self.tell)

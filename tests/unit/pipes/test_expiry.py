@@ -81,6 +81,21 @@ def test_a_message_expires_no_sooner_than_on_every_clock(scene):
     assert take(scene, 1) == []
 
 
+@pytest.mark.parametrize("is_own", [False, True])
+def test_a_pipe_that_is_younger_than_any_time_costs_no_read(scene, is_own):
+    if is_own:
+        scene.push(1, ttl_s=TTL_S)
+    scene.push(1)
+    (scene.entry,) = scene.storage.list_pipes("q").entries
+    scene.owned = scene.own()
+    scene.clock.seconds += 0.5
+    reads = []
+    scene.storage.read_batches = lambda *asked: reads.append(asked)
+    assert not expiry.has_expired(scene.owned)
+    assert scene.owned.take(0).dead == []
+    assert reads == []
+
+
 def test_all_that_has_expired_goes_at_once_however_little_is_wanted(scene):
     scene.push(*[1] * 30)
     scene.clock.seconds += OVER_S

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import cassq
 from _bench.clients.contestant import Client
@@ -115,13 +116,18 @@ class CassqClient:
 
 @dataclass(frozen=True, slots=True)
 class CassqOpener:
-    """Opens a client in whichever process calls it."""
+    """Opens a client in whichever process calls it.
+
+    Args:
+        watch: makes what watches the client there, as keywords of `connect`.
+    """
 
     url: str
+    watch: Callable[[], Mapping[str, Any]] = dict
 
     def __call__(self) -> CassqClient:
         """Connect and open the queue."""
-        return CassqClient(cassq.connect(self.url))
+        return CassqClient(cassq.connect(self.url, **self.watch()))
 
 
 class CassqOnCassandra:

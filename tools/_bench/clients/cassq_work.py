@@ -54,7 +54,7 @@ def pop_many(client: CassqClient, count: int, batch: int, lanes: int) -> Spent:
         popped = 0
         with queue.popper() as popper:
             while popped < count:
-                deliveries = _pop_some(popper, min(batch, count - popped))
+                deliveries = pop_some(popper, min(batch, count - popped))
                 popper.commit_many(deliveries)
                 popped += len(deliveries)
 
@@ -80,11 +80,11 @@ def iterate_grouped(client: CassqClient, count: int) -> Spent:
 def pop_one_by_one(client: CassqClient, count: int) -> Spent:
     """Pop one message and commit it before the next; what is left then is cleared away unmeasured."""
     with client.queue.popper() as popper:
-        _pop_some(popper, 1)[0].commit()  # finds the pipe
+        pop_some(popper, 1)[0].commit()  # finds the pipe
 
         def pop() -> None:
             for _ in range(count):
-                _pop_some(popper, 1)[0].commit()
+                pop_some(popper, 1)[0].commit()
 
         return timed(count, pop)
 
@@ -104,7 +104,8 @@ def settle(client: CassqClient) -> None:
     client.settle()
 
 
-def _pop_some(popper: cassq.Popper, count: int) -> list[cassq.Delivery]:
+def pop_some(popper: cassq.Popper, count: int) -> list[cassq.Delivery]:
+    """Pop what is there already, or comes soon."""
     deliveries = popper.pop_many(count, timeout=PATIENCE_S)
     if not deliveries:
         raise RuntimeError(f"nothing came in {PATIENCE_S:.0f} s, and there should be more")

@@ -6,42 +6,18 @@ the clock starts. The rule: all of it is public interface.
 
 import asyncio
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import cassq
 import cassq.aio
+from _bench.clients import cassq_work
 from _bench.clients.bodies import make_bodies
 from _bench.clients.cassq_clients import CassqClient
 from _bench.clients.client_process import Spent, timed
 
-PATIENCE_S = 10.0
-
 #: Of the traces, so many are sampled.
 SAMPLED = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class WatchedOpener:
-    """Opens a client whose calls are watched.
-
-    Args:
-        watch: makes the keywords of `connect` for it, in the client's process.
-    """
-
-    url: str
-    watch: Callable[[], dict[str, Any]]
-
-    def __call__(self) -> CassqClient:
-        """Connect."""
-        return CassqClient(cassq.connect(self.url, **self.watch()))
-
-
-def by_nobody() -> dict[str, Any]:
-    """Watch nothing."""
-    return {}
 
 
 def by_prometheus() -> dict[str, Any]:
@@ -122,9 +98,7 @@ def pop_from_threads(client: CassqClient, count: int, body_bytes: int, threads: 
 
         def pop_some(number: int) -> None:
             for _ in range(number, count, threads):
-                if not (delivery := popper.pop(timeout=PATIENCE_S)):
-                    raise RuntimeError("there should be more messages")
-                with delivery:
+                with cassq_work.pop_some(popper, 1)[0]:
                     pass
 
         def pop() -> None:
@@ -142,7 +116,7 @@ def pop_from_tasks(client: CassqClient, count: int, body_bytes: int, tasks: int)
 
         async def pop_some(number: int) -> None:
             for _ in range(number, count, tasks):
-                if not (delivery := await popper.pop(timeout=PATIENCE_S)):
+                if not (delivery := await popper.pop(timeout=cassq_work.PATIENCE_S)):
                     raise RuntimeError("there should be more messages")
                 async with delivery:
                     pass
@@ -156,20 +130,10 @@ def pop_from_tasks(client: CassqClient, count: int, body_bytes: int, tasks: int)
 def iterate(client: CassqClient, count: int, body_bytes: int) -> Spent:
     """Pop in a `for` loop, with commits that are written in groups."""
     fill(client, count, body_bytes)
-
-    def loop() -> None:
-        left = count
-        with client.queue.popper(commit="grouped") as popper:
-            for delivery in popper:
-                with delivery:
-                    left -= 1
-                if not left:
-                    break
-
-    return timed(count, loop)
+    return cassq_work.iterate_grouped(client, count)
 
 
 def pop_many(client: CassqClient, count: int, body_bytes: int, batch: int) -> Spent:
     """Pop and commit in large calls."""
     fill(client, count, body_bytes)
-    return timed(count, lambda: client.pop_batches(count, batch))
+    return cassq_work.pop_many(client, count, batch, 1)

@@ -24,7 +24,7 @@ _THREADS, _TASKS, _CONCURRENCY, _BATCH = 64, 1000, 16, 1000
 
 #: Whoever watches a client, by the word for it.
 _WATCHES = {
-    "nobody": door_work.by_nobody,
+    "nobody": dict,
     "Prometheus": door_work.by_prometheus,
     "OpenTelemetry": door_work.by_opentelemetry,
 }
@@ -84,7 +84,7 @@ def measure(stage: Stage, options: argparse.Namespace, rounds: int) -> dict[str,
     url = cast("CassqOpener", stage.opener).url
     with ExitStack() as openers:
         clients = {
-            name: openers.enter_context(ClientProcess(door_work.WatchedOpener(url, watch), name))
+            name: openers.enter_context(ClientProcess(CassqOpener(url, watch), name))
             for name, watch in _WATCHES.items()
         }
         for each in clients.values():
