@@ -33,7 +33,6 @@ for _number in (signal.SIGHUP, signal.SIGTERM):
 LONGEST = (
     "simulation/test_simulation.py",
     "spark",
-    "chaos",
     "docs/test_readme.py",
     "fault/test_faults_cluster.py",
     "simulation/test_mutants.py",

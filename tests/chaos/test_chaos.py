@@ -28,6 +28,7 @@ def steady(rate, start, end):
     return [start + number / rate for number in range(int((end - start) * rate))]
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.service
 def test_nothing_is_lost_or_repeated_when_a_popper_a_node_and_the_leader_are_killed(tmp_path):
