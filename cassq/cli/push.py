@@ -13,7 +13,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import BinaryIO
+from typing import BinaryIO, TypedDict, Unpack
 
 import click
 
@@ -32,6 +32,13 @@ class NoInputError(cassq.CassqError):
 
     code = "no-input"
     exit_code = NO_INPUT
+
+
+class _Options(TypedDict):
+    headers: tuple[tuple[str, str], ...]
+    ttl: timedelta | None
+    may_be_empty: bool
+    quiet: bool
 
 
 @click.command()
@@ -56,16 +63,8 @@ class NoInputError(cassq.CassqError):
 @click.option("-q", "--quiet", is_flag=True, help="Print the number of messages, not their ids.")
 @common_options
 @pass_session
-def push(  # noqa: PLR0913 - one for each option
-    session: Session,
-    queue: str,
-    files: tuple[str, ...],
-    headers: tuple[tuple[str, str], ...],
-    *,
-    ttl: timedelta | None,
-    lines: bool,
-    may_be_empty: bool,
-    quiet: bool,
+def push(
+    session: Session, queue: str, files: tuple[str, ...], *, lines: bool, **options: Unpack[_Options]
 ) -> None:
     """Push each FILE, or standard input, as one message; prints the ids once they are durable.
 
@@ -76,9 +75,10 @@ def push(  # noqa: PLR0913 - one for each option
         session.queue(queue) as opened,
         progress_bar("pushing", len(files) if files and not lines else None) as bar,
     ):
-        bodies = _bodies(files, opened.settings.body_bytes_max, is_lines=lines, may_be_empty=may_be_empty)
-        printer = _Printer(bar, is_json=session.is_json, is_quiet=quiet)
-        push_soon = partial(opened.push_soon, headers=dict(headers), ttl=ttl)
+        bytes_max, may_be_empty = opened.settings.body_bytes_max, options["may_be_empty"]
+        bodies = _bodies(files, bytes_max, is_lines=lines, may_be_empty=may_be_empty)
+        printer = _Printer(bar, is_json=session.is_json, is_quiet=options["quiet"])
+        push_soon = partial(opened.push_soon, headers=dict(options["headers"]), ttl=options["ttl"])
         _push_all(push_soon, bodies, printer)
 
 

@@ -96,16 +96,14 @@ def to_whole_seconds(text: str | int) -> int:
 )
 @common_options
 @pass_session
-def bench(  # noqa: PLR0913 - one for each option
-    session: Session, *, name: str | None, messages: int, body_bytes: int, rate: int, seconds: int
-) -> None:
+def bench(session: Session, *, name: str | None, **load: int) -> None:
     """Measure a store: how fast it takes and gives messages, and how long one is on its way.
 
     Pushes by push_many, pops and commits by pop_many and commit_many, and then takes latencies at a steady
     rate: from when a message was due to be pushed until a popper in another process has it. Works in a queue
     of its own, which is deleted at the end. Exits 1 if a message was missing or came twice.
     """
-    plan = Plan(messages, body_bytes, rate, seconds)
+    plan = Plan(**load)
     name = check_name(f"bench-{secrets.token_hex(4)}" if name is None else name)
     _check_volume(plan)
     url = session.require_url()
@@ -117,7 +115,7 @@ def bench(  # noqa: PLR0913 - one for each option
                 raise Stopped(wish.number)
 
         store.coordinator.may_take()  # a store that can never pop says so before anything is pushed
-        with own_queue(store, name, body_bytes) as queue:
+        with own_queue(store, name, plan.body_bytes) as queue:
             settings = _settings(store, queue, plan)
             say(", ".join(f"{key.replace('_', ' ')} {value}" for key, value in settings.items()))
             figures = _measure(queue, url, plan, glance)

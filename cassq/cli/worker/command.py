@@ -11,8 +11,10 @@ import signal
 import sys
 import traceback
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -68,7 +70,12 @@ LOOK_S = 0.2
 @click.make_pass_decorator(Session)
 @click.pass_context
 def worker(
-    context: click.Context, session: Session, /, target: str, told: int | None, **options: object
+    context: click.Context,
+    session: Session,
+    /,
+    target: str,
+    told: int | None,
+    **given: Any,  # noqa: ANN401 - each of a type of its own
 ) -> None:
     """Run the cassq.Worker that NAME is, or makes, in processes of its own, until a signal.
 
@@ -78,16 +85,15 @@ def worker(
     session.ending.begin(is_endless=True, reloads=True)
     if session.url:
         os.environ["CASSQ_URL"] = session.url
-    drain: timedelta = options["drain"]  # type: ignore[assignment]
+    options = _Options(**given)
     if told is not None:
-        is_json = options["log_format"] == "json"
-        context.exit(_work(target, told, drain.total_seconds(), session, is_json=is_json))
+        context.exit(_work(target, told, session, options))
     with session.ending.politely() as wish:
-        exit_code = _Watch(target, wish, session, **options).run()  # type: ignore[arg-type]
+        exit_code = _Watch(target, wish, session, options).run()
     context.exit(exit_code)
 
 
-def _work(target: str, told: int, drain_s: float, session: Session, *, is_json: bool) -> int:
+def _work(target: str, told: int, session: Session, options: "_Options") -> int:
     root = logging.getLogger()
     for handler in list(root.handlers):  # the command line's own: the application's logging comes first
         root.removeHandler(handler)
@@ -99,42 +105,42 @@ def _work(target: str, told: int, drain_s: float, session: Session, *, is_json: 
         traceback.print_exc()
         return INTERNAL
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonFormatter() if is_json else logging.Formatter(TEXT))
+    handler.setFormatter(JsonFormatter() if options.log_format == "json" else logging.Formatter(TEXT))
     logging.basicConfig(level=logging.DEBUG if session.is_debug else logging.INFO, handlers=[handler])
-    child.work(worker, told, drain_s)
+    child.work(worker, told, options.drain.total_seconds())
     return DONE
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """What the command was told, as its options are called."""
+
+    processes: int
+    drain: timedelta
+    messages_max: int | None
+    memory_max: int | None
+    health_file: Path | None
+    health_port: int | None
+    log_format: str
 
 
 class _Watch:
     """The process that watches the others."""
 
-    def __init__(  # noqa: PLR0913 - each is an option
-        self,
-        target: str,
-        wish: Wish,
-        session: Session,
-        *,
-        processes: int,
-        drain: timedelta,
-        messages_max: int | None,
-        memory_max: int | None,
-        health_file: Path | None,
-        health_port: int | None,
-        log_format: str,
-    ) -> None:
+    def __init__(self, target: str, wish: Wish, session: Session, options: _Options) -> None:
         self._wish = wish
-        self._drain = drain
-        self._health_file = health_file
-        self._health_port = health_port
+        self._drain = drain = options.drain
+        self._health_file = options.health_file
+        self._health_port = options.health_port
         self._clock = SystemClock()
         self._is_reload_due = False
         self._reload_at = float("-inf")
         words = ["worker", target, "--drain", f"{drain / timedelta(milliseconds=1):.0f}ms"]
-        words += ["--log-format", log_format, *(["--debug"] if session.is_debug else [])]
+        words += ["--log-format", options.log_format, *(["--debug"] if session.is_debug else [])]
         start = "import sys; from cassq_command import main; sys.exit(main())"
         command = [sys.executable, "-c", start, *words, "--child"]
-        limits = Limits(drain.total_seconds(), messages_max, memory_max)
-        self._processes = Processes(command, processes, limits, self._clock)
+        limits = Limits(drain.total_seconds(), options.messages_max, options.memory_max)
+        self._processes = Processes(command, options.processes, limits, self._clock)
         self._told_at = float("-inf")
         self._is_ready = False
         self._trouble = ""
