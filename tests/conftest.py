@@ -8,11 +8,13 @@ import secrets
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 from support.patience import patiently
 from support.servers import Servers
+from xdist.scheduler import LoadScopeScheduling
 
 import cassq
 from cassq.storage.cassandra import Address, CassandraSchema, CassandraSession, open_session
@@ -31,10 +33,10 @@ for _number in (signal.SIGHUP, signal.SIGTERM):
 
 #: What takes longest goes first, so that nothing long is left when all the rest is through.
 LONGEST = (
-    "simulation/test_simulation.py",
     "spark",
-    "docs/test_readme.py",
     "fault/test_faults_cluster.py",
+    "docs/test_readme.py",
+    "simulation/test_simulation.py",
     "simulation/test_mutants.py",
 )
 
@@ -59,18 +61,29 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let tests that share servers or a session run on one worker, file by file, the longest first."""
+    """Let what takes longest go first."""
 
     def rank(item: pytest.Item) -> int:
         place = item.path.relative_to(HERE).as_posix()
         return next((rank for rank, each in enumerate(LONGEST) if place.startswith(each)), len(LONGEST))
 
     items.sort(key=rank)
-    for item in items:
-        place = item.path.relative_to(HERE)
-        if place.as_posix() not in SINGLE:
-            group = "spark" if place.parts[0] == "spark" else place.as_posix()
-            item.add_marker(pytest.mark.xdist_group(group))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Let tests that share servers or a session run on one worker, file by file."""
+    return _ByFile(config, log)
+
+
+class _ByFile(LoadScopeScheduling):
+    """Goes by names: the group marks of xdist 3.8 are lost on pytest 9.2."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0].removeprefix("tests/")
+        if file in SINGLE:
+            return nodeid
+        return "spark" if file.startswith("spark/") else file
 
 
 def service(variable: str) -> str:
