@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from datetime import date, timedelta
+from typing import Unpack
 from uuid import UUID
 
 from cassq.bulk.run_reader import RunReader
@@ -19,7 +20,9 @@ from cassq.catalog.queue_events import QueueEvents
 from cassq.errors import AccessDeniedError, CoordinationUnavailableError
 from cassq.model.arguments import check_count, to_day
 from cassq.model.ids import MessageId, to_message_id
+from cassq.model.label import UNLABELLED
 from cassq.model.message import Headers, Message, MessageIds
+from cassq.model.options import PushOptions
 from cassq.model.queue_record import QueueRecord, QueueState
 from cassq.model.rollup import Rollup
 from cassq.model.settings import QueueSettings
@@ -81,17 +84,16 @@ class Queue:
         headers: Headers | None = None,
         *,
         timeout: float | timedelta = PUSH_TIMEOUT,
-        ttl: timedelta | None = None,
+        **options: Unpack[PushOptions],
     ) -> MessageId:
-        """Push one message; returns when it is durable.
+        """Push one message; return its id once it is durable.
 
         Args:
             body: the message.
             headers: str to str, small; consumers see them in the order of their names.
             timeout: how long to try, in seconds or as a timedelta. A storage call under way is waited for.
-            ttl: how long it may wait for a consumer; None: as long as the queue says.
-
-        Returns: the message's id.
+            options: `ttl`, a timedelta: how long it may wait for a consumer; None: as long as the queue says.
+                `priority`, from 0 to 9: consumers get what ranks higher first, see `ageing` of a queue.
 
         Raises:
             InvalidOptionError, BodyTooLargeError: the message breaks a rule; nothing was pushed.
@@ -99,8 +101,8 @@ class Queue:
             StorageUnavailableError: the database did not answer in time; the message is not stored.
             OutcomeUnknownError: it may or may not be stored, and time was up before that was known.
         """
-        ttl_ms = self._workers.to_ttl_ms(ttl, timeout)
-        return self._workers.pusher().push(body, headers, timeout, ttl_ms)
+        label = self._workers.to_label(options, timeout) if options else UNLABELLED
+        return self._workers.pusher().push(body, headers, timeout, label)
 
     def push_soon(
         self,
@@ -109,7 +111,7 @@ class Queue:
         *,
         timeout: float | timedelta = PUSH_TIMEOUT,
         is_patient: bool = True,
-        ttl: timedelta | None = None,
+        **options: Unpack[PushOptions],
     ) -> "Future[MessageId]":
         """Push one message together with others; returns at once.
 
@@ -117,14 +119,13 @@ class Queue:
 
         Args:
             is_patient: wait for room then; False raises `OverloadedError`, and nothing is pushed.
-            ttl: as of `push`; the first message of a queue that has one waits for a change of its record,
-                and what `push` raises where that fails, this call raises.
+            options: as of `push`; the queue's first message with one waits for a change of its record.
 
         Returns: a future of the message's id, which is set, or fails as `push` raises, within `timeout`.
         Raises: as `push`, for what is wrong with the message or the queue.
         """
-        ttl_ms, pusher = self._workers.to_ttl_ms(ttl, timeout), self._workers.pusher()
-        return pusher.push_soon(body, headers, timeout, is_patient=is_patient, ttl_ms=ttl_ms)
+        label = self._workers.to_label(options, timeout) if options else UNLABELLED
+        return self._workers.pusher().push_soon(body, headers, timeout, is_patient=is_patient, label=label)
 
     def push_many(
         self,
@@ -132,7 +133,7 @@ class Queue:
         *,
         progress: Callable[[int], None] | None = None,
         timeout: float | timedelta = PUSH_TIMEOUT,
-        ttl: timedelta | None = None,
+        **options: Unpack[PushOptions],
     ) -> MessageIds:
         """Push many messages, in order; returns when all are durable.
 
@@ -141,15 +142,15 @@ class Queue:
                 is fine.
             progress: called now and then with the number of messages that are durable.
             timeout: how long each part of them (at most 1000 messages or 1 MiB) may take.
-            ttl: of each of them, as of `push`.
+            options: of each of them, as of `push`.
 
         Returns: the ids, in the order of the bodies; they take little memory.
         Raises: as `push`, for what is wrong with a message or the queue: what came before it may be stored,
             a note on the error says how much. OutcomeUnknownError, which says how much is stored, when the
             database failed after a part of the messages was.
         """
-        ttl_ms = self._workers.to_ttl_ms(ttl, timeout)
-        return self._workers.pusher().push_many(bodies, progress, timeout, ttl_ms)
+        label = self._workers.to_label(options, timeout) if options else UNLABELLED
+        return self._workers.pusher().push_many(bodies, progress, timeout, label)
 
     def popper(self, *, commit: CommitMode = "each") -> Popper:
         """Return a new popper, which takes messages from this queue until it is closed.

@@ -25,8 +25,9 @@ from cassq.errors import (
 )
 from cassq.model.events import Observer
 from cassq.model.ids import check_name
+from cassq.model.options import AlterOptions, QueueOptions
 from cassq.model.queue_record import QueueRecord, QueueState
-from cassq.model.settings import AlterOptions, QueueOptions, QueueSettings
+from cassq.model.settings import QueueSettings
 from cassq.model.tracing import Tracer
 from cassq.queue import Queue
 from cassq.reaping.reap_report import ReapReport

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from uuid import UUID
 
 from cassq.bulk.leased_run import tag
@@ -26,8 +27,10 @@ from cassq.errors import (
 )
 from cassq.model.arguments import to_seconds
 from cassq.model.ids import check_name
+from cassq.model.label import Label, to_label
+from cassq.model.options import PushOptions
 from cassq.model.tracing import Tracer
-from cassq.model.uses import to_ttl_ms, uses_message_ttl, with_message_ttl
+from cassq.model.uses import is_told, with_uses
 from cassq.observing.statistics import Statistics
 from cassq.pipes.fenced_pipe import Taker
 from cassq.popping.fetcher import Fetcher
@@ -121,25 +124,20 @@ class Workers:
                 pusher = self._pusher
         return pusher
 
-    def to_ttl_ms(self, ttl: timedelta | None, timeout: float | timedelta) -> int:
-        """Return the time-to-live of messages in milliseconds; 0 for None.
-
-        The queue's record says first that there are such messages.
-        """
-        if ttl is None:
-            return 0
-        ttl_ms = to_ttl_ms(ttl)
+    def to_label(self, options: PushOptions, timeout: float | timedelta) -> Label:
+        """Return the label of messages; the queue's record says first that there are such messages."""
+        label = to_label(options)
         self.check_usable()
-        if not uses_message_ttl(self._record.settings):
-            check_may_wait("the first push with a ttl")
-            self._note_message_ttl(self._services.clock.now() + to_seconds(timeout))
-        return ttl_ms
+        if not is_told(self._record.settings, label):
+            check_may_wait("the first push with a ttl, or with a priority")
+            self._tell(label, self._services.clock.now() + to_seconds(timeout))
+        return label
 
-    def _note_message_ttl(self, deadline: float) -> None:
+    def _tell(self, label: Label, deadline: float) -> None:
         while True:
             try:
                 with Deadline(deadline):
-                    self._record.change(with_message_ttl)
+                    self._record.change(partial(with_uses, label=label))
             except (StorageUnavailableError, OutcomeUnknownError) as error:
                 left_s = deadline - self._services.clock.now()
                 if left_s <= 0 or self._is_closed:

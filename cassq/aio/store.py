@@ -20,10 +20,12 @@ from cassq.errors import OverloadedError
 from cassq.model.arguments import to_seconds
 from cassq.model.events import Observer
 from cassq.model.ids import MessageId
+from cassq.model.label import to_label
 from cassq.model.message import Headers
-from cassq.model.settings import QueueOptions, QueueSettings
+from cassq.model.options import PushOptions, QueueOptions
+from cassq.model.settings import QueueSettings
 from cassq.model.tracing import Tracer
-from cassq.model.uses import uses_message_ttl
+from cassq.model.uses import is_told
 from cassq.observing.dead_letters import DeadLetters as SyncDeadLetters
 from cassq.observing.dead_letters import DeadMessage
 from cassq.popping.popper import Popper as SyncPopper
@@ -108,7 +110,7 @@ class Queue(ClosingTwin[SyncQueue]):
         headers: Headers | None = None,
         *,
         timeout: float | timedelta = PUSH_TIMEOUT,
-        ttl: timedelta | None = None,
+        **options: Unpack[PushOptions],
     ) -> MessageId:
         """Push one message, together with those of other tasks; see `cassq.Queue.push`.
 
@@ -120,7 +122,7 @@ class Queue(ClosingTwin[SyncQueue]):
         left_s, pause_s = to_seconds(timeout), ROOM_PAUSE_S
         while True:
             try:
-                return await asyncio.wrap_future(await self._push_soon(body, headers, left_s, ttl))
+                return await asyncio.wrap_future(await self._push_soon(body, headers, left_s, options))
             except OverloadedError:
                 left_s = deadline - asyncio.get_running_loop().time()
                 if left_s <= 0:
@@ -129,14 +131,14 @@ class Queue(ClosingTwin[SyncQueue]):
             pause_s = min(2 * pause_s, ROOM_PAUSE_MAX_S)
 
     async def _push_soon(
-        self, body: bytes, headers: Headers | None, left_s: float, ttl: timedelta | None
+        self, body: bytes, headers: Headers | None, left_s: float, options: PushOptions
     ) -> "Future[MessageId]":
         settings = self.sync.settings
         push = functools.partial(
-            self.sync.push_soon, body, headers, timeout=left_s, is_patient=False, ttl=ttl
+            self.sync.push_soon, body, headers, timeout=left_s, is_patient=False, **options
         )
         is_large = isinstance(body, bytes) and len(body) > settings.body_bytes_max
-        is_new = ttl is not None and not uses_message_ttl(settings)
+        is_new = bool(options) and not is_told(settings, to_label(options))
         if self._has_pushed and not (is_new or is_large):
             return push()
         future = await call_in_thread(push)  # it may read, or change, the queue's record

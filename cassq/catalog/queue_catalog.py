@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from cassq.errors import OutcomeUnknownError
 from cassq.limits import NO_LIMIT
 from cassq.model.ids import MessageId, new_token
+from cassq.model.options import QueueOptions
 from cassq.model.queue_record import QueueRecord, QueueState, Sample
-from cassq.model.settings import QueueOptions, QueueSettings
+from cassq.model.settings import QueueSettings
 from cassq.storage.port import Storage
 
 #: How often the creation of a queue is tried again when others create or delete it at the same time.

@@ -22,6 +22,7 @@ from cassq.cli.exit_codes import NO_INPUT
 from cassq.cli.output import Bar, count_of, print_json, progress_bar, say
 from cassq.cli.session import Session, common_options, pass_session
 from cassq.cli.values import to_duration, to_header
+from cassq.model.options import PushOptions
 from cassq.runtime.clock import DEAF_S
 
 Pushed = Future[cassq.MessageId]
@@ -37,6 +38,7 @@ class NoInputError(cassq.CassqError):
 class _Options(TypedDict):
     headers: tuple[tuple[str, str], ...]
     ttl: timedelta | None
+    priority: int
     may_be_empty: bool
     quiet: bool
 
@@ -59,6 +61,9 @@ class _Options(TypedDict):
     metavar="DURATION",
     help="How long each may wait, if not as the queue says.",
 )
+@click.option(
+    "--priority", type=int, metavar="0..9", default=0, help="Consumers get the higher first.  [default: 0]"
+)
 @click.option("--allow-empty", "may_be_empty", is_flag=True, help="Accept input without a single byte.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the number of messages, not their ids.")
 @common_options
@@ -78,7 +83,8 @@ def push(
         bytes_max, may_be_empty = opened.settings.body_bytes_max, options["may_be_empty"]
         bodies = _bodies(files, bytes_max, is_lines=lines, may_be_empty=may_be_empty)
         printer = _Printer(bar, is_json=session.is_json, is_quiet=options["quiet"])
-        push_soon = partial(opened.push_soon, headers=dict(options["headers"]), ttl=options["ttl"])
+        label: PushOptions = {"ttl": options["ttl"], "priority": options["priority"]}
+        push_soon = partial(opened.push_soon, headers=dict(options["headers"]), **label)
         _push_all(push_soon, bodies, printer)
 
 

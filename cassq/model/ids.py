@@ -88,6 +88,20 @@ def new_token() -> UUID:
     return uuid4()
 
 
+class Source(NamedTuple):
+    """Whose pipes are handed out one after the other.
+
+    Attributes:
+        pusher: who pushes.
+        priority: of the messages.
+        lane: which of the pusher's side-by-side pipes.
+    """
+
+    pusher: str
+    priority: int = 0
+    lane: int = 0
+
+
 def time_key(pipe: UUID) -> bytes:
     """Return the id's bytes with the time in front: keys sort by time."""
     raw = pipe.bytes

@@ -11,6 +11,7 @@ from enum import Enum
 from uuid import UUID
 
 from cassq.limits import UNDECIDED, WINDOW_OUT
+from cassq.model.ids import Source
 
 
 class Phase(Enum):
@@ -279,7 +280,7 @@ class PipeEntry:
     Attributes:
         pipe: the pipe's id.
         pusher: who pushes into it, for people to read and to keep one pusher's pipes in order.
-        priority: poppers prefer the higher; 0 today.
+        priority: of its messages; poppers prefer the higher.
         lane: which of the pusher's side-by-side pipes it is.
         created_at_ms: database's clock at the write.
     """
@@ -291,6 +292,6 @@ class PipeEntry:
     created_at_ms: int = 0
 
     @property
-    def source(self) -> tuple[str, int]:
-        """Whose pipes are handed out one after the other: a pusher's of one lane."""
-        return self.pusher, self.lane
+    def source(self) -> Source:
+        """Whose pipe it is."""
+        return Source(self.pusher, self.priority, self.lane)

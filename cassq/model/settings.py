@@ -11,7 +11,7 @@ stands in each run, so it may be altered; what is leased keeps the one it has.
 from collections.abc import Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from datetime import timedelta
-from typing import Any, Literal, Self, TypedDict
+from typing import Any, Literal, Self
 
 from cassq.errors import DecodeError, InvalidOptionError
 from cassq.limits import BODY_BYTES_CEILING, KIB, MIB
@@ -98,6 +98,12 @@ class QueueSettings:
     )
     on_expired: Literal["drop", "dead"] = _choice(
         "drop", "dead", meaning="what becomes of a message that waited for longer: nothing, or a dead letter"
+    )
+    ageing: timedelta = _setting(
+        timedelta(minutes=1),
+        timedelta(0),
+        timedelta(days=1),
+        "how much earlier a message came that goes before one of the next higher priority; 0 s: never",
     )
     others: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
 
@@ -199,32 +205,6 @@ class QueueSettings:
             return replace(cls(), **settings, others=others)
         except (InvalidOptionError, TypeError) as error:
             raise DecodeError(f"stored queue settings are not valid: {error}") from error
-
-
-class AlterOptions(TypedDict, total=False):
-    """Those settings of `QueueSettings` that `Store.alter_queue` takes, for type checkers."""
-
-    pipe_messages_max: int
-    pipe_bytes_max: int
-    lease: timedelta
-    pop_width: int
-    push_width: int
-    max_attempts: int
-    body_bytes_max: int
-    retry_delay: timedelta
-    retry_factor_percent: int
-    retry_delay_max: timedelta
-    retry_jitter_percent: int
-    ttl: timedelta
-    on_expired: Literal["drop", "dead"]
-
-
-class QueueOptions(AlterOptions, total=False):
-    """The settings of `QueueSettings` as `Store.queue` takes them, for type checkers."""
-
-    push_age_max: timedelta
-    push_grace: timedelta
-    clock_skew_max: timedelta
 
 
 def settings_known() -> list[Field[Any]]:

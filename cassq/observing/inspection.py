@@ -116,7 +116,7 @@ class Inspection:
     def peek(self, count: int) -> list[Message]:
         """Return the next `count` messages that may be delivered now, in the order of the pipes."""
         found: list[Message] = []
-        for entry in in_order(self._storage.list_pipes(self._queue).entries):
+        for entry in in_order(self._storage.list_pipes(self._queue).entries, self._context.settings.ageing):
             for message in self._waiting_in(entry):
                 found.append(message)
                 if len(found) == count:
@@ -142,7 +142,7 @@ class Inspection:
     def runs(self, count: int) -> list[RunStats]:
         """Return up to `count` runs that have not ended, in the order of the pipes."""
         found: list[RunStats] = []
-        for entry in in_order(self._storage.list_pipes(self._queue).entries):
+        for entry in in_order(self._storage.list_pipes(self._queue).entries, self._context.settings.ageing):
             if state := load_seen(self._storage, entry.pipe):
                 progress = progress_seen(state, self._context.settings.max_attempts)
                 runs = sorted(progress.runs.values(), key=lambda run: run.first)

@@ -16,23 +16,23 @@ So a look reads from some way before the floor, and now and then everything is r
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
-from cassq.model.ids import just_before, time_key
+from cassq.model.ids import Source, just_before, time_key
 from cassq.model.pipe import PipeEntry
 from cassq.pipes.pipe_order import in_order
 from cassq.storage.port import Listing
 
 
 class PipeList:
-    """The live pipes of one queue: highest priority first, then oldest first."""
+    """The live pipes of one queue, in the order in which poppers should look at them."""
 
     def __init__(self, context: QueueContext) -> None:
         self._storage = context.storage
         self._queue = context.queue
-        self._settings = context.settings
+        self._context = context
         self._clock = context.clock
         self._entries: dict[UUID, PipeEntry] = {}
         self._first_seen: dict[UUID, float] = {}
-        self._newest: dict[tuple[str, int], UUID] = {}
+        self._newest: dict[Source, UUID] = {}
         self._floor: UUID | None = None
         self._full_read_at: float | None = None
         self._read_at = 0.0
@@ -62,7 +62,7 @@ class PipeList:
             self._full_read_at = now
             self._publications = publications
         # None that lives lies before where this look began: the floor was the oldest of them.
-        found = in_order(listing.entries)
+        found = in_order(listing.entries, self._context.settings.ageing)
         if listing.entries:
             self._floor = min((entry.pipe for entry in listing.entries), key=time_key)
         self._entries = {entry.pipe: entry for entry in found}
@@ -72,6 +72,10 @@ class PipeList:
         }
         self._now_ms = listing.now_ms
         return Listing(self.entries, listing.now_ms)
+
+    def is_read_within(self, seconds: float) -> bool:
+        """Tell whether the list was read so short a while ago."""
+        return self._full_read_at is not None and self._clock.now() - self._read_at < seconds
 
     def forget(self, pipe: UUID) -> None:
         """Drop a pipe that turned out to be gone."""
@@ -89,7 +93,7 @@ class PipeList:
         now = self._clock.now()
         if now - self._first_seen.get(entry.pipe, now) > self._gone_after_s:
             return True
-        skew_s = self._settings.clock_skew_max.total_seconds()
+        skew_s = self._context.settings.clock_skew_max.total_seconds()
         return (self._now_ms - entry.created_at_ms) / 1000 > self._gone_after_s + skew_s
 
     def _since(self, now: float) -> UUID | None:
@@ -99,9 +103,9 @@ class PipeList:
         before: longer than since that look, and what is twice as far away is read half as often.
         """
         passed = int(now * 1000) ^ int(self._read_at * 1000)
-        margin_s = self._settings.clock_skew_max.total_seconds() + (1 << passed.bit_length()) / 1000
+        margin_s = self._context.settings.clock_skew_max.total_seconds() + (1 << passed.bit_length()) / 1000
         return just_before(self._floor, margin_s) if self._floor else None
 
     @property
     def _gone_after_s(self) -> float:
-        return (self._settings.push_age_max + self._settings.push_grace).total_seconds()
+        return (self._context.settings.push_age_max + self._context.settings.push_grace).total_seconds()

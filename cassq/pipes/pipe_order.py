@@ -1,19 +1,31 @@
 """Which pipe is next.
 
 Owns the order in which whoever wants messages goes through the pipes of a queue, and which of them a round
-passes over. Pure. What must not break: a pipe comes after the older ones of its pusher's lane.
+passes over. Pure. What must not break: a pipe comes after the older ones of its source, and its rank depends
+on its entry alone: else two poppers, or two looks of one, would disagree.
 """
 
 from collections.abc import Container, Iterable, Iterator, Sequence
+from datetime import timedelta
 from uuid import UUID
 
-from cassq.model.ids import time_key
+from cassq.model.ids import Source, time_key
 from cassq.model.pipe import PipeEntry
 
 
-def in_order(entries: Iterable[PipeEntry]) -> list[PipeEntry]:
-    """Return pipes in the order in which to look at them: highest priority first, then oldest first."""
-    return sorted(entries, key=lambda entry: (-entry.priority, time_key(entry.pipe)))
+def in_order(entries: Iterable[PipeEntry], ageing: timedelta) -> list[PipeEntry]:
+    """Return pipes in the order in which to look at them.
+
+    By the times of their ids, where a pipe counts as older by `ageing` for each step of its priority: so
+    whatever waits for long enough has its turn. Without ageing the highest priority goes first, always.
+    """
+    ticks = ageing // timedelta(microseconds=1) * 10  # as the times of ids are counted
+
+    def rank(entry: PipeEntry) -> tuple[int, bytes]:
+        begun = entry.pipe.time if ticks else 0
+        return begun - entry.priority * (ticks or 1), time_key(entry.pipe)
+
+    return sorted(entries, key=rank)
 
 
 class PipeRound:
@@ -27,7 +39,7 @@ class PipeRound:
     def __init__(self, entries: Sequence[PipeEntry], meant: Container[UUID] | None = None) -> None:
         self._entries = entries
         self._meant = meant
-        self._held_back: set[tuple[str, int]] = set()
+        self._held_back: set[Source] = set()
         self._place = -1
 
     def __iter__(self) -> Iterator[PipeEntry]:

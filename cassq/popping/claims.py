@@ -119,13 +119,23 @@ class Claims:
         empty = [claimed.owned for claimed in self if claimed.owned not in full]
         return [(owned, False) for owned in empty] + [(owned, True) for owned in full[len(full) // 2 :]]
 
-    def make_room(self) -> bool:
-        """Let one pipe go that has nothing to take, so that another can be claimed."""
-        for pipe, claimed in self._claimed.items():
-            if not claimed.owned.may_have_more:
-                self.let_go(pipe, BUSY_S)
-                return True
+    def make_room(self, priority: int) -> bool:
+        """Let a pipe go that has nothing to take, or what is less urgent, so that another can be claimed."""
+        least = min(self, key=lambda claimed: (claimed.owned.may_have_more, claimed.owned.entry.priority))
+        if not least.owned.may_have_more:
+            self.let_go(least.owned.pipe, BUSY_S)
+            return True
+        if least.owned.entry.priority < priority:
+            self.let_go(least.owned.pipe)
+            return True
         return False
+
+    def let_urgent_go(self) -> None:
+        """Let go of the pipes whose messages go before those of others."""
+        least = min((entry.priority for entry in self._pipes.entries), default=0)
+        for claimed in self:
+            if claimed.owned.entry.priority > least:
+                self.let_go(claimed.owned.pipe)
 
     def next_due(self) -> list[float]:
         """Return in how many seconds something of each pipe comes due, where something is out."""

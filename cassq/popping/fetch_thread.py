@@ -81,6 +81,7 @@ class FetchThread:
         self._retry_s = POLL_S
         self._has_found = False
         self._has_all = False
+        self._was_full = False
         self._thread = threading.Thread(target=self._run, name=f"cassq-pop-{self._queue}", daemon=True)
 
     def start(self) -> None:
@@ -100,9 +101,11 @@ class FetchThread:
         wanted = self._buffer.wanted()
         is_starving = wanted > 0 and self._buffer.is_starving()
         next_s = self._pace.next_find_s(self._clock.now())
-        match self._next_step(wanted, next_s, is_starving=is_starving, is_woken=is_woken):
+        step = self._next_step(wanted, next_s, is_starving=is_starving, is_woken=is_woken)
+        was_full, self._was_full = self._was_full, step is _Step.SHARE
+        match step:
             case _Step.SHARE:
-                self._fetcher.share()
+                self._fetcher.share(is_stuck=was_full)  # it has rested since
                 if is_woken:
                     self._pass_on()
                 self._buffer.rest_while_full(self._rest_s)

@@ -15,6 +15,7 @@ from cassq.catalog.queue_context import QueueContext
 from cassq.errors import CassqError, CoordinationUnavailableError, CorruptError
 from cassq.model.pipe import PipeEntry
 from cassq.model.take_plan import Taken
+from cassq.model.uses import uses_priority
 from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.held_run import HeldRun
 from cassq.pipes.pipe_list import PipeList
@@ -23,7 +24,7 @@ from cassq.popping.claims import Claimed, Claims
 from cassq.popping.pipe_backoff import GonePipes, PipeBackoff
 from cassq.popping.pipe_opener import AHEAD_MAX, PipeOpener, Refusal
 from cassq.popping.reach import Reach
-from cassq.popping.timing import COURTESY_S, REST_S
+from cassq.popping.timing import BETTER_S, COURTESY_S, REST_S
 from cassq.runtime.background_thread import BackgroundThread
 from cassq.runtime.deadline import CLOSING_S, Deadline
 
@@ -43,7 +44,6 @@ class Fetcher:
         gone: pipes of the queue that this process found gone.
 
     Attributes:
-        holder: as above.
         beginning: the deadline of what brings messages in.
     """
 
@@ -66,8 +66,7 @@ class Fetcher:
         threads = [BackgroundThread(f"cassq-ahead-{context.queue}") for _ in range(AHEAD_MAX)]
         self.beginning = Deadline(float("inf"))
         self._is_finishing = False
-        self._on_end_asked: Callable[[], None] = lambda: None
-        taker = replace(taker or Taker(holder), beside=threads[0], on_end_asked=self._hear)
+        taker = replace(taker or Taker(holder), beside=threads[0])
         self._opener = PipeOpener(context, holder, taker, threads)
         self._pipes = PipeList(context)
         self._memory = PipeBackoff(context.clock)
@@ -99,13 +98,13 @@ class Fetcher:
             self._memory.retry(is_woken=reach is Reach.DRAINED)
         self._is_flowing = is_flowing and not self._coordinator.hungry(self._queue, besides=self.holder)
         fetched: list[tuple[HeldRun, Taken]] = []
+        if uses_priority(self._record.settings) and not self._pipes.is_read_within(BETTER_S):
+            self._list()
         try:
             self._round(self._pipes.entries, wanted, fetched)
             if not fetched and reach is not Reach.KNOWN:
                 known = {entry.pipe for entry in self._pipes.entries}
-                with self.beginning:
-                    self._pipes.refresh(self._record.publications)
-                self._drop_unlisted()
+                self._list()
                 # What was empty a moment ago is looked at again only where its pusher has gone on since.
                 gone_on = {entry.source for entry in self._pipes.entries if entry.pipe not in known}
                 news = [entry for entry in self._pipes.entries if entry.source in gone_on]
@@ -125,8 +124,10 @@ class Fetcher:
                 f"{self._coordinator} is out of reach, so no pipe may be claimed: pops wait for it"
             )
 
-    def share(self) -> None:
-        """After a take: when others are hungry, let go of what may feed them, and wake them."""
+    def share(self, *, is_stuck: bool = False) -> None:
+        """After a take: when others are hungry, or nobody came, let go of what may feed them; wake them."""
+        if is_stuck:
+            self._claims.let_urgent_go()
         has_any = self._claims or self._opener.has_any
         hungry = self._coordinator.hungry(self._queue, besides=self.holder) if has_any else 0
         if not hungry:
@@ -143,10 +144,7 @@ class Fetcher:
 
     def listen(self, on_end_asked: Callable[[], None]) -> None:
         """Have `on_end_asked` called, from consumers' threads, when `tend` has something to do."""
-        self._on_end_asked = on_end_asked
-
-    def _hear(self) -> None:
-        self._on_end_asked()
+        self._opener.listen(on_end_asked)
 
     def tend(self) -> None:
         """End the windows whose consumers ask for it, and those whose time is over."""
@@ -204,6 +202,14 @@ class Fetcher:
                 # to work on while the next pipe is claimed and loaded.
                 return
 
+    def _list(self) -> None:
+        with self.beginning:
+            self._pipes.refresh(self._record.publications)
+        listed = {entry.pipe for entry in self._pipes.entries}
+        self._claims.keep_only(listed)
+        self._opener.keep_only(listed)
+        self._memory.keep_only(listed)
+
     def _take(self, claimed: Claimed, wanted: int, fetched: list[tuple[HeldRun, Taken]]) -> None:
         """Take from one pipe; where there is nothing, see what became of it."""
         pipe = claimed.owned.pipe
@@ -254,11 +260,14 @@ class Fetcher:
     def _claim(self, entry: PipeEntry) -> Claimed | None:
         """Claim a pipe and load it; None when it is busy, resting or gone."""
         if entry.pipe in self._gone:
-            self._drop_gone(entry.pipe)
+            self._pipes.forget(entry.pipe)
+            self._memory.note_exhausted(entry.pipe)
             return None
         if self._memory.is_left_alone(entry.pipe):
             return None
-        if len(self._claims) >= self._context.settings.pop_width and not self._claims.make_room():
+        if len(self._claims) >= self._context.settings.pop_width and not self._claims.make_room(
+            entry.priority
+        ):
             return None
         try:
             opened = self._opener.open(entry)
@@ -266,21 +275,18 @@ class Fetcher:
             self._memory.note_spoilt(entry.pipe, error, REST_S)
             raise
         if opened is Refusal.BUSY:
-            self._memory.note_busy(entry.pipe)
+            self._memory.note_busy(entry.pipe, is_urgent=entry.priority > 0)
             return None
         self._memory.note_claimed(entry.pipe)
         if opened is Refusal.GONE:
             self._gone.note(entry.pipe)
-            self._drop_gone(entry.pipe)
+            self._pipes.forget(entry.pipe)
+            self._memory.note_exhausted(entry.pipe)
             self._on_pipe_over(entry.pipe)
             return None
         if self._until is not None:
             opened.until = self._until[entry.pipe]
         return self._claims.add(opened)
-
-    def _drop_gone(self, pipe: UUID) -> None:
-        self._pipes.forget(pipe)
-        self._memory.note_exhausted(pipe)
 
     def _open_ahead(self, entries: Sequence[PipeEntry]) -> None:
         """Begin to open the next pipes, so that they are at hand when this one is through."""
@@ -292,9 +298,3 @@ class Fetcher:
                 and not self._memory.is_left_alone(entry.pipe)
                 and (self._until is None or entry.pipe in self._until)
             )
-
-    def _drop_unlisted(self) -> None:
-        listed = {entry.pipe for entry in self._pipes.entries}
-        self._claims.keep_only(listed)
-        self._opener.keep_only(listed)
-        self._memory.keep_only(listed)

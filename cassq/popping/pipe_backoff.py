@@ -10,7 +10,7 @@ from collections.abc import Container
 from uuid import UUID
 
 from cassq.errors import CorruptError
-from cassq.popping.timing import BUSY_S, PATIENCE_S
+from cassq.popping.timing import BETTER_S, BUSY_S, PATIENCE_S
 from cassq.runtime.clock import Clock
 
 #: So many pipes that are gone are remembered: a listing from before may still have them.
@@ -89,10 +89,10 @@ class PipeBackoff:
             self._drained.pop(pipe, None)
             self._returned_at[pipe] = self._clock.now()
 
-    def note_busy(self, pipe: UUID) -> None:
+    def note_busy(self, pipe: UUID, *, is_urgent: bool = False) -> None:
         """Note that somebody else holds a pipe."""
         now = self._clock.now()
-        self._busy_until[pipe] = now + BUSY_S
+        self._busy_until[pipe] = now + (BETTER_S if is_urgent else BUSY_S)
         self._busy_since.setdefault(pipe, now)
         self._spoilt.pop(pipe, None)
 

@@ -11,9 +11,10 @@ meanwhile. What must not break: a claim that was granted is handed out or given 
 """
 
 import logging
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import replace
 from enum import Enum
 from uuid import UUID
 
@@ -60,6 +61,10 @@ class PipeOpener:
         self._threads = threads
         self._begun = 0
         self._ahead: dict[UUID, Future[OwnedPipe | Refusal]] = {}
+
+    def listen(self, on_end_asked: Callable[[], None]) -> None:
+        """Have `on_end_asked` called where a window is to end; before any pipe is opened."""
+        self._taker = replace(self._taker, on_end_asked=on_end_asked)
 
     def open(self, entry: PipeEntry) -> OwnedPipe | Refusal:
         """Claim a pipe and load it; one that was begun ahead is ready, or nearly so.

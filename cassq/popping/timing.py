@@ -35,6 +35,12 @@ LOOK_SOON_S = 0.005
 #: The same in a flow, while a window is held of it: a seal is noticed by the next renewal.
 WINDOW_LOOK_S = 2.0
 
+# Priorities
+
+#: Where messages have priorities, a popper looks this often whether more urgent ones came; a pipe of those
+#: that somebody else holds is tried again after as long.
+BETTER_S = 0.1
+
 # Pipes that are left alone
 
 #: A pipe that was let go for a hungry popper is left to it for so long.

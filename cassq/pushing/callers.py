@@ -68,7 +68,7 @@ class Callers:
         """Return their messages, numbered from `first` on."""
         bodies = tuple(chain.from_iterable(request.bodies for request in self._requests))
         headers = pack_headers(chain.from_iterable(request.headers for request in self._requests))
-        return Batch(first, bodies, headers, len(bodies), ttl_ms=self._requests[0].ttl_ms)
+        return Batch(first, bodies, headers, len(bodies), ttl_ms=self._requests[0].label.ttl_ms)
 
     def store(self, pipe: UUID, batch: Batch, reached: int) -> int:
         """Tell which of their messages are stored: those up to number `reached`; return how many."""

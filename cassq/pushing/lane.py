@@ -30,6 +30,7 @@ from cassq.errors import (
     StorageUnavailableError,
 )
 from cassq.limits import UNDECIDED, WINDOW_OUT
+from cassq.model.ids import Source
 from cassq.model.message import Batch
 from cassq.model.pipe import Phase
 from cassq.model.transaction import Seal, Transaction
@@ -81,18 +82,15 @@ class Lane:
 
     Args:
         host: whoever hears what became of a push.
-        pusher: the name of who pushes.
-        number: which of the pusher's lanes it is.
+        source: whose pipes they are.
         executor: opens pipes ahead of time.
     """
 
-    def __init__(
-        self, context: QueueContext, *, host: LaneHost, pusher: str, number: int, executor: Executor
-    ) -> None:
+    def __init__(self, context: QueueContext, source: Source, *, host: LaneHost, executor: Executor) -> None:
         self._storage = context.storage
         self._host = host
         self._clock = context.clock
-        self._pipes = PipeRotation(context, pusher=pusher, number=number, executor=executor)
+        self._pipes = PipeRotation(context, source, executor)
         self._pause = threading.Condition()
         self._reason: CassqError | None = None
         self._is_closing = False

@@ -11,6 +11,7 @@ from functools import partial
 
 from cassq.catalog.queue_events import QueueEvents
 from cassq.model.ids import MessageId
+from cassq.model.label import UNLABELLED, Label
 from cassq.model.message import NO_HEADERS, Headers, MessageIds, size_of
 from cassq.pushing.push_request import PushRequest
 from cassq.pushing.push_result import PushFuture
@@ -26,12 +27,12 @@ class ObservedPusher:
         self.close = pusher.close
 
     def push(
-        self, body: bytes, headers: Headers | None, timeout: float | timedelta, ttl_ms: int = 0
+        self, body: bytes, headers: Headers | None, timeout: float | timedelta, label: Label = UNLABELLED
     ) -> MessageId:
         """See `Queue.push`."""
         begun = self._events.now()
         try:
-            message_id = self._pusher.push(body, headers, timeout, ttl_ms)
+            message_id = self._pusher.push(body, headers, timeout, label)
         except BaseException as error:
             self._events.note_pushed(begun, 0, 0, error)
             raise
@@ -45,12 +46,12 @@ class ObservedPusher:
         timeout: float | timedelta,
         *,
         is_patient: bool = True,
-        ttl_ms: int = 0,
+        label: Label = UNLABELLED,
     ) -> "Future[MessageId]":
         """See `Queue.push_soon`."""
         begun = self._events.now()
         try:
-            future = self._pusher.push_soon(body, headers, timeout, is_patient=is_patient, ttl_ms=ttl_ms)
+            future = self._pusher.push_soon(body, headers, timeout, is_patient=is_patient, label=label)
         except BaseException as error:
             self._events.note_pushed(begun, 0, 0, error)
             raise
@@ -67,14 +68,14 @@ class ObservedPusher:
         bodies: Iterable[bytes | tuple[bytes, Headers]],
         progress: Callable[[int], None] | None,
         timeout: float | timedelta,
-        ttl_ms: int = 0,
+        label: Label = UNLABELLED,
     ) -> MessageIds:
         """See `Queue.push_many`."""
         begun = self._events.now()
         parts: list[PushRequest] = []
         error: BaseException | None = None
         try:
-            return self._pusher.push_many(bodies, progress, timeout, ttl_ms, parts.append)
+            return self._pusher.push_many(bodies, progress, timeout, label, parts.append)
         except BaseException as raised:
             error = raised
             raise

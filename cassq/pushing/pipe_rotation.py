@@ -11,7 +11,7 @@ from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import CassqError, OutcomeUnknownError
-from cassq.model.ids import new_pipe_id, new_token
+from cassq.model.ids import Source, new_pipe_id, new_token
 from cassq.model.pipe import Head, PipeEntry
 from cassq.model.transaction import Seal, Transaction
 from cassq.pipes import upkeep, window_steps
@@ -49,12 +49,11 @@ class OpenPipe:
 class PipeRotation:
     """Opens, rolls and seals the pipes of one lane."""
 
-    def __init__(self, context: QueueContext, *, pusher: str, number: int, executor: Executor) -> None:
+    def __init__(self, context: QueueContext, source: Source, executor: Executor) -> None:
         self._context = context
         self._storage = context.storage
         self._queue = context.queue
-        self._pusher = pusher
-        self._number = number
+        self._source = source
         self._executor = executor
         self._clock = context.clock
         self._current: OpenPipe | None = None
@@ -112,7 +111,7 @@ class PipeRotation:
         # Outcome unknown: never the same id again. The next attempt takes a new one; what may be left
         # behind is an empty pipe, which poppers of width 1 wait for until somebody seals it.
         opened = OpenPipe(new_pipe_id(), self._clock.latest())
-        entry = PipeEntry(opened.pipe, self._pusher, lane=self._number)
+        entry = PipeEntry(opened.pipe, *self._source)
         try:
             self._storage.create_pipe(self._queue, entry, Head(op=new_token()))
         except OutcomeUnknownError:
@@ -155,8 +154,8 @@ class PipeRotation:
         try:
             state = self._storage.load_pipe(opened.pipe)
             if state and state.window:
-                entry = PipeEntry(opened.pipe, self._pusher)
-                fenced = FencedPipe(self._context, entry, state, Taker(self._pusher))
+                entry = PipeEntry(opened.pipe, *self._source)
+                fenced = FencedPipe(self._context, entry, state, Taker(entry.pusher))
                 if upkeep.seal(fenced):
                     window_steps.take_over(fenced)
         except CassqError as error:

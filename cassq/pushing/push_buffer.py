@@ -14,6 +14,7 @@ from cassq.limits import BUFFER_BYTES_MAX, BUFFER_MESSAGES_MAX
 from cassq.model.message import Headers, size_of
 from cassq.pushing.push_request import PushRequest, Singles
 from cassq.pushing.push_result import PushFuture, PushLatch
+from cassq.pushing.request_lines import RequestLines
 from cassq.runtime.background_thread import call_beside
 from cassq.runtime.clock import Clock
 from cassq.runtime.reentry import check_may_wait, refusal
@@ -23,7 +24,7 @@ SAME_PATIENCE_S = 0.01
 
 
 class PushBuffer:
-    """The requests that wait for a lane, oldest first.
+    """The requests that wait for a lane; those of the highest priority go first, the oldest first.
 
     Callers wait here when the lanes cannot keep up, so that a fast caller cannot fill the memory.
 
@@ -35,14 +36,14 @@ class PushBuffer:
         self._clock = clock
         self._messages_max = messages_max
         self._bytes_max = bytes_max
-        # The newest request, as long as more single messages may join it.
-        self._singles: Singles | None = None
+        # The newest request of each priority, as long as more single messages may join it.
+        self._singles: dict[int, Singles] = {}
         # The lock itself is several times faster to enter than the condition around it.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         # Tells a call that interrupted another one of its own thread: the lock alone would let it in.
         self.is_inside: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]  # noqa: SLF001
-        self._requests: deque[PushRequest] = deque()
+        self._requests = RequestLines()
         # What such calls brought; who holds the lock next takes it in.
         self._aside: deque[tuple[bytes, Headers, float, PushFuture]] = deque()
         self._messages = 0
@@ -65,7 +66,7 @@ class PushBuffer:
             raise refusal("push_many()")
         with self._lock:
             self._wait_for_room(request.deadline)
-            self._singles = None
+            self._singles.pop(request.label.priority, None)
             self._messages += request.count
             self._bytes += request.size
             self._append(request)
@@ -93,18 +94,15 @@ class PushBuffer:
             self._wait_for_room(deadline, is_patient=end.is_patient)
             self._messages += 1
             self._bytes += size
-            singles = self._singles
-            if (
-                singles is not None
-                and singles.ttl_ms == end.ttl_ms
-                and self._may_join(singles, size, deadline)
-            ):
+            label = end.label
+            singles = self._singles.get(label.priority)
+            if singles is not None and singles.label == label and self._may_join(singles, size, deadline):
                 singles.add(body, headers, size, end)
             else:
-                singles = Singles(deadline, end.ttl_ms)
+                singles = Singles(deadline, label)
                 singles.add(body, headers, size, end)
                 self._append(singles)
-                self._singles = singles
+                self._singles[label.priority] = singles
             if end.__class__ is PushLatch:
                 self._callers += 1
             if self._wanted and self._is_gathered():
@@ -124,11 +122,11 @@ class PushBuffer:
             while self._aside:
                 body, headers, deadline, end = self._aside.popleft()
                 size = size_of(body, headers)
-                singles = Singles(deadline, end.ttl_ms)
+                singles = Singles(deadline, end.label)
                 singles.add(body, headers, size, end)
                 self._messages += 1
                 self._bytes += size
-                self._singles = None
+                self._singles.pop(end.label.priority, None)
                 self._append(singles)
 
     def _wait_for_room(self, deadline: float, *, is_patient: bool = True) -> None:
@@ -197,24 +195,25 @@ class PushBuffer:
         self._messages_max, self._bytes_max = messages_max, bytes_max
 
     def get(self) -> list[PushRequest]:
-        """Take requests for one batch: at least one if any is here, and more while they fit, with one ttl."""
+        """Take requests for one batch: at least one if any is here, and more of its label while they fit."""
         with suppress(IndexError):  # many small batches may take longer than their callers have
-            if self._requests[0].deadline <= self._clock.now():
+            if self._requests.next_line()[0].deadline <= self._clock.now():
                 self.expire()
         with self._lock:
             if self._aside:
                 self.take_in()
             taken: list[PushRequest] = []
             messages = size = callers = 0
-            while self._requests:
-                request = self._requests[0]
+            line = self._requests.next_line()
+            while line:
+                request = line[0]
                 if taken and (
                     messages + request.count > self._messages_max
                     or size + request.size > self._bytes_max
-                    or request.ttl_ms != taken[0].ttl_ms
+                    or request.label != taken[0].label
                 ):
                     break
-                taken.append(self._requests.popleft())
+                taken.append(line.popleft())
                 messages += request.count
                 size += request.size
                 callers += request.callers
@@ -222,8 +221,9 @@ class PushBuffer:
                 self._messages -= messages
                 self._bytes -= size
                 self._callers -= callers
+                if not line:
+                    self._singles.pop(taken[0].label.priority, None)
                 if not self._requests:
-                    self._singles = None
                     # A caller who was torn away may have counted, and put nothing in.
                     self._messages = self._bytes = self._callers = 0
                 self._changed.notify_all()
@@ -237,11 +237,10 @@ class PushBuffer:
             if self._aside:
                 self.take_in()
             now = self._clock.now()
-            late = [request for request in self._requests if request.deadline <= now]
+            late = self._requests.cut(lambda request: request.deadline <= now)
             if not late:
                 return
-            self._singles = None
-            self._requests = deque(request for request in self._requests if request.deadline > now)
+            self._singles.clear()
             self._messages -= sum(request.count for request in late)
             self._bytes -= sum(request.size for request in late)
             self._callers -= sum(request.callers for request in late)
@@ -282,9 +281,8 @@ class PushBuffer:
             return self._is_closed and not self._requests and not self._aside
 
     def _is_full(self) -> bool:
-        return bool(self._requests) and (
-            self._messages >= BUFFER_MESSAGES_MAX or self._bytes >= BUFFER_BYTES_MAX
-        )
+        is_full = self._messages >= BUFFER_MESSAGES_MAX or self._bytes >= BUFFER_BYTES_MAX
+        return is_full and bool(self._requests)
 
 
 def _closed() -> ClosedError:

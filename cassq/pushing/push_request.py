@@ -9,6 +9,7 @@ from uuid import UUID
 
 from cassq.errors import CassqError
 from cassq.model.ids import MessageId
+from cassq.model.label import UNLABELLED, Label
 from cassq.model.message import Headers, MessageIds, size_of
 from cassq.pushing.push_result import PushFuture, PushLatch, answer
 
@@ -27,12 +28,12 @@ class PushRequest:
 
     Attributes:
         callers: how many callers of `push` wait for it, each for one message.
-        ttl_ms: how long its messages may wait for consumers; 0 for as long as the queue says.
+        label: what steers its messages.
     """
 
     __slots__ = (
-        *("_on_finished", "bodies", "callers", "deadline", "headers", "ids", "is_finished", "size"),
-        "ttl_ms",
+        *("_on_finished", "bodies", "callers", "deadline", "headers", "ids", "is_finished", "label"),
+        "size",
     )
 
     def __init__(
@@ -45,7 +46,7 @@ class PushRequest:
         self.ids = MessageIds()
         self.is_finished = False
         self.callers = 0
-        self.ttl_ms = 0
+        self.label = UNLABELLED
         self._on_finished = on_finished
 
     @property
@@ -84,12 +85,12 @@ class Singles(PushRequest):
 
     __slots__ = ("_bodies", "_ends", "_headers")
 
-    def __init__(self, deadline: float, ttl_ms: int = 0) -> None:
+    def __init__(self, deadline: float, label: Label = UNLABELLED) -> None:
         self._bodies: list[bytes] = []
         self._headers: list[Headers] = []
         self._ends: list[PushFuture | PushLatch] = []
         super().__init__(self._bodies, self._headers, deadline, self._end)
-        self.ttl_ms = ttl_ms
+        self.label = label
 
     def add(self, body: bytes, headers: Headers, size: int, end: PushFuture | PushLatch) -> None:
         """Let one more message travel along; `end` hears of it."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from cassq.errors import CassqError, OutcomeUnknownError
 from cassq.model.ids import MessageId
+from cassq.model.label import UNLABELLED, Label
 from cassq.model.message import MessageIds
 from cassq.runtime.reentry import check_may_wait, noted, refusal
 
@@ -44,8 +45,8 @@ class PushFuture(Future[MessageId]):
     #: Whether its caller waits for room.
     is_patient = True
 
-    #: How long its message may wait for a consumer; 0 for as long as the queue says.
-    ttl_ms = 0
+    #: What steers its message.
+    label = UNLABELLED
 
     def __init__(  # does what the base class does, without the condition
         self, is_inside: Callable[[], bool] = lambda: False
@@ -141,12 +142,12 @@ class PushLatch:
     they would fight for the interpreter, and half of the processor's time would go into that.
     """
 
-    __slots__ = ("_error", "_following", "_lock", "_message_id", "ttl_ms")
+    __slots__ = ("_error", "_following", "_lock", "_message_id", "label")
 
     is_patient = True
 
-    def __init__(self, ttl_ms: int = 0) -> None:
-        self.ttl_ms = ttl_ms
+    def __init__(self, label: Label = UNLABELLED) -> None:
+        self.label = label
         self._lock = threading.Lock()
         self._lock.acquire()
         self._message_id: MessageId | None = None

@@ -18,7 +18,8 @@ from functools import partial
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import BodyTooLargeError, CassqError, InvalidOptionError, OutcomeUnknownError, UsageError
 from cassq.model.arguments import to_seconds
-from cassq.model.ids import MessageId, new_token
+from cassq.model.ids import MessageId, Source, new_token
+from cassq.model.label import UNLABELLED, Label
 from cassq.model.message import Headers, MessageIds, check_body, check_headers
 from cassq.model.settings import QueueSettings
 from cassq.pushing.batch_cutter import BatchCutter, bounds_of
@@ -61,35 +62,34 @@ class Pusher:
 
     def __init__(self, context: QueueContext, check_open: Callable[[], None] = lambda: None) -> None:
         self._record = context.record
-        self._coordinator = context.coordinator
         self._queue = context.queue
         self._clock = context.clock
         self.check_open = check_open
         self._cutter = BatchCutter(self._settings)
         self._buffer = PushBuffer(self._clock, *bounds_of(context.settings))
-        name = f"{process_name()}-{str(new_token())[:8]}"  # no process ever has it again
+        self._context = context
+        self._coordinator = context.coordinator
+        self._name = f"{process_name()}-{str(new_token())[:8]}"  # no process ever has it again
         # What need not hold up a batch: opening the next pipe, waking poppers.
         self._beside = BackgroundThread(f"cassq-beside-{self._queue}")
         self._lock = threading.RLock()  # of what stands below it
         self._to_wake = 0
         self._left_behind = 0
-        self._written: dict[Lane, list[PushRequest]] = {}
+        self._written: dict[int, list[PushRequest]] = {}
         self._pushed_at = float("-inf")
-        self._lanes = [
-            Lane(context, host=self, pusher=name, number=number, executor=self._beside)
-            for number in range(context.settings.push_width)
-        ]
+        # Of each thread one for each priority that was pushed with: it has pipes of its own.
+        self._lanes = [{0: self._make_lane(0, number)} for number in range(context.settings.push_width)]
         self._threads = [
-            threading.Thread(target=self._run, args=(lane,), name=f"cassq-push-{self._queue}", daemon=True)
-            for lane in self._lanes
+            threading.Thread(target=self._run, args=(number,), name=f"cassq-push-{self._queue}", daemon=True)
+            for number in range(len(self._lanes))
         ]
         for thread in self._threads:
             thread.start()
 
-    def push(self, body: bytes, headers: object, timeout: float | timedelta, ttl_ms: int = 0) -> MessageId:
+    def push(self, body: bytes, headers: object, timeout: float | timedelta, label: Label) -> MessageId:
         """Store one message; see `Queue.push`."""
         self._check_not_a_callback()
-        latch = PushLatch(ttl_ms)
+        latch = PushLatch(label)
         deadline = self._put_one(body, headers, timeout, latch)
         return latch.result(partial(self._buffer.expire_at, deadline))
 
@@ -120,12 +120,12 @@ class Pusher:
         timeout: float | timedelta,
         *,
         is_patient: bool = True,
-        ttl_ms: int = 0,
+        label: Label = UNLABELLED,
     ) -> "Future[MessageId]":
         """Store one message soon; see `Queue.push_soon`."""
         future = PushFuture(self._buffer.is_inside)
-        if ttl_ms:
-            future.ttl_ms = ttl_ms
+        if label is not UNLABELLED:
+            future.label = label
         if not is_patient:
             future.is_patient = False
         self._put_one(body, headers, timeout, future)
@@ -136,7 +136,7 @@ class Pusher:
         bodies: Iterable[bytes | tuple[bytes, Headers]],
         progress: Callable[[int], None] | None,
         timeout: float | timedelta,
-        ttl_ms: int = 0,
+        label: Label = UNLABELLED,
         on_part: Callable[[PushRequest], None] | None = None,
     ) -> MessageIds:
         """Store many messages; see `Queue.push_many`. What is sent together is told to `on_part`."""
@@ -159,7 +159,7 @@ class Pusher:
                 future: Future[MessageIds] = Future()
                 deadline = self._clock.now() + to_seconds(timeout)
                 request = PushRequest(chunk, headers, deadline, partial(resolve, future))
-                request.ttl_ms = ttl_ms
+                request.label = label
                 self._buffer.put(request)
                 if on_part:
                     on_part(request)
@@ -194,7 +194,7 @@ class Pusher:
         deadline = self._clock.now() + timeout.total_seconds()
         for thread in self._threads:
             thread.join(max(0.0, deadline - self._clock.now()))
-        for lane in self._lanes:
+        for lane in [lane for lanes in self._lanes for lane in list(lanes.values())]:
             lane.stop_waiting()
         for thread in self._threads:
             thread.join(timeout.total_seconds())
@@ -234,27 +234,35 @@ class Pusher:
         """Fail what waits too long behind a troubled lane."""
         self._buffer.expire()
 
-    def _run(self, lane: Lane) -> None:
+    def _run(self, number: int) -> None:
+        lanes = self._lanes[number]
         linger = Linger()
-        idle_s = 0.0
+        idle_s = tend_at = 0.0
         while not self._buffer.is_finished:
             self._buffer.wait(idle_s)
             self._buffer.bound(*bounds_of(self._record.settings))
             requests = self._buffer.get()
             if requests:
                 started = self._clock.now()
-                self._written[lane] = requests
-                lane.write(requests)
+                self._written[number] = requests
+                if (priority := requests[0].label.priority) not in lanes:
+                    lanes[priority] = self._make_lane(priority, number)
+                lanes[priority].write(requests)
                 with self._lock:
-                    del self._written[lane]
+                    del self._written[number]
                     if self._buffer.is_closed:
                         self._left_behind += _count_left(requests)
                 linger.note_answered(sum(p.callers for p in requests), self._clock.now() - started)
                 linger.wait(self._buffer)
                 idle_s = 0.0
-            else:
-                idle_s = lane.tend()
-        lane.close()
+            if not requests or (len(lanes) > 1 and started >= tend_at):
+                idle_s = min([lane.tend() for lane in lanes.values()])
+                tend_at = self._clock.now() + idle_s
+        for lane in lanes.values():
+            lane.close()
+
+    def _make_lane(self, priority: int, number: int) -> Lane:
+        return Lane(self._context, Source(self._name, priority, number), host=self, executor=self._beside)
 
     def _put_one(
         self, body: bytes, headers: object, timeout: float | timedelta, end: PushFuture | PushLatch

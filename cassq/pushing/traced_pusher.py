@@ -12,6 +12,7 @@ from typing import Any
 
 from cassq.errors import UsageError
 from cassq.model.ids import MessageId
+from cassq.model.label import UNLABELLED, Label
 from cassq.model.message import Headers, MessageIds, check_headers
 from cassq.model.tracing import TRACE_HEADERS, TRACEPARENT, PushSpan, Tracer
 from cassq.pushing.observed_pusher import ObservedPusher
@@ -33,12 +34,12 @@ class TracedPusher:
         self.push_again = pusher.push_again
 
     def push(
-        self, body: bytes, headers: Headers | None, timeout: float | timedelta, ttl_ms: int = 0
+        self, body: bytes, headers: Headers | None, timeout: float | timedelta, label: Label = UNLABELLED
     ) -> MessageId:
         """See `Queue.push`."""
         span = self._begin(body)
         try:
-            message_id = self._pusher.push(body, joined(headers, span.headers), timeout, ttl_ms)
+            message_id = self._pusher.push(body, joined(headers, span.headers), timeout, label)
         except BaseException as error:
             span.end((), error)
             raise
@@ -52,13 +53,13 @@ class TracedPusher:
         timeout: float | timedelta,
         *,
         is_patient: bool = True,
-        ttl_ms: int = 0,
+        label: Label = UNLABELLED,
     ) -> "Future[MessageId]":
         """See `Queue.push_soon`."""
         span = self._begin(body)
         own = joined(headers, span.headers)
         try:
-            future = self._pusher.push_soon(body, own, timeout, is_patient=is_patient, ttl_ms=ttl_ms)
+            future = self._pusher.push_soon(body, own, timeout, is_patient=is_patient, label=label)
         except BaseException as error:
             span.end((), error)
             raise
@@ -70,12 +71,12 @@ class TracedPusher:
         bodies: Iterable[bytes | tuple[bytes, Headers]],
         progress: Callable[[int], None] | None,
         timeout: float | timedelta,
-        ttl_ms: int = 0,
+        label: Label = UNLABELLED,
     ) -> MessageIds:
         """See `Queue.push_many`."""
         span = self._tracer.push(self._queue, None)
         try:
-            ids = self._pusher.push_many(_with_headers(bodies, span.headers), progress, timeout, ttl_ms)
+            ids = self._pusher.push_many(_with_headers(bodies, span.headers), progress, timeout, label)
         except BaseException as error:
             span.end((), error)
             raise

@@ -82,7 +82,7 @@ class TestQueue:
             *("--push-grace", "500ms", "--pipe-messages-max", "100", "--pipe-bytes-max", "4MiB"),
             *("--clock-skew-max", "1s", "--pop-width", "2", "--push-width", "3", "--body-bytes-max", "64KiB"),
             *("--retry-delay", "2s", "--retry-factor-percent", "150", "--retry-delay-max", "1h"),
-            *("--retry-jitter-percent", "5", "--ttl", "1d", "--on-expired", "dead"),
+            *("--retry-jitter-percent", "5", "--ttl", "1d", "--on-expired", "dead", "--ageing", "10s"),
         )
 
         assert made["queue"] == "orders"
@@ -103,6 +103,7 @@ class TestQueue:
             "retry_jitter_percent": 5,
             "ttl_ms": 86_400_000,
             "on_expired": 1,
+            "ageing_ms": 10_000,
         }
 
     def test_may_be_created_again_with_the_same_settings_only(self, orders):
@@ -306,6 +307,16 @@ class TestPush:
         orders.ok("push", "orders", stdin=b"three")
         until(lambda: orders.ok("reap") and stats(orders)["expired"] == 2)
         assert [each["body"] for each in orders.lines("pop", "orders", "--commit")] == ["three"]
+
+    def test_gives_messages_a_priority(self, orders):
+        refused = orders.run("push", "orders", "--priority", "10", stdin=b"one")
+        assert refused.returncode == 64
+        assert "priority=10" in refused.stderr
+
+        orders.ok("push", "orders", stdin=b"later")
+        orders.ok("push", "orders", "--priority", "9", stdin=b"urgent")
+        assert [each["body"] for each in orders.lines("peek", "orders")] == ["urgent", "later"]
+        assert [each["body"] for each in orders.lines("pop", "orders", "--commit")] == ["urgent"]
 
     def test_asks_before_it_takes_an_empty_input_for_a_message(self, orders, tmp_path):
         (tmp_path / "empty").touch()

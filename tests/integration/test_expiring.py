@@ -9,8 +9,9 @@ from support.patience import until
 
 import cassq
 import cassq.aio
+from cassq.model.label import to_label
 from cassq.model.retrying import EXPIRED
-from cassq.model.uses import to_ttl_ms, uses_message_ttl
+from cassq.model.uses import uses_message_ttl
 
 TTL = timedelta(seconds=1)
 
@@ -226,10 +227,12 @@ def test_the_first_message_with_a_time_of_its_own_outlives_an_outage(error, monk
 
 @pytest.mark.parametrize("seconds", [1, 1.001, 59.999, 60, 61, 300.5, 3600, 86400, 10**8])
 def test_a_time_is_rounded_up_and_little(seconds):
-    stored = to_ttl_ms(timedelta(seconds=seconds)) / 1000
+    stored = to_label({"ttl": timedelta(seconds=seconds)}).ttl_ms / 1000
     assert seconds <= stored <= seconds * (1 + 1 / 64)
-    assert to_ttl_ms(timedelta(seconds=stored)) / 1000 == stored
+    assert to_label({"ttl": timedelta(seconds=stored)}).ttl_ms / 1000 == stored
 
 
 def test_times_that_are_nearly_alike_are_one():
-    assert len({to_ttl_ms(timedelta(seconds=300 - number / 1000)) for number in range(1000)}) <= 2
+    assert (
+        len({to_label({"ttl": timedelta(seconds=300 - number / 1000)}).ttl_ms for number in range(1000)}) <= 2
+    )

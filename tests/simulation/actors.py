@@ -4,7 +4,7 @@ Owns the workloads; each notes what it attempts before it does, and what came of
 """
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -58,6 +58,8 @@ class Stage(Protocol):
 
     def open(self, process: Process) -> tuple[Store, Queue]: ...
 
+    def priority_of(self, bodies: Sequence[str]) -> int: ...
+
     def note(self, who: str, kind: Kind, bodies: Iterable[str], **more: Any) -> None: ...
 
 
@@ -77,7 +79,7 @@ def push_all(stage: Stage, process: Process, messages: int) -> None:
         bodies = [f"{process.name}-{made + place}" for place in range(count)]
         made += count
         timeout = timedelta(seconds=dice.choice(stage.patiences_s))
-        how = {"timeout": timeout, "ttl": stage.expiry.own_ttl(bodies)}
+        how = {"timeout": timeout, "ttl": stage.expiry.own_ttl(bodies), "priority": stage.priority_of(bodies)}
         stage.note(process.name, Kind.ATTEMPTED, bodies)
         if dice.random() < 0.3:
             for body in bodies:

@@ -6,11 +6,12 @@ depends on its plan alone, so that a seed that fails fails again.
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Any
+from zlib import crc32
 
 import scheduler
 import threads
@@ -216,6 +217,10 @@ class _Stage:
             self.trace,
             self.world.errors,
         )
+
+    def priority_of(self, bodies: Sequence[str]) -> int:
+        """Return with which priority messages are pushed together."""
+        return crc32(bodies[0].encode()) % self.plan.priorities
 
     def _main(self) -> None:
         self.cluster.is_faulty = self.ensemble.is_faulty = False

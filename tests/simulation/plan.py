@@ -108,6 +108,8 @@ class Plan:
         ttl_s: the queue's time-to-live; 0 for none.
         own_ttl_s: that of every third push; 0 for none.
         on_expired: what becomes of messages that have waited for longer.
+        priorities: pushes have one of so many.
+        ageing_s: the queue's.
         steers: so often an operator pauses, resumes, or deletes and creates the queue while faults last.
         last_acts: what one does after that, with time for everybody to hear of it.
         slip: the one call that fails.
@@ -151,6 +153,8 @@ class Plan:
     ttl_s: float = 0.0
     own_ttl_s: float = 0.0
     on_expired: Literal["drop", "dead"] = "drop"
+    priorities: int = 1
+    ageing_s: float = 60.0
     steers: int = 0
     last_acts: tuple[str, ...] = ()
     slip: Slip | None = None
@@ -183,6 +187,7 @@ class Plan:
             "max_attempts": self.max_attempts,
             "ttl": timedelta(seconds=self.ttl_s),
             "on_expired": self.on_expired,
+            "ageing": timedelta(seconds=self.ageing_s),
         }
 
     def __str__(self) -> str:
@@ -244,6 +249,7 @@ LETTERS = 0.04
 CANCELLED = 0.04
 FUTURES = 0.03
 EXPIRING = 0.03
+URGENT = 0.03
 
 #: In so many an operator pauses and deletes the queue, or one call fails; drawn apart as well.
 STEERED = 0.01
@@ -268,6 +274,8 @@ def draw(seed: int, about: str = "") -> Plan:
         about = "futures"
     if not about and random.Random(f"expiring {seed}").random() < EXPIRING:
         about = "expiry"
+    if not about and random.Random(f"urgent {seed}").random() < URGENT:
+        about = "priorities"
     if not about:
         roll = random.Random(f"lasting {seed}").random()
         about = "operators" if roll < STEERED else "slips" if roll < STEERED + SLIPS else ""
@@ -487,6 +495,22 @@ def _about_futures(dice: random.Random, plan: Plan) -> Plan:
         soon=dice.choice((0.3, 0.9)),
     )
     return replace(popping, blows=tuple(_draw_blows(dice, popping)))
+
+
+def _about_priorities(dice: random.Random, plan: Plan) -> Plan:
+    """Messages of several priorities in small pipes, of which poppers have room for few."""
+    urgent = replace(
+        plan,
+        messages=dice.choice((12, 20, 40)),
+        pushers=dice.choice((1, 2)),
+        pipe_messages_max=dice.choice((2, 5, 20)),
+        pop_width=dice.choice((1, 2, 4)),
+        push_width=dice.choice((1, 2)),
+        priorities=dice.choice((2, 3, 10)),
+        ageing_s=dice.choice((0.0, 0.2, 60.0)),
+        **dice.choice(({}, {}, {"ttl_s": 1.0}, {"own_ttl_s": 1.0, "purges": 0})),
+    )
+    return replace(urgent, blows=tuple(_draw_blows(dice, urgent)))
 
 
 def _about_expiry(dice: random.Random, plan: Plan) -> Plan:
@@ -804,6 +828,7 @@ APART = {
     "cancellations": _about_cancellations,
     "futures": _about_futures,
     "expiry": _about_expiry,
+    "priorities": _about_priorities,
     "operators": _about_operators,
     "slips": _about_slips,
 }

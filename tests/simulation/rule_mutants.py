@@ -30,6 +30,7 @@ _HAND = "tests/unit/popping/test_delivery_buffer.py::"
 _FETCH = "tests/unit/popping/test_fetch_thread.py::"
 _POP_FUTURE = "tests/unit/popping/test_pop_future.py::"
 _TOLD = "tests/unit/popping/test_told_commits.py::"
+_PRIORITIES = "tests/integration/test_priorities.py::"
 _EXPIRY = "tests/unit/pipes/test_expiry.py::"
 _PURGING = "tests/unit/observing/test_purging.py::"
 _FORKS = "tests/integration/test_forks.py::"
@@ -838,8 +839,8 @@ _BETWEEN = (
     planted(
         "let a message join a request that has expired",
         "cassq.pushing.push_buffer",
-        "            self._singles = None\n            self._requests = deque(",
-        "            self._requests = deque(",
+        "            self._singles.clear()\n",
+        "",
         test=_BUFFER + "test_nothing_joins_a_request_that_has_expired",
     ),
     planted(
@@ -1167,15 +1168,15 @@ _BETWEEN = (
     planted(
         "put messages of one batch under the time-to-live of others",
         "cassq.pushing.push_buffer",
-        "                    or request.ttl_ms != taken[0].ttl_ms\n",
+        "                    or request.label != taken[0].label\n",
         "",
         about="expiry",
     ),
     planted(
         "let a message join others that expire sooner",
         "cassq.pushing.push_buffer",
-        "                and singles.ttl_ms == end.ttl_ms\n",
-        "",
+        "if singles is not None and singles.label == label and self._may_join",
+        "if singles is not None and self._may_join",
         test="tests/unit/pushing/test_push_buffer.py::"
         "test_a_batch_has_messages_of_one_time_to_live_in_the_order_of_their_pushes",
     ),
@@ -1189,9 +1190,60 @@ _BETWEEN = (
     planted(
         "push with a time-to-live before the record says so",
         "cassq.workers",
-        "                    self._record.change(with_message_ttl)\n",
+        "                    self._record.change(partial(with_uses, label=label))\n",
         "                    self._record.read()\n",
         test="tests/integration/test_expiring.py::test_a_queue_says_once_that_it_has_such_messages[memory]",
+    ),
+    planted(
+        "push with a priority before the record says so",
+        "cassq.model.uses",
+        "(_PRIORITY, label.priority)",
+        "(_PRIORITY, 0)",
+        test=_PRIORITIES + "test_a_queue_says_once_that_it_has_such_messages[memory]",
+    ),
+    planted(
+        "list no pipes while those that are known have messages",
+        "cassq.popping.fetcher",
+        "        if uses_priority(self._record.settings) and not self._pipes.is_read_within(BETTER_S):\n",
+        "        if False:\n",
+        test=_PRIORITIES + "test_what_is_urgent_overtakes_a_backlog_that_is_being_worked_off[memory]",
+    ),
+    planted(
+        "keep claimed what is urgent while no consumer comes for it",
+        "cassq.popping.fetcher",
+        "        if is_stuck:\n",
+        "        if False:\n",
+        test=_PRIORITIES + "test_a_consumer_that_works_for_long_leaves_what_is_urgent_to_others[memory]",
+    ),
+    planted(
+        "let what is less urgent keep others from being claimed",
+        "cassq.popping.claims",
+        "        if least.owned.entry.priority < priority:\n",
+        "        if False:\n",
+        test="tests/unit/popping/test_claims.py::test_what_is_less_urgent_makes_room",
+    ),
+    planted(
+        "rank by priority alone",
+        "cassq.pipes.pipe_order",
+        "        begun = entry.pipe.time if ticks else 0\n",
+        "        begun = 0\n",
+        test="tests/unit/pipes/test_pipe_order.py::"
+        "test_a_pipe_counts_as_older_by_the_ageing_for_each_step_of_its_priority",
+    ),
+    planted(
+        "keep a pusher's pipes of all priorities in one order",
+        "cassq.model.pipe",
+        "        return Source(self.pusher, self.priority, self.lane)\n",
+        "        return Source(self.pusher, 0, self.lane)\n",
+        test="tests/unit/pipes/test_pipe_order.py::"
+        "test_the_younger_pipes_of_a_lane_that_is_held_back_are_passed_over",
+    ),
+    planted(
+        "push messages of all priorities into one pipe",
+        "cassq.pushing.pusher",
+        "Source(self._name, priority, number)",
+        "Source(self._name, 0, number)",
+        test=_PRIORITIES + "test_the_higher_priority_goes_first_and_each_in_the_order_of_its_pushes[memory]",
     ),
     planted(
         "count what expired as popped",

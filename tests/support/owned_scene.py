@@ -7,12 +7,13 @@ from support.clocks import HandClock
 from support.contexts import context_of
 
 from cassq.model.ids import new_pipe_id, new_token
+from cassq.model.label import Label
 from cassq.model.message import Batch
 from cassq.model.pipe import Head, PipeEntry, RunState
 from cassq.model.queue_record import QueueRecord
 from cassq.model.ranges import Ranges
 from cassq.model.settings import QueueSettings
-from cassq.model.uses import uses_message_ttl, with_message_ttl
+from cassq.model.uses import uses_message_ttl, with_uses
 from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.held_run import HeldRun
 from cassq.pipes.owned_pipe import OwnedPipe
@@ -49,7 +50,7 @@ class Scene:
             self.storage.append(self.pipe, batch)
             self.pushed += count
         if ttl_s and not uses_message_ttl(self.context.settings):
-            self.context.record.change(with_message_ttl)
+            self.context.record.change(lambda record: with_uses(record, Label(ttl_ms=1)))
             self.owned.heed_settings()
 
     def own(self):

@@ -207,9 +207,9 @@ class Full:
     def __init__(self, refusals):
         self.refusals, self.timeouts = refusals, []
 
-    def push_soon(self, body, headers, *, timeout, is_patient, ttl):
+    def push_soon(self, body, headers, *, timeout, is_patient, **options):
         assert not is_patient
-        assert ttl is None
+        assert not options
         self.timeouts.append(timeout)
         if self.refusals:
             self.refusals -= 1

@@ -6,7 +6,8 @@ from typing import get_type_hints
 import pytest
 
 from cassq.errors import DecodeError, InvalidOptionError
-from cassq.model.settings import AlterOptions, QueueOptions, QueueSettings, fixed_settings, settings_known
+from cassq.model.options import AlterOptions, QueueOptions
+from cassq.model.settings import QueueSettings, fixed_settings, settings_known
 
 
 def test_settings_read_back_what_was_stored():

@@ -9,7 +9,7 @@ import pytest
 from support.clocks import HandClock
 from support.contexts import context_of
 
-from cassq.model.ids import just_before, new_pipe_id, new_token
+from cassq.model.ids import Source, just_before, new_pipe_id, new_token
 from cassq.model.pipe import Head, PipeEntry
 from cassq.model.settings import QueueSettings
 from cassq.pipes.pipe_list import PipeList
@@ -94,7 +94,7 @@ def test_a_pipe_that_is_opened_while_another_pusher_opens_one_is_seen_at_the_nex
 
     def supply_of(pusher):
         context = context_of(scene.storage, SETTINGS, scene.clock)
-        return PipeRotation(context, pusher=pusher, number=0, executor=beside)
+        return PipeRotation(context, Source(pusher), beside)
 
     def another_comes_first():
         scene.storage.before_it_is_listed = lambda: None

@@ -9,7 +9,7 @@ from support.clocks import HandClock
 from support.contexts import context_of
 
 from cassq.errors import DeliveryExpiredError, OutcomeUnknownError, StorageUnavailableError
-from cassq.model.ids import new_pipe_id, new_token
+from cassq.model.ids import Source, new_pipe_id, new_token
 from cassq.model.message import Batch
 from cassq.model.pipe import End, Head, Mark, Phase, PipeEntry
 from cassq.model.ranges import Ranges
@@ -507,7 +507,7 @@ class TestAPusherThatMustSettle:
             monkeypatch.setattr(scene.clock, "wait", wait)
             with ThreadPoolExecutor(1) as executor:
                 context = context_of(scene.storage, SETTINGS, scene.clock)
-                lane = Lane(context, host=Host(), pusher="a pusher", number=0, executor=executor)
+                lane = Lane(context, Source("a pusher"), host=Host(), executor=executor)
                 return lane._settle(
                     OpenPipe(scene.pipe, scene.clock.now(), acked=1), 1, Callers([], scene.clock)
                 )

@@ -1,9 +1,12 @@
 """What is let go of the pipes that a popper claims, and that nothing of it is left behind."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from cassq.errors import StorageUnavailableError
 from cassq.model.ids import new_pipe_id
+from cassq.model.pipe import PipeEntry
 from cassq.pipes import window_steps
 from cassq.popping.claims import Claims
 from cassq.popping.timing import BUSY_S
@@ -14,8 +17,9 @@ class Owned:
 
     is_exhausted = False
 
-    def __init__(self, *, may_have_more=True, due=None, window=None):
+    def __init__(self, *, may_have_more=True, due=None, window=None, priority=0):
         self.pipe = new_pipe_id()
+        self.entry = PipeEntry(self.pipe, "a pusher", priority)
         self.sent_at = 0.0
         self.may_have_more = may_have_more
         self.due = due
@@ -70,11 +74,33 @@ def add(claims, *pipes):
 
 def test_only_a_pipe_with_nothing_to_take_makes_room(context, memory, claims):
     full, empty = add(claims, Owned(), Owned(may_have_more=False))
-    assert claims.make_room()
+    assert claims.make_room(0)
     assert (empty in claims, memory.rests) == (False, {empty: BUSY_S})
     assert context.released == [("q", empty, "a popper")]
-    assert not claims.make_room()
+    assert not claims.make_room(0)
     assert full in claims
+
+
+def test_what_is_less_urgent_makes_room(context, memory, claims):
+    low, high = add(claims, Owned(priority=3), Owned(priority=7))
+    assert not claims.make_room(3)
+    assert claims.make_room(4)
+    assert (low in claims, high in claims, memory.rests) == (False, True, {low: 0.0})
+
+
+def test_of_what_is_empty_the_least_urgent_makes_room(claims):
+    high, low = add(claims, Owned(may_have_more=False, priority=7), Owned(may_have_more=False))
+    assert claims.make_room(0)
+    assert (high in claims, low in claims) == (True, False)
+
+
+def test_what_is_urgent_is_let_go_where_there_is_anything_else(context, memory):
+    owned = [Owned(priority=priority) for priority in (2, 0, 5)]
+    listed = SimpleNamespace(entries=[each.entry for each in owned])
+    claims = Claims(context, "a popper", listed, memory, None)
+    add(claims, *owned)
+    claims.let_urgent_go()
+    assert [claimed.owned for claimed in claims] == [owned[1]]
 
 
 def test_others_get_what_is_empty_here_and_half_of_what_is_full(claims):

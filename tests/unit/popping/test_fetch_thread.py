@@ -12,11 +12,12 @@ from support.contexts import context_of
 from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.errors import AccessDeniedError, StorageUnavailableError
 from cassq.model.ids import new_pipe_id, new_token
+from cassq.model.label import Label
 from cassq.model.message import Batch
 from cassq.model.pipe import Head, PipeEntry, RunState
 from cassq.model.queue_record import QueueRecord
 from cassq.model.settings import QueueSettings
-from cassq.model.uses import with_message_ttl
+from cassq.model.uses import with_uses
 from cassq.popping.commits import DirectCommitter
 from cassq.popping.consumer_line import Consumer
 from cassq.popping.delivery import BatchSlice
@@ -207,7 +208,7 @@ class TestWhatIsInTheBuffer:
     @pytest.mark.parametrize("is_own", [False, True])
     def test_goes_back_to_be_looked_at_anew_where_it_may_expire(self, scene, limited, is_own):
         if is_own:
-            scene.record.change(with_message_ttl)
+            scene.record.change(lambda record: with_uses(record, Label(ttl_ms=1)))
         else:
             scene = limited
         self.fill(scene)

@@ -9,7 +9,7 @@ from support.clocks import HandClock
 from support.contexts import context_of
 
 from cassq.errors import CassqError, OutcomeUnknownError, StorageUnavailableError
-from cassq.model.ids import new_token
+from cassq.model.ids import Source, new_token
 from cassq.model.message import NO_HEADERS
 from cassq.model.pipe import Phase
 from cassq.model.settings import QueueSettings
@@ -64,7 +64,7 @@ class Scene:
         self.host = Host()
         self.beside = BackgroundThread("beside")
         context = context_of(self.storage, SETTINGS, self.clock)
-        self.lane = Lane(context, host=self.host, pusher="a pusher", number=0, executor=self.beside)
+        self.lane = Lane(context, Source("a pusher"), host=self.host, executor=self.beside)
         self._patch = monkeypatch
 
     def plant(self, method, does):

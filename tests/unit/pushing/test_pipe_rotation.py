@@ -9,7 +9,7 @@ from support.contexts import context_of
 
 import cassq
 from cassq.errors import OutcomeUnknownError, StorageUnavailableError
-from cassq.model.ids import time_key
+from cassq.model.ids import Source, time_key
 from cassq.model.pipe import Phase
 from cassq.model.transaction import Seal, Transaction
 from cassq.pushing.pipe_rotation import RETRY_S, PipeRotation
@@ -79,9 +79,7 @@ def beside():
 
 
 def supply_of(queue, storage, executor):
-    return PipeRotation(
-        context_of(storage, queue.settings, SystemClock()), pusher="a pusher", number=0, executor=executor
-    )
+    return PipeRotation(context_of(storage, queue.settings, SystemClock()), Source("a pusher"), executor)
 
 
 def test_a_pipe_that_is_opened_too_late_is_not_filled_after_a_younger_one(queue, storage, beside):
@@ -131,9 +129,7 @@ def test_a_pipe_of_which_nobody_knows_whether_it_was_opened_is_sealed(queue, sto
 def test_an_acknowledgement_is_late_when_half_of_the_grace_is_over(queue, storage, beside, before_s, is_late):
     # The other half is for a pause that no clock has told yet.
     clock = HandClock()
-    supply = PipeRotation(
-        context_of(storage, queue.settings, clock), pusher="a pusher", number=0, executor=beside
-    )
+    supply = PipeRotation(context_of(storage, queue.settings, clock), Source("a pusher"), beside)
     opened = supply.writable(1, 1)
     clock.seconds += (queue.settings.push_age_max + queue.settings.push_grace / 2).total_seconds() - before_s
 
@@ -142,9 +138,7 @@ def test_an_acknowledgement_is_late_when_half_of_the_grace_is_over(queue, storag
 
 def test_a_push_waits_behind_a_seal_no_longer_than_until_the_next_one(queue, storage, beside):
     clock = HandClock()
-    supply = PipeRotation(
-        context_of(storage, queue.settings, clock), pusher="a pusher", number=0, executor=beside
-    )
+    supply = PipeRotation(context_of(storage, queue.settings, clock), Source("a pusher"), beside)
     supply.writable(1, 1)
     clock.seconds += queue.settings.push_age_max.total_seconds()
     patience = []
@@ -168,9 +162,7 @@ class TestOverTime:
 
     @pytest.fixture
     def supply(self, queue, storage, opening, clock):
-        return PipeRotation(
-            context_of(storage, queue.settings, clock), pusher="a pusher", number=0, executor=opening
-        )
+        return PipeRotation(context_of(storage, queue.settings, clock), Source("a pusher"), opening)
 
     @pytest.fixture
     def age_max(self, queue):

@@ -4,6 +4,7 @@ import pytest
 
 from cassq.errors import ClosedError, OverloadedError, StorageUnavailableError, UsageError
 from cassq.model.ids import new_pipe_id
+from cassq.model.label import Label
 from cassq.model.message import NO_HEADERS
 from cassq.pushing import push_buffer
 from cassq.pushing.push_buffer import SAME_PATIENCE_S, PushBuffer
@@ -59,13 +60,42 @@ def test_callers_of_unlike_patience_are_kept_apart():
 def test_a_batch_has_messages_of_one_time_to_live_in_the_order_of_their_pushes():
     buffer = a_buffer()
     for ttl_ms in (0, 0, 5_000, 5_000, 0):
-        latch = PushLatch(ttl_ms)
+        latch = PushLatch(Label(ttl_ms))
         buffer.put_one(b"%d" % ttl_ms, NO_HEADERS, 1e12, latch)
 
     batches = [buffer.get() for _ in range(3)]
 
-    told = [[(request.ttl_ms, list(request.bodies)) for request in batch] for batch in batches]
+    told = [[(request.label.ttl_ms, list(request.bodies)) for request in batch] for batch in batches]
     assert told == [[(0, [b"0", b"0"])], [(5_000, [b"5000", b"5000"])], [(0, [b"0"])]]
+
+
+def test_the_highest_priority_is_taken_first_and_priorities_in_turn_share_their_batches():
+    buffer = a_buffer()
+    for number in range(6):
+        buffer.put_one(b"%d" % number, NO_HEADERS, 1e12, PushLatch(Label(priority=number % 3)))
+
+    batches = [buffer.get() for _ in range(3)]
+
+    assert [[list(request.bodies) for request in batch] for batch in batches] == [
+        [[b"2", b"5"]],
+        [[b"1", b"4"]],
+        [[b"0", b"3"]],
+    ]
+    assert not buffer.get()
+
+
+def test_who_waits_too_long_is_told_so_whatever_the_priority():
+    buffer = a_buffer()
+    latches = [PushLatch(Label(priority=priority)) for priority in (0, 9)]
+    for latch in latches:
+        buffer.put_one(b"late", NO_HEADERS, 0.0, latch)
+
+    buffer.expire()
+
+    for latch in latches:
+        with pytest.raises(StorageUnavailableError):
+            latch.result(lambda: None)
+    assert not buffer.get()
 
 
 def test_what_was_taken_grows_no_more():

@@ -12,6 +12,7 @@ from support.contexts import context_of
 import cassq
 from cassq.errors import AccessDeniedError, InvalidOptionError, OutcomeUnknownError, StorageUnavailableError
 from cassq.model.ids import new_pipe_id
+from cassq.model.label import UNLABELLED
 from cassq.pushing.pusher import PARCELS_IN_FLIGHT, PUSH_TIMEOUT, Pusher
 
 
@@ -92,7 +93,7 @@ def breaking_a_rule_after(count):
 @pytest.mark.parametrize(
     ("call", "error"),
     [
-        (lambda scene: scene.pusher.push(b"late", None, 0.0), StorageUnavailableError),
+        (lambda scene: scene.pusher.push(b"late", None, 0.0, UNLABELLED), StorageUnavailableError),
         (lambda scene: scene.many([b"late", b"too", b"as well"], 0.0), StorageUnavailableError),
         (lambda scene: scene.many(failing_after(3), 0.0), ValueError),
     ],
@@ -176,10 +177,10 @@ def test_a_pipe_is_looked_after_when_its_time_is_over_counted_from_the_last_push
 
     age_max_s = scene.queue.settings.push_age_max.total_seconds()
     assert next_rest() == age_max_s
-    scene.pusher.push(b"opens a pipe", None, PUSH_TIMEOUT)
+    scene.pusher.push(b"opens a pipe", None, PUSH_TIMEOUT, UNLABELLED)
     assert next_rest() == age_max_s
     scene.clock.seconds += age_max_s - 5
-    scene.pusher.push(b"goes into it", None, PUSH_TIMEOUT)
+    scene.pusher.push(b"goes into it", None, PUSH_TIMEOUT, UNLABELLED)
     assert next_rest() == 5.0
 
 
@@ -208,7 +209,7 @@ class TestAClose:
         assert isinstance(future.exception(0), StorageUnavailableError)
 
     def test_leaves_no_thread_behind(self, scene):
-        scene.pusher.push(b"wakes a popper from another thread", None, PUSH_TIMEOUT)
+        scene.pusher.push(b"wakes a popper from another thread", None, PUSH_TIMEOUT, UNLABELLED)
         threads = [scene.pusher._beside._thread, *scene.pusher._threads]
         scene.pusher.close()
         assert [thread.is_alive() for thread in threads] == [False, False]
@@ -217,7 +218,7 @@ class TestAClose:
 def test_a_push_that_is_refused_for_good_is_told_at_once(scene):
     scene.storage.error = AccessDeniedError("no permission")
     with pytest.raises(AccessDeniedError):
-        scene.pusher.push(b"refused", None, 3600.0)
+        scene.pusher.push(b"refused", None, 3600.0, UNLABELLED)
     scene.storage.error = None
-    scene.pusher.push(b"the lane goes on", None, PUSH_TIMEOUT)
+    scene.pusher.push(b"the lane goes on", None, PUSH_TIMEOUT, UNLABELLED)
     assert scene.queue.stats().pushed == 1

@@ -8,6 +8,7 @@ from support.contexts import context_of
 
 import cassq
 from cassq.coordination.local.coordinator import LocalCoordinator
+from cassq.model.label import UNLABELLED
 from cassq.pushing.pusher import PUSH_TIMEOUT, QUIET_S, Pusher
 from cassq.runtime.clock import SystemClock
 from cassq.storage.sqlite.storage import SqliteStorage
@@ -58,7 +59,7 @@ def scene():
 def test_the_first_push_asks_for_hungry_poppers_and_the_next_ones_rely_on_the_answer(scene):
     pusher, coordinator, _ = scene
     for _ in range(3):
-        pusher.push(b"body", None, PUSH_TIMEOUT)
+        pusher.push(b"body", None, PUSH_TIMEOUT, UNLABELLED)
     pusher.close()
 
     assert coordinator.woken == [1]
@@ -66,9 +67,9 @@ def test_the_first_push_asks_for_hungry_poppers_and_the_next_ones_rely_on_the_an
 
 def test_so_does_a_push_after_a_quiet_time(scene):
     pusher, coordinator, clock = scene
-    pusher.push(b"body", None, PUSH_TIMEOUT)
+    pusher.push(b"body", None, PUSH_TIMEOUT, UNLABELLED)
     clock.seconds += QUIET_S + 1
-    pusher.push(b"body", None, PUSH_TIMEOUT)
+    pusher.push(b"body", None, PUSH_TIMEOUT, UNLABELLED)
     pusher.close()
 
     assert coordinator.woken == [1, 1]

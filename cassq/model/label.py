@@ -1,0 +1,66 @@
+"""What a message is pushed with that steers it: its label.
+
+Owns which values one may have. Pure. What must not break: a batch has messages of one label, and a pipe those
+of one priority.
+"""
+
+from datetime import timedelta
+from typing import NamedTuple
+
+from cassq.errors import InvalidOptionError
+from cassq.model.arguments import tell_duration
+from cassq.model.ids import shorten
+from cassq.model.options import PushOptions
+from cassq.model.settings import TTL_MAX, TTL_MIN
+
+#: The highest priority; 0 is that of a message which names none.
+PRIORITY_MAX = 9
+
+#: A time-to-live is rounded up by 1/64 of itself at most: a batch has messages of one such time.
+STEPS_BITS = 7
+
+
+class Label(NamedTuple):
+    """What steers a message.
+
+    Attributes:
+        ttl_ms: how long it may wait for its consumer; 0 for as long as its queue says.
+        priority: consumers get those of a higher one first.
+    """
+
+    ttl_ms: int = 0
+    priority: int = 0
+
+
+#: Of messages that were pushed without options.
+UNLABELLED = Label()
+
+
+def to_label(options: PushOptions) -> Label:
+    """Return the label of messages that are pushed with these options.
+
+    Raises:
+        InvalidOptionError: one is unknown, of the wrong type, or out of range.
+    """
+    for name in options.keys() - PushOptions.__annotations__.keys():
+        known = ", ".join(sorted(PushOptions.__annotations__))
+        raise InvalidOptionError(f"{shorten(name)} is no option of a push; the options are {known}")
+    ttl, priority = options.get("ttl"), options.get("priority", 0)
+    if type(priority) is not int or not 0 <= priority <= PRIORITY_MAX:
+        raise InvalidOptionError(
+            f"priority={shorten(priority)} must be a whole number from 0 to {PRIORITY_MAX}: the higher one "
+            "goes first, and 0 is that of a message which names none"
+        )
+    return Label(0 if ttl is None else _to_ttl_ms(ttl), priority)
+
+
+def _to_ttl_ms(ttl: object) -> int:
+    if not isinstance(ttl, timedelta) or not TTL_MIN <= ttl <= TTL_MAX:
+        told = tell_duration(ttl) if isinstance(ttl, timedelta) else shorten(ttl)
+        raise InvalidOptionError(
+            f"ttl={told} must be a timedelta from {tell_duration(TTL_MIN)} to {tell_duration(TTL_MAX)}, "
+            "or left out for a message that waits as long as the queue says"
+        )
+    ttl_ms = -(-ttl // timedelta(milliseconds=1))
+    step = 1 << max(0, ttl_ms.bit_length() - STEPS_BITS)
+    return -(-ttl_ms // step) * step
