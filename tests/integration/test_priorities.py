@@ -80,13 +80,13 @@ def test_the_ageing_of_a_queue_can_be_altered(store, queue):
     until(lambda: queue.peek(1)[0].body == b"old")
 
 
-def test_a_consumer_that_works_for_long_leaves_what_is_urgent_to_others(queue, store):
+def test_a_consumer_that_works_for_long_leaves_what_is_urgent_to_others(queue, store, url):
     # Given a popper whose consumer came for urgent messages, and is at work now
     queue.push_many([b"urgent"] * 10, priority=5)
     queue.push_many([b"later"] * BACKLOG)
     with (
         queue.popper() as popper,
-        nullcontext(store) if store.url == "memory:" else cassq.connect(store.url) as other,
+        nullcontext(store) if url == "memory:" else cassq.connect(url) as other,
     ):
         first = popper.pop(timeout=60)
         assert first.body == b"urgent"
