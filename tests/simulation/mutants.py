@@ -340,8 +340,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "seal a pipe whose pusher lives",
         "cassq.pipes.pipe_list",
-        "        return (self._context.settings.push_age_max + self._context.settings.push_grace).total_seconds()\n",
-        "        return 0.2 * self._context.settings.push_age_max.total_seconds()\n",
+        "settings.push_age_max + self._context.settings.push_grace).total_seconds()\n",
+        "settings.push_age_max * 0.2).total_seconds()\n",
     ),
     _one(
         "drain without a look",
