@@ -19,6 +19,9 @@ def in_order(entries: Iterable[PipeEntry], ageing: timedelta) -> list[PipeEntry]
     By the times of their ids, where a pipe counts as older by `ageing` for each step of its priority: so
     whatever waits for long enough has its turn. Without ageing the highest priority goes first, always.
     """
+    entries = list(entries)
+    if not any(entry.priority for entry in entries):
+        return sorted(entries, key=lambda entry: time_key(entry.pipe))
     ticks = ageing // timedelta(microseconds=1) * 10  # as the times of ids are counted
 
     def rank(entry: PipeEntry) -> tuple[int, bytes]:

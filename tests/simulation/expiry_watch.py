@@ -4,7 +4,8 @@ Owns what is noted of them: a message that is dropped counts as one that was can
 may have it then, or get it later. What must not break: a message that is gone is excused by its mark alone.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -17,6 +18,7 @@ from scheduler import Process
 from cassq.model.ids import MessageId
 from cassq.model.pipe import End, Mark
 from cassq.model.retrying import EXPIRED
+from cassq.popping.fetch_thread import FetchThread
 from cassq.storage.port import DeadLetter
 from cassq.verification.ledger import Kind
 
@@ -102,3 +104,23 @@ class ExpiryWatch:
         ttl_s = self._own_ttls_s.get(body, self._plan.ttl_s)
         if not ttl_s or waited_s < ttl_s:
             self._stage.broken.append(f"expired early: {body} after {waited_s:.3f} s")
+
+
+@contextmanager
+def giving_back(stage: Stage) -> Iterator[None]:
+    """Have the ledger tell, meanwhile, when messages go back out of a buffer because they may have expired.
+
+    They were handed to nobody and may come late, so that the checker asks for no order then.
+    """
+    give_back = FetchThread._give_back
+
+    def tell_and_give_back(thread: FetchThread) -> None:
+        if stage.expiry.is_on and thread._buffer.runs():
+            stage.note(stage.world.current.process.name, Kind.HOLDING, [""])
+        give_back(thread)
+
+    FetchThread._give_back = tell_and_give_back  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        FetchThread._give_back = give_back  # type: ignore[method-assign]

@@ -21,7 +21,7 @@ from cancel_actors import cancel_some
 from checkpoint import STREAM, Checkpoint
 from cluster import Cluster
 from ensemble import Ensemble, Seat
-from expiry_watch import ExpiryWatch
+from expiry_watch import ExpiryWatch, giving_back
 from hands import Hands, listening
 from letter_actors import deal_with_letters
 from operator_actors import (
@@ -123,7 +123,7 @@ def run(plan: Plan, *, is_traced: bool = False) -> Outcome:
     stage = _Stage(plan, world, is_traced=is_traced)
     try:
         threads.install()
-        with listening(stage.hands), hurried():
+        with listening(stage.hands), hurried(), giving_back(stage):
             stage.play()
         return stage.outcome()
     finally:
