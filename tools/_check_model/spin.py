@@ -21,7 +21,7 @@ MODELS = ROOT / "docs" / "model"
 CACHE = ROOT / ".tools" / "spin"
 
 #: Memory of one search, in MB, and the longest path.
-MEMORY_MB = 3000
+MEMORY_MB = 5000
 DEPTH_MAX = 20_000
 
 #: Not one of these may be said of a complete search.
@@ -101,7 +101,7 @@ def _verifier(run: Run, *options: str) -> Iterator[Path]:
         shutil.copy(MODELS / f"{run.file}.pml", folder)
         _must(folder, [find_spin(), "-a", *run.definitions, f"{run.file}.pml"])
         # A failure is found soon, so that a quick build wins; the whole search wins by a quicker verifier.
-        optimization = "-O0" if run.without else "-O1"
+        optimization = "-O0" if run.without else "-O2"
         compiler = [
             "gcc",
             "-w",
@@ -111,7 +111,7 @@ def _verifier(run: Run, *options: str) -> Iterator[Path]:
             "-DVECTORSZ=1024",
             f"-DMEMLIM={MEMORY_MB}",
         ]
-        _must(folder, [*compiler, *(options or ["-DCOLLAPSE"]), "-o", "pan", "pan.c"])
+        _must(folder, [*compiler, *options, "-o", "pan", "pan.c"])
         yield folder
 
 
@@ -124,7 +124,7 @@ def _must(folder: Path, command: list[str]) -> None:
 def _search(run: Run, folder: Path) -> tuple[Verdict, list[str]]:
     started = time.monotonic()
     # Every model says itself, by an assertion, in which states it may end: -E leaves that to it.
-    command = ["./pan", "-E", f"-m{DEPTH_MAX}", "-w22"]
+    command = ["./pan", "-E", f"-m{DEPTH_MAX}", "-w25"]
     said = subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True).stdout
     seconds = time.monotonic() - started
     errors = _number(r"errors: (\d+)", said)
