@@ -49,4 +49,4 @@ class Looks:
         service = self._silent_service()
         if service:
             return CoordinationUnavailableError(f"{words}: {service} does not answer")
-        return StorageUnavailableError(f"{words}: the database does not answer")
+        return StorageUnavailableError(f"{words}: the database does not answer, or is slow")

@@ -5,7 +5,7 @@ from contextlib import nullcontext
 from datetime import timedelta
 
 import pytest
-from support.patience import until
+from support.patience import patiently, until
 
 import cassq
 import cassq.aio
@@ -35,7 +35,7 @@ def test_what_waited_for_too_long_is_delivered_to_nobody(queue, store):
     ids = queue.push_many([b"old"] * 2500)
     with queue.popper() as popper:
         until(lambda: not queue.peek())
-        assert popper.pop(timeout=0) is None
+        assert patiently(lambda: popper.pop(timeout=0)) is None
         stats = queue.stats()
         assert (stats.waiting, stats.pending, over(stats), stats.popped) == (0, 0, 2500, 0)
         state = cassq.MessageState.EXPIRED if stats.expired else cassq.MessageState.DEAD
@@ -62,7 +62,7 @@ def test_what_a_consumer_has_does_not_expire_and_what_it_gives_back_does(queue, 
         alter(store, queue, TTL)
         until(lambda: not queue.peek())
         given.rollback(delay=timedelta(0))
-        assert popper.pop(timeout=0) is None
+        assert patiently(lambda: popper.pop(timeout=0)) is None
         assert over(queue.stats()) == 2
         kept.commit()
         stats = queue.stats()
@@ -92,7 +92,7 @@ def test_a_message_with_a_time_of_its_own_expires_and_others_do_not(store, name)
         for body in (b"new", b"newest"):
             with popper.pop(timeout=60) as delivery:
                 assert delivery.body == body
-        assert popper.pop(timeout=0) is None
+        assert patiently(lambda: popper.pop(timeout=0)) is None
     assert queue.status(old).state is cassq.MessageState.EXPIRED
     stats = queue.stats()
     assert (stats.committed, stats.expired, stats.waiting) == (2, 5, 0)
@@ -113,7 +113,7 @@ def test_a_time_of_its_own_outlasts_the_queues(queue):
     with queue.popper() as popper:
         with popper.pop(timeout=60) as delivery:
             assert delivery.message_id == kept
-        assert popper.pop(timeout=0) is None
+        assert patiently(lambda: popper.pop(timeout=0)) is None
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_what_was_taken_ahead_goes_back_before_it_is_long_over(store, name):
 
         def is_over():
             nonlocal popped
-            if delivery := popper.pop(timeout=0):
+            if delivery := patiently(lambda: popper.pop(timeout=0)):
                 popped += 1
                 delivery.commit()
             return queue.stats().waiting == queue.stats().pending == 0

@@ -11,9 +11,11 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from cassandra.cluster import Session as DriverSession
+from support.patience import patiently
 
 import cassq
 from cassq.runtime.clock import SystemClock
@@ -154,7 +156,7 @@ class Scene:
             ("pop_many(1)", lambda popper: popper.pop_many(10, timeout=1)),
         ):
             old = self.patient.queue(f"empty-{len(calls)}", lease=LEASE).popper()
-            assert old.pop(timeout=0) is None
+            assert patiently(partial(old.pop, timeout=0)) is None
             new = self.queue(self.patient, f"fresh-{len(calls)}").popper()
             for words, popper in (("that popped before", old), ("that is new", new)):
                 calls.append(

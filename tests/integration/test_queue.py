@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from support.patience import patiently
 
 import cassq
 from cassq.coordination.local.coordinator import LocalCoordinator
@@ -113,7 +114,7 @@ def test_a_committed_message_never_comes_again(queue, popper):
     with popper.pop(timeout=10):
         pass
 
-    assert popper.pop(timeout=0) is None
+    assert patiently(lambda: popper.pop(timeout=0)) is None
     stats = queue.stats()
     assert (stats.waiting, stats.pending, stats.committed) == (0, 0, 1)
 
@@ -137,7 +138,7 @@ def test_a_block_that_raises_rests_the_message_as_long_as_the_queue_says_and_kee
         with pytest.raises(ZeroDivisionError), popper.pop(timeout=60):
             raise ZeroDivisionError("too few")
         assert queue.status(message_id).state is cassq.MessageState.DELAYED
-        assert popper.pop(timeout=0) is None
+        assert patiently(lambda: popper.pop(timeout=0)) is None
         # What is raised to stop the program says nothing of the message
         store.alter_queue(name, max_attempts=9)
         second = queue.push(b"interrupted")
@@ -164,7 +165,7 @@ def test_a_message_that_is_rejected_is_a_dead_letter_at_once(store, name):
         assert (stats.dead, stats.dead_letters, stats.waiting, stats.pending) == (1, 1, 0, 2)
         assert queue.status(ids[1]).state is cassq.MessageState.DEAD
         popper.commit_many([good, last])
-        assert popper.pop(timeout=0) is None
+        assert patiently(lambda: popper.pop(timeout=0)) is None
         queue.dead.discard()
         assert queue.stats().dead_letters == 0
 
@@ -186,7 +187,7 @@ def test_a_rollback_with_a_delay_rests_the_message(queue, popper):
 
     assert queue.status(message_id).state is cassq.MessageState.DELAYED
     assert queue.stats().delayed == 1
-    assert popper.pop(timeout=0) is None
+    assert patiently(lambda: popper.pop(timeout=0)) is None
     assert popper.pop(timeout=20).attempt == 2
 
 
@@ -503,7 +504,7 @@ def test_a_paused_queue_delivers_nothing_until_it_is_resumed(queue):
     queue.push(b"x")
     queue.pause()
     with queue.popper() as popper:
-        assert popper.pop(timeout=0) is None
+        assert patiently(lambda: popper.pop(timeout=0)) is None
         assert queue.stats().state == "paused"
 
         queue.resume()
@@ -550,7 +551,7 @@ def test_a_message_that_waits_or_rests_is_cancelled(store, name):
     assert queue.status(waiting).state is cassq.MessageState.PURGED
     with queue.popper() as popper:
         assert drain(popper, 1)[0].message_id == other
-        assert popper.pop(timeout=0) is None
+        assert patiently(lambda: popper.pop(timeout=0)) is None
 
 
 def test_a_message_that_a_consumer_has_is_cancelled_only_by_who_means_it(queue, popper):

@@ -9,6 +9,7 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
+from support.patience import patiently
 
 import cassq
 from cassq import installation
@@ -126,6 +127,6 @@ def test_the_version_before_works_on_beside_this_one_and_may_start_anew(before, 
         for _ in range(left):
             with popper.pop(timeout=120) as delivery:
                 committed[delivery.body.decode()] += 1
-        assert popper.pop(timeout=0) is None
+        assert patiently(lambda: popper.pop(timeout=0)) is None
     assert committed == pushed
     assert set(pushed.values()) == {1}

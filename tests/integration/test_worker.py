@@ -8,7 +8,7 @@ import time
 from datetime import timedelta
 
 import pytest
-from support.patience import until
+from support.patience import patiently, until
 
 import cassq
 
@@ -216,7 +216,7 @@ def test_a_stop_lets_handlers_finish_and_costs_no_message_an_attempt(store, queu
     stats = queue.stats()
     assert 1 <= stats.committed <= 2
     with queue.popper() as popper:
-        while left := popper.pop_many(100, timeout=0):
+        while left := patiently(lambda: popper.pop_many(100, timeout=0)):
             assert {each.attempt for each in left} == {1}
             popper.commit_many(left)
     assert queue.stats().committed == 100
