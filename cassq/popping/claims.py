@@ -130,13 +130,6 @@ class Claims:
             return True
         return False
 
-    def let_urgent_go(self) -> None:
-        """Let go of the pipes whose messages go before those of others."""
-        least = min((entry.priority for entry in self._pipes.entries), default=0)
-        for claimed in self:
-            if claimed.owned.entry.priority > least:
-                self.let_go(claimed.owned.pipe)
-
     def next_due(self) -> list[float]:
         """Return in how many seconds something of each pipe comes due, where something is out."""
         due = [claimed.owned.next_due() for claimed in self._claimed.values()]

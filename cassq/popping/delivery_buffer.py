@@ -35,6 +35,7 @@ class DeliveryBuffer:
     Attributes:
         alarm: what wakes the fetch thread.
         answers: the thread that ends futures; its owner shuts it down.
+        slow_s: when nobody popped for so long, no more is taken.
         is_inside: tells a call that interrupted another one of its own thread: the lock would let it in.
     """
 
@@ -49,6 +50,7 @@ class DeliveryBuffer:
         self._appetite = PrefetchSize()
         self._has_surplus = False
         self._popped_at = clock.now()
+        self.slow_s = IDLE_S
         # The fetch thread rests until so few are left; below 0 while it does not rest for that.
         self._refill_at = -1
         self._futures = PopFutures(clock, self._lock, self._line, self._looks, self)
@@ -220,10 +222,10 @@ class DeliveryBuffer:
         with self._lock:
             return self._hand.runs()
 
-    def is_idle(self) -> bool:
-        """Tell whether nobody waits, and nobody has popped for a while."""
+    def is_idle(self, seconds: float) -> bool:
+        """Tell whether nobody waits, and nobody has popped for so long."""
         with self._lock:
-            return not self._line and self._clock.now() - self._popped_at > IDLE_S
+            return not self._line and self._clock.now() - self._popped_at > seconds
 
     def take_surplus(self) -> bool:
         """Tell whether what is in hand is more than there are consumers for, since the last call."""
@@ -234,7 +236,7 @@ class DeliveryBuffer:
     def wanted(self) -> int:
         """Return how many messages to take now; 0 when there are enough, or nobody comes for them."""
         with self._lock:
-            if self.is_idle():
+            if self.is_idle(self.slow_s):
                 return 0  # however fast they were: what is taken now would only go back
             ahead = self._ahead()
             in_hand, demand = self._hand.count, self._line.demand

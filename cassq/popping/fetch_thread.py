@@ -24,6 +24,7 @@ from enum import Enum
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import AccessDeniedError, CassqError, StorageUnavailableError
 from cassq.model.take_plan import Taken
+from cassq.model.uses import uses_priority
 from cassq.pipes.expiry import is_limited
 from cassq.pipes.held_run import HeldRun
 from cassq.pipes.run_rows import Return
@@ -33,7 +34,7 @@ from cassq.popping.delivery import BatchSlice, Committer
 from cassq.popping.delivery_buffer import DeliveryBuffer
 from cassq.popping.fetcher import Fetcher
 from cassq.popping.reach import Reach
-from cassq.popping.timing import IDLE_S, POLL_MAX_S, POLL_MIN_S, POLL_S, POLL_SHARED
+from cassq.popping.timing import IDLE_S, POLL_MAX_S, POLL_MIN_S, POLL_S, POLL_SHARED, SLOW_S
 from cassq.runtime.outage_log import log_trouble
 from cassq.runtime.poll_spread import LOOKS_PER_S, RETRIES_PER_S
 
@@ -81,7 +82,6 @@ class FetchThread:
         self._retry_s = POLL_S
         self._has_found = False
         self._has_all = False
-        self._was_full = False
         self._thread = threading.Thread(target=self._run, name=f"cassq-pop-{self._queue}", daemon=True)
 
     def start(self) -> None:
@@ -101,11 +101,11 @@ class FetchThread:
         wanted = self._buffer.wanted()
         is_starving = wanted > 0 and self._buffer.is_starving()
         next_s = self._pace.next_find_s(self._clock.now())
-        step = self._next_step(wanted, next_s, is_starving=is_starving, is_woken=is_woken)
-        was_full, self._was_full = self._was_full, step is _Step.SHARE
-        match step:
+        match self._next_step(wanted, next_s, is_starving=is_starving, is_woken=is_woken):
             case _Step.SHARE:
-                self._fetcher.share(is_stuck=was_full)  # it has rested since
+                if self._buffer.is_idle(self._buffer.slow_s):
+                    self._fetcher.let_go()
+                self._fetcher.share()
                 if is_woken:
                     self._pass_on()
                 self._buffer.rest_while_full(self._rest_s)
@@ -258,7 +258,9 @@ class FetchThread:
 
     def _keep_up(self) -> None:
         """Extend the leases of what is in the buffer, or give it back when nobody pops any more."""
-        if self._buffer.is_idle():
+        if uses_priority(self._context.settings):
+            self._buffer.slow_s = SLOW_S
+        if self._buffer.is_idle(IDLE_S):
             self._coordinator.may_take()  # an outage, and its end, are told also while nobody pops
             self._give_back()
             self._fetcher.let_go()

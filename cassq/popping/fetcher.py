@@ -107,8 +107,7 @@ class Fetcher:
                 self._list()
                 # What was empty a moment ago is looked at again only where its pusher has gone on since.
                 gone_on = {entry.source for entry in self._pipes.entries if entry.pipe not in known}
-                news = [entry for entry in self._pipes.entries if entry.source in gone_on]
-                self._round(news, wanted, fetched)
+                self._round([e for e in self._pipes.entries if e.source in gone_on], wanted, fetched)
         except CassqError:
             # What was taken before is leased to this popper, so it is handed out; trouble that lasts comes
             # up again in the next round.
@@ -124,10 +123,8 @@ class Fetcher:
                 f"{self._coordinator} is out of reach, so no pipe may be claimed: pops wait for it"
             )
 
-    def share(self, *, is_stuck: bool = False) -> None:
-        """After a take: when others are hungry, or nobody came, let go of what may feed them; wake them."""
-        if is_stuck:
-            self._claims.let_urgent_go()
+    def share(self) -> None:
+        """After a take: when others are hungry, let go of what may feed them, and wake them."""
         has_any = self._claims or self._opener.has_any
         hungry = self._coordinator.hungry(self._queue, besides=self.holder) if has_any else 0
         if not hungry:

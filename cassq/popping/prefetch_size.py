@@ -46,4 +46,8 @@ class PrefetchSize:
         for consumer in [c for c, (at, _) in self._given.items() if now - at > FORGET_S]:
             del self._given[consumer]
         consumers = max(1, waiting + len(self._given))
-        return min(TAKE_MESSAGES_MAX, int(consumers * AHEAD_S / max(self._service_s, 1e-6)))
+        service_s = self._service_s
+        if not waiting and self._given:
+            # Who works for longer than ever has become slow, though it has not come back to tell.
+            service_s = max(service_s, min((now - at) / max(1, count) for at, count in self._given.values()))
+        return min(TAKE_MESSAGES_MAX, int(consumers * AHEAD_S / max(service_s, 1e-6)))

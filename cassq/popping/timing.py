@@ -26,6 +26,9 @@ LINGER_S = 0.05
 #: A popper from which nobody pops for so long gives its buffer and its claims back, and takes nothing.
 IDLE_S = 5.0
 
+#: The same where messages have priorities, but for the buffer, so that what is urgent finds who is free.
+SLOW_S = 0.5
+
 # Pipes that are claimed
 
 #: An owned pipe that shows nothing new is read anew (its head, what came back) this often, and at most.

@@ -24,7 +24,7 @@ SAME_PATIENCE_S = 0.01
 
 
 class PushBuffer:
-    """The requests that wait for a lane; those of the highest priority go first, the oldest first.
+    """The requests that wait for a lane; the most urgent and the oldest go in turn.
 
     Callers wait here when the lanes cannot keep up, so that a fast caller cannot fill the memory.
 
@@ -197,14 +197,14 @@ class PushBuffer:
     def get(self) -> list[PushRequest]:
         """Take requests for one batch: at least one if any is here, and more of its label while they fit."""
         with suppress(IndexError):  # many small batches may take longer than their callers have
-            if self._requests.next_line()[0].deadline <= self._clock.now():
+            if self._requests.has_late(self._clock.now()):
                 self.expire()
         with self._lock:
             if self._aside:
                 self.take_in()
             taken: list[PushRequest] = []
             messages = size = callers = 0
-            line = self._requests.next_line()
+            line = self._requests.take_turn()
             while line:
                 request = line[0]
                 if taken and (

@@ -29,11 +29,12 @@ class PushRequest:
     Attributes:
         callers: how many callers of `push` wait for it, each for one message.
         label: what steers its messages.
+        number: tells which of two came first.
     """
 
     __slots__ = (
         *("_on_finished", "bodies", "callers", "deadline", "headers", "ids", "is_finished", "label"),
-        "size",
+        *("number", "size"),
     )
 
     def __init__(
@@ -47,6 +48,7 @@ class PushRequest:
         self.is_finished = False
         self.callers = 0
         self.label = UNLABELLED
+        self.number = 0
         self._on_finished = on_finished
 
     @property

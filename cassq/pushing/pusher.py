@@ -25,6 +25,7 @@ from cassq.model.settings import QueueSettings
 from cassq.pushing.batch_cutter import BatchCutter, bounds_of
 from cassq.pushing.callers import CALL_S
 from cassq.pushing.lane import Lane
+from cassq.pushing.lane_set import LaneSet
 from cassq.pushing.linger import Linger
 from cassq.pushing.push_buffer import PushBuffer
 from cassq.pushing.push_request import PushRequest
@@ -77,8 +78,9 @@ class Pusher:
         self._left_behind = 0
         self._written: dict[int, list[PushRequest]] = {}
         self._pushed_at = float("-inf")
-        # Of each thread one for each priority that was pushed with: it has pipes of its own.
-        self._lanes = [{0: self._make_lane(0, number)} for number in range(context.settings.push_width)]
+        self._lanes = [
+            LaneSet(partial(self._make_lane, number)) for number in range(context.settings.push_width)
+        ]
         self._threads = [
             threading.Thread(target=self._run, args=(number,), name=f"cassq-push-{self._queue}", daemon=True)
             for number in range(len(self._lanes))
@@ -194,8 +196,8 @@ class Pusher:
         deadline = self._clock.now() + timeout.total_seconds()
         for thread in self._threads:
             thread.join(max(0.0, deadline - self._clock.now()))
-        for lane in [lane for lanes in self._lanes for lane in list(lanes.values())]:
-            lane.stop_waiting()
+        for lanes in self._lanes:
+            lanes.stop_waiting()
         for thread in self._threads:
             thread.join(timeout.total_seconds())
         self._beside.shutdown()
@@ -237,7 +239,7 @@ class Pusher:
     def _run(self, number: int) -> None:
         lanes = self._lanes[number]
         linger = Linger()
-        idle_s = tend_at = 0.0
+        idle_s = 0.0
         while not self._buffer.is_finished:
             self._buffer.wait(idle_s)
             self._buffer.bound(*bounds_of(self._record.settings))
@@ -245,9 +247,7 @@ class Pusher:
             if requests:
                 started = self._clock.now()
                 self._written[number] = requests
-                if (priority := requests[0].label.priority) not in lanes:
-                    lanes[priority] = self._make_lane(priority, number)
-                lanes[priority].write(requests)
+                lanes.of(requests[0].label.priority).write(requests)
                 with self._lock:
                     del self._written[number]
                     if self._buffer.is_closed:
@@ -255,13 +255,12 @@ class Pusher:
                 linger.note_answered(sum(p.callers for p in requests), self._clock.now() - started)
                 linger.wait(self._buffer)
                 idle_s = 0.0
-            if not requests or (len(lanes) > 1 and started >= tend_at):
-                idle_s = min([lane.tend() for lane in lanes.values()])
-                tend_at = self._clock.now() + idle_s
-        for lane in lanes.values():
-            lane.close()
+                lanes.tend_idle(started)
+            else:
+                idle_s = lanes.tend()
+        lanes.close()
 
-    def _make_lane(self, priority: int, number: int) -> Lane:
+    def _make_lane(self, number: int, priority: int) -> Lane:
         return Lane(self._context, Source(self._name, priority, number), host=self, executor=self._beside)
 
     def _put_one(

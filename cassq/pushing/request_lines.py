@@ -1,12 +1,12 @@
-"""Requests in the order in which lanes take them: the highest priority first, then the oldest first.
+"""Requests in the order in which lanes take them: the most urgent and the oldest in turn.
 
 Refuses to know who waits; the buffer's lock guards it. What must not break: of one priority none overtakes
-another.
+another, and however many urgent ones come, half of all turns are those of who came first.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import chain
+from itertools import chain, count
 
 from cassq.pushing.push_request import PushRequest
 
@@ -14,9 +14,11 @@ from cassq.pushing.push_request import PushRequest
 class RequestLines:
     """A line for each priority that was ever pushed with."""
 
-    __slots__ = ("_lines",)
+    __slots__ = ("_is_turn_of_oldest", "_lines", "_numbers")
 
     def __init__(self) -> None:
+        self._numbers = count()
+        self._is_turn_of_oldest = False
         self._lines: dict[int, deque[PushRequest]] = {0: deque()}
 
     def __bool__(self) -> bool:
@@ -31,11 +33,25 @@ class RequestLines:
         if priority not in self._lines:
             lines = {**self._lines, priority: deque[PushRequest]()}
             self._lines = dict(sorted(lines.items(), reverse=True))
+        request.number = next(self._numbers)
         self._lines[priority].append(request)
 
-    def next_line(self) -> deque[PushRequest]:
-        """Return the line whose turn it is; an empty one where nothing waits."""
-        return next(filter(None, self._lines.values()), deque())
+    def take_turn(self) -> deque[PushRequest]:
+        """Return the line whose turn it is, which ends the turn; an empty one where nothing waits."""
+        if len(self._lines) == 1:
+            return self._lines[0]
+        waiting = [line for line in self._lines.values() if line]
+        if len(waiting) < 2:
+            return waiting[0] if waiting else deque()
+        is_of_oldest, self._is_turn_of_oldest = self._is_turn_of_oldest, not self._is_turn_of_oldest
+        return min(waiting, key=lambda line: line[0].number) if is_of_oldest else waiting[0]
+
+    def has_late(self, now: float) -> bool:
+        """Tell whether who waits longest in a line waits too long; callable without the lock.
+
+        Raises: IndexError: another thread took it meanwhile.
+        """
+        return any(line[0].deadline <= now for line in self._lines.values() if line)
 
     def cut(self, is_meant: Callable[[PushRequest], bool]) -> list[PushRequest]:
         """Take those out that are meant, wherever they stand."""

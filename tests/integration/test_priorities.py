@@ -11,7 +11,7 @@ from support.patience import until
 import cassq
 import cassq.aio
 from cassq.model.uses import uses_priority
-from cassq.popping import delivery_buffer
+from cassq.popping import delivery_buffer, fetch_thread
 
 NEVER = timedelta(0)
 
@@ -25,12 +25,13 @@ def queue(store, name):
     return store.queue(name, ageing=NEVER)
 
 
-def bodies(popper, count):
+def bodies(popper, count, work_s=0.0):
     """Pop one by one, so that what is in hand is known."""
     found = []
     while len(found) < count:
         with popper.pop(timeout=60) as delivery:
             found.append(delivery.body)
+            threading.Event().wait(work_s)
     return found
 
 
@@ -85,7 +86,8 @@ def test_the_ageing_of_a_queue_can_be_altered(store, queue):
 
 def test_a_consumer_that_works_for_long_leaves_what_is_urgent_to_others(queue, store, url, monkeypatch):
     # Given poppers that do not give up what they have, however long nobody comes
-    monkeypatch.setattr(delivery_buffer, "IDLE_S", 3600.0)
+    for module in (delivery_buffer, fetch_thread):
+        monkeypatch.setattr(module, "IDLE_S", 3600.0)
     # And one whose consumer came for urgent messages, and is at work now
     queue.push_many([b"urgent"] * 10, priority=5)
     queue.push_many([b"later"] * BACKLOG)
@@ -100,6 +102,33 @@ def test_a_consumer_that_works_for_long_leaves_what_is_urgent_to_others(queue, s
             # Then it does not wait for the next urgent ones until nothing else is left
             assert overtaken(free, 9) < BACKLOG
         first.commit()
+
+
+def test_a_consumer_that_becomes_slow_leaves_what_is_pushed_then_to_others(queue, store, url, monkeypatch):
+    # Given poppers that do not give up what they have, however long nobody comes
+    for module in (delivery_buffer, fetch_thread):
+        monkeypatch.setattr(module, "IDLE_S", 3600.0)
+    # And one whose consumer was fast, and is at work now
+    with (
+        queue.popper() as popper,
+        nullcontext(store) if url == "memory:" else cassq.connect(url) as other,
+    ):
+        for _ in range(30):
+            queue.push(b"fast", priority=5)
+            assert bodies(popper, 1) == [b"fast"]
+        queue.push(b"slow", priority=5)
+        slow = popper.pop(timeout=60)
+        assert slow.body == b"slow"
+        queue.push_many([b"later"] * BACKLOG)
+        with other.queue(queue.name).popper(commit="grouped") as free:
+            # When something urgent comes now and then, of which the first may be taken ahead
+            found = []
+            while b"urgent" not in found:
+                queue.push(b"urgent", priority=5)
+                found += bodies(free, 100, WORK_S)
+                # Then another consumer gets one meanwhile, before nothing else is left
+                assert len(found) < BACKLOG
+        slow.commit()
 
 
 def test_a_queue_says_once_that_it_has_such_messages(queue):

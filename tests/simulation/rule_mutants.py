@@ -1210,10 +1210,47 @@ _BETWEEN = (
     ),
     planted(
         "keep claimed what is urgent while no consumer comes for it",
-        "cassq.popping.fetcher",
-        "        if is_stuck:\n",
-        "        if False:\n",
+        "cassq.popping.fetch_thread",
+        "            self._buffer.slow_s = SLOW_S\n",
+        "            pass\n",
         test=_PRIORITIES + "test_a_consumer_that_works_for_long_leaves_what_is_urgent_to_others[memory]",
+    ),
+    planted(
+        "give the most urgent every turn",
+        "cassq.pushing.request_lines",
+        "if is_of_oldest else",
+        "if False else",
+        test="tests/unit/pushing/test_push_buffer.py::"
+        "test_the_most_urgent_and_the_oldest_are_taken_in_turn_and_each_shares_its_batches",
+    ),
+    planted(
+        "look only at the most urgent whether it waits too long",
+        "cassq.pushing.request_lines",
+        "        return any(line[0].deadline <= now for line in self._lines.values() if line)\n",
+        "        return next(line[0].deadline <= now for line in self._lines.values() if line)\n",
+        test="tests/unit/pushing/test_push_buffer.py::test_who_waits_too_long_behind_the_urgent_is_told_so",
+    ),
+    planted(
+        "let a lane wait that is made while the pusher closes",
+        "cassq.pushing.lane_set",
+        "                if self._has_given_up:\n",
+        "                if False:\n",
+        test="tests/unit/pushing/test_lane_set.py::test_a_lane_that_is_made_too_late_does_not_wait_either",
+    ),
+    planted(
+        "tend no idle lane while another is at work",
+        "cassq.pushing.pusher",
+        "                lanes.tend_idle(started)\n",
+        "                pass\n",
+        test="tests/unit/pushing/test_pusher.py::test_idle_lanes_are_tended_while_another_is_at_work",
+    ),
+    planted(
+        "take ahead for who is at work as much as when it was fast",
+        "cassq.popping.prefetch_size",
+        "        if not waiting and self._given:\n",
+        "        if False:\n",
+        test="tests/unit/popping/test_prefetch_size.py::"
+        "test_who_works_for_longer_than_before_is_slow_though_it_did_not_come_back_to_tell",
     ),
     planted(
         "let what is less urgent keep others from being claimed",

@@ -1,7 +1,5 @@
 """What is let go of the pipes that a popper claims, and that nothing of it is left behind."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from cassq.errors import StorageUnavailableError
@@ -92,15 +90,6 @@ def test_of_what_is_empty_the_least_urgent_makes_room(claims):
     high, low = add(claims, Owned(may_have_more=False, priority=7), Owned(may_have_more=False))
     assert claims.make_room(0)
     assert (high in claims, low in claims) == (True, False)
-
-
-def test_what_is_urgent_is_let_go_where_there_is_anything_else(context, memory):
-    owned = [Owned(priority=priority) for priority in (2, 0, 5)]
-    listed = SimpleNamespace(entries=[each.entry for each in owned])
-    claims = Claims(context, "a popper", listed, memory, None)
-    add(claims, *owned)
-    claims.let_urgent_go()
-    assert [claimed.owned for claimed in claims] == [owned[1]]
 
 
 def test_others_get_what_is_empty_here_and_half_of_what_is_full(claims):

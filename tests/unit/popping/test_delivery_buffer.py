@@ -296,7 +296,7 @@ def test_who_is_handed_messages_counts_from_then_on_though_its_thread_may_run_la
     def put_after_a_while():
         steps.at += 2 * IDLE_S
         line.put([messages])
-        noted.append(line.is_idle())
+        noted.append(line.is_idle(IDLE_S))
 
     stand_in_line(steps, line, [(1, FAR)], put_after_a_while)
     assert noted == [False]
@@ -522,7 +522,7 @@ def test_whoever_heard_of_an_outage_pops_again_soon(clock, buffer):
     buffer.end_round(buffer.begin_round(), StorageUnavailableError("the database is away"))
     with pytest.raises(StorageUnavailableError):
         buffer.get(1, clock.at + 2 * IDLE_S)
-    assert not buffer.is_idle()
+    assert not buffer.is_idle(IDLE_S)
 
 
 def test_a_refusal_is_told_to_all_that_wait_however_long_they_may(steps, line):

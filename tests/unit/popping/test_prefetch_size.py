@@ -30,8 +30,21 @@ def test_every_consumer_counts_whether_it_waits_or_works():
     work(appetite, 1, 1, AHEAD_S / 4.2)
     appetite.note_given(2, 1, 10.0)
     appetite.note_given(3, 1, 10.0)
-    assert appetite.ahead(0, 11.0) == 8
-    assert appetite.ahead(1, 11.0) == 12
+    assert appetite.ahead(0, 10.0) == 8
+    assert appetite.ahead(1, 10.0) == 12
+
+
+def test_who_works_for_longer_than_before_is_slow_though_it_did_not_come_back_to_tell():
+    appetite = PrefetchSize()
+    work(appetite, 1, 1, AHEAD_S / 50.2)
+    appetite.note_given(1, 2, 10.0)
+    assert appetite.ahead(0, 10.0 + AHEAD_S / 50.2) == 50
+    assert appetite.ahead(0, 10.0 + 2 * AHEAD_S / 2.2) == 2
+    assert appetite.ahead(0, 10.0 + 4 * AHEAD_S) == 0
+    assert appetite.ahead(1, 10.0 + 4 * AHEAD_S) == 100
+    # Of several the one counts that is at work for the shortest time
+    appetite.note_given(2, 1, 10.0 + 4 * AHEAD_S)
+    assert appetite.ahead(0, 10.0 + 4 * AHEAD_S) == 100
 
 
 def test_a_consumer_that_stays_away_counts_no_more():
@@ -39,7 +52,9 @@ def test_a_consumer_that_stays_away_counts_no_more():
     work(appetite, 1, 1, AHEAD_S / 4.2)
     appetite.note_given(2, 1, 10.0)
     appetite.note_given(3, 1, 30.0)
-    assert appetite.ahead(0, 11.0 + FORGET_S) == 4
+    assert appetite.ahead(0, 30.0) == 8
+    assert appetite.ahead(0, 11.0 + FORGET_S) == 0
+    assert appetite.ahead(1, 11.0 + FORGET_S) == 8
 
 
 def test_a_pause_tells_nothing_of_the_speed():

@@ -13,7 +13,7 @@ from cassq.popping import timing as t
         # A popper that nobody wakes looks less and less often, and a pop waits for a look of it.
         (t.POLL_MIN_S, t.POLL_S, t.POLL_MAX_S),
         # It lingers for consumers that come back, and idles only long after its last look.
-        (t.LINGER_S, t.POLL_S, t.POLL_MAX_S, t.IDLE_S),
+        (t.LINGER_S, t.POLL_S, t.SLOW_S, t.POLL_MAX_S, t.IDLE_S),
         # What may come soon is read more often than what comes late, and that more often than a pipe rests.
         (t.LOOK_SOON_S, t.LOOK_S, t.WINDOW_LOOK_S, t.REST_S),
         # A hungry popper has the time to claim what it was left before the giver looks again; an order is

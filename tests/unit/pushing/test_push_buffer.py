@@ -69,7 +69,7 @@ def test_a_batch_has_messages_of_one_time_to_live_in_the_order_of_their_pushes()
     assert told == [[(0, [b"0", b"0"])], [(5_000, [b"5000", b"5000"])], [(0, [b"0"])]]
 
 
-def test_the_highest_priority_is_taken_first_and_priorities_in_turn_share_their_batches():
+def test_the_most_urgent_and_the_oldest_are_taken_in_turn_and_each_shares_its_batches():
     buffer = a_buffer()
     for number in range(6):
         buffer.put_one(b"%d" % number, NO_HEADERS, 1e12, PushLatch(Label(priority=number % 3)))
@@ -78,10 +78,21 @@ def test_the_highest_priority_is_taken_first_and_priorities_in_turn_share_their_
 
     assert [[list(request.bodies) for request in batch] for batch in batches] == [
         [[b"2", b"5"]],
-        [[b"1", b"4"]],
         [[b"0", b"3"]],
+        [[b"1", b"4"]],
     ]
     assert not buffer.get()
+
+
+def test_who_waits_too_long_behind_the_urgent_is_told_so():
+    buffer = a_buffer()
+    late = PushFuture()
+    buffer.put_one(b"urgent", NO_HEADERS, 1e12, PushLatch(Label(priority=9)))
+    buffer.put_one(b"late", NO_HEADERS, 0.0, late)
+
+    buffer.get()
+
+    assert type(late.exception(0)) is StorageUnavailableError
 
 
 def test_who_waits_too_long_is_told_so_whatever_the_priority():

@@ -13,6 +13,7 @@ import cassq
 from cassq.errors import AccessDeniedError, InvalidOptionError, OutcomeUnknownError, StorageUnavailableError
 from cassq.model.ids import new_pipe_id
 from cassq.model.label import UNLABELLED
+from cassq.pushing.lane_set import LaneSet
 from cassq.pushing.pusher import PARCELS_IN_FLIGHT, PUSH_TIMEOUT, Pusher
 
 
@@ -76,6 +77,13 @@ def scene():
         made.storage.is_open.set()
         made.storage.error = None
         made.pusher.close()
+
+
+def test_idle_lanes_are_tended_while_another_is_at_work(scene, monkeypatch):
+    tended = SimpleQueue()
+    monkeypatch.setattr(LaneSet, "tend_idle", lambda _lanes, now: tended.put(now))
+    scene.pusher.push(b"x", None, 30.0, UNLABELLED)
+    assert tended.get(timeout=30) == scene.clock.now()
 
 
 def failing_after(count):
