@@ -54,9 +54,9 @@ from cassq.model.message import Message, MessageIds
 from cassq.model.rollup import Rollup
 from cassq.model.settings import QueueSettings
 from cassq.observing.dead_letters import DeadLetters, DeadMessage
+from cassq.observing.figures import PipeStats, PriorityStats, QueueStats
 from cassq.observing.inspection import MessageState, MessageStatus, RunStats
 from cassq.observing.redriving import Redriven
-from cassq.observing.statistics import PipeStats, QueueStats
 from cassq.popping.delivery import Delivery
 from cassq.popping.pop_future import PopFuture
 from cassq.popping.popper import Popper
@@ -99,6 +99,7 @@ __all__ = [
     "PopFuture",
     "Popped",
     "Popper",
+    "PriorityStats",
     "Pushed",
     "Queue",
     "QueueNotFoundError",

@@ -27,9 +27,10 @@ from cassq.model.queue_record import QueueRecord, QueueState
 from cassq.model.rollup import Rollup
 from cassq.model.settings import QueueSettings
 from cassq.observing.dead_letters import DeadLetters
+from cassq.observing.figures import PipeStats, QueueStats
 from cassq.observing.inspection import Inspection, MessageStatus, RunStats
 from cassq.observing.purging import Purging
-from cassq.observing.statistics import PipeStats, QueueStats, Statistics
+from cassq.observing.statistics import Statistics
 from cassq.popping.popper import Popper
 from cassq.popping.shared_intake import CommitMode
 from cassq.pushing.pusher import PUSH_TIMEOUT

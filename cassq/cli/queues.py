@@ -5,6 +5,7 @@ Owns nothing but words; those of a queue's settings are in `cassq.cli.queue_sett
 
 import threading
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import click
@@ -64,12 +65,13 @@ def _depth_of(store: cassq.Store, name: str) -> dict[str, Any]:
     flag_value="2s",
     help="Again and again, this far apart.",
 )
+@click.option("--by", type=click.Choice(["priority"]), help="A row for each: what it holds.")
 @common_options
 @pass_session
-def stats(session: Session, name: str, watch: timedelta | None) -> None:
+def stats(session: Session, name: str, watch: timedelta | None, by: str | None) -> None:
     """Tell what a queue holds and what went through it; the cost does not grow with the backlog."""
     with session.queue(name) as queue:
-        show = _print_json_stats if session.is_json else _print_stats
+        show = partial(_print_stats, is_json=session.is_json, by=by)
         if watch is None:
             show(queue.stats())
             return
@@ -189,12 +191,14 @@ def wait(wish: Wish, seconds: timedelta) -> bool:
     return bool(wish)
 
 
-def _print_stats(found: cassq.QueueStats) -> None:
-    print_figures(found.to_json())
-
-
-def _print_json_stats(found: cassq.QueueStats) -> None:
-    print_json(found.to_json())
+def _print_stats(found: cassq.QueueStats, *, is_json: bool, by: str | None) -> None:
+    told = found.to_json()
+    if is_json:
+        print_json(told["priorities"] if by else told)
+    elif by:
+        print_table(told["priorities"])
+    else:
+        print_figures({name: value for name, value in told.items() if name != "priorities"})
 
 
 def _tell_done(session: Session, told: dict[str, Any], words: str) -> None:

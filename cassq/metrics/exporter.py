@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from cassq.errors import CassqError, OutcomeUnknownError, QueueNotFoundError, UnavailableError
-from cassq.observing.statistics import QueueStats
+from cassq.observing.figures import QueueStats
 from cassq.runtime.clock import Clock
 from cassq.store import Store
 

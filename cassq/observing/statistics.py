@@ -1,6 +1,6 @@
 """Counts what a queue holds and what went through it.
 
-Owns the meaning of every figure. Totals of retired pipes come from the queue's record, the rest from the
+Owns how figures come about. Totals of retired pipes come from the queue's record, the rest from the
 head, runs and marks of each live pipe: one small read a pipe, never one a message. Exact once nothing is in
 flight; while pipes retire under the count, it counts again.
 """
@@ -8,9 +8,8 @@ flight; while pipes retire under the count, it counts again.
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
@@ -18,6 +17,7 @@ from cassq.model.pipe import Phase, PipeEntry, PipeState, RunState, Tally
 from cassq.model.progress import Progress
 from cassq.model.queue_record import QueueRecord, Sample
 from cassq.observing.dead_letters import LETTERS_MAX
+from cassq.observing.figures import PipeStats, PriorityStats, QueueStats
 from cassq.pipes.outside_view import find_newest, find_pushed, progress_seen
 from cassq.pipes.pipe_list import PipeList
 from cassq.runtime.reentry import alone
@@ -35,81 +35,6 @@ SURVEY_ATTEMPTS = 5
 WINDOW = timedelta(seconds=60)
 SAMPLE_EVERY = timedelta(seconds=5)
 SAMPLES_MAX = 16
-
-
-@dataclass(frozen=True, slots=True)
-class QueueStats:
-    """What a queue holds, and what went through it since it was created.
-
-    Attributes:
-        queue: its name.
-        state: "active" or "paused".
-        waiting: messages that may be delivered now.
-        pending: messages in consumers' hands.
-        delayed: messages that were rolled back with a delay that still runs.
-        pushed, popped, committed, purged, expired: totals of messages; popped counts a message once, expired
-            those that were dropped.
-        dead: total of messages that went to the dead letters, or are about to go there.
-        dead_letters: how many are there now; counted up to 10 000.
-        rolled_back: how often a message came back, by a rollback or an expired lease.
-        push_rate, pop_rate, commit_rate: messages per second over the last minute or so.
-        oldest_age: since when the oldest message that has not ended is there; None when there is none.
-        pipes: live pipes.
-    """
-
-    queue: str
-    state: str
-    waiting: int
-    pending: int
-    delayed: int
-    pushed: int
-    popped: int
-    committed: int
-    dead: int
-    dead_letters: int
-    purged: int
-    expired: int
-    rolled_back: int
-    push_rate: float
-    pop_rate: float
-    commit_rate: float
-    oldest_age: timedelta | None
-    pipes: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the figures as JSON values; the age in seconds, as `oldest_age_s`."""
-        return _to_json(asdict(self))
-
-
-@dataclass(frozen=True, slots=True)
-class PipeStats:
-    """One live pipe.
-
-    Attributes:
-        pipe: its id.
-        phase: PA (push active), PF (push finished) or E (empty, being retired).
-        pushed, popped, committed: messages so far.
-        waiting, pending, delayed: messages now, as in `QueueStats`.
-        owner: the name of the popper that claims it, which others of its process may share; or None.
-        pusher: who pushes into it.
-        age: since it was created, by the database's clock.
-    """
-
-    pipe: UUID
-    phase: str
-    pushed: int
-    popped: int
-    committed: int
-    waiting: int
-    pending: int
-    delayed: int
-    owner: str | None
-    pusher: str
-    age: timedelta
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the figures as JSON values; the age in seconds, as `age_s`."""
-        return _to_json(asdict(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,16 +91,16 @@ class Statistics:
         """Return the queue's figures."""
         record, listing, surveys = self.survey(read_record)
         total = sum((survey.tally for survey in surveys), record.totals)
-        out = [survey.count_out() for survey in surveys]
-        oldest_ms = self._find_oldest(surveys)
+        priorities = self._by_priority(surveys, listing.now_ms)
+        ages = [each.oldest_age for each in priorities if each.oldest_age is not None]
         now = Sample(listing.now_ms, total.pushed, total.popped, total.committed)
         push_rate, pop_rate, commit_rate = rates_between(record.samples, now)
         return QueueStats(
             queue=self._queue,
             state=record.state.value,
-            waiting=sum(waiting for waiting, _, _ in out),
-            pending=sum(pending for _, pending, _ in out),
-            delayed=sum(delayed for _, _, delayed in out),
+            waiting=sum(each.waiting for each in priorities),
+            pending=sum(each.pending for each in priorities),
+            delayed=sum(each.delayed for each in priorities),
             pushed=total.pushed,
             popped=total.popped,
             committed=total.committed,
@@ -187,8 +112,9 @@ class Statistics:
             push_rate=push_rate,
             pop_rate=pop_rate,
             commit_rate=commit_rate,
-            oldest_age=None if oldest_ms is None else _age(listing.now_ms, oldest_ms),
+            oldest_age=max(ages, default=None),
             pipes=len(surveys),
+            priorities=tuple(priorities),
         )
 
     def pipe_stats(self, read_record: RecordReader, owners: Mapping[UUID, str]) -> list[PipeStats]:
@@ -210,6 +136,7 @@ class Statistics:
                     delayed=delayed,
                     owner=owners.get(survey.entry.pipe),
                     pusher=survey.entry.pusher,
+                    priority=survey.entry.priority,
                     age=_age(listing.now_ms, survey.entry.created_at_ms),
                 )
             )
@@ -247,6 +174,18 @@ class Statistics:
         state = state.seen_at(pushed)
         progress = progress_seen(state, self._context.settings.max_attempts)
         return PipeSurvey(entry, state, progress, pushed, progress.tally(pushed))
+
+    def _by_priority(self, surveys: Sequence[PipeSurvey], now_ms: int) -> list[PriorityStats]:
+        """Return what there is of each priority, the most urgent first."""
+        found = []
+        for priority in sorted({survey.entry.priority for survey in surveys}, reverse=True):
+            of_it = [survey for survey in surveys if survey.entry.priority == priority]
+            out = [survey.count_out() for survey in of_it]
+            waiting, pending, delayed = map(sum, zip(*out, strict=True))
+            oldest_ms = self._find_oldest(of_it)
+            oldest_age = None if oldest_ms is None else _age(now_ms, oldest_ms)
+            found.append(PriorityStats(priority, waiting, pending, delayed, oldest_age))
+        return found
 
     def _find_oldest(self, surveys: Sequence[PipeSurvey]) -> int | None:
         """Return when the oldest message that has not ended was pushed; reads little: old pipes first."""
@@ -286,15 +225,3 @@ def rates_between(samples: Sequence[Sample], now: Sample) -> tuple[float, float,
 
 def _age(now_ms: int, then_ms: int) -> timedelta:
     return timedelta(milliseconds=max(0, now_ms - then_ms))
-
-
-def _to_json(figures: dict[str, Any]) -> dict[str, Any]:
-    told: dict[str, Any] = {}
-    for name, value in figures.items():
-        if isinstance(value, timedelta):
-            told[f"{name}_s"] = value.total_seconds()
-        elif name == "oldest_age":
-            told["oldest_age_s"] = None
-        else:
-            told[name] = str(value) if isinstance(value, UUID) else value
-    return told

@@ -19,7 +19,7 @@ from faulty_storage import Faults, FaultyStorage, Odds
 
 from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.errors import CassqError, DeliveryExpiredError, OutcomeUnknownError, UnavailableError
-from cassq.observing.statistics import QueueStats
+from cassq.observing.figures import QueueStats
 from cassq.popping.delivery import Delivery
 from cassq.popping.popper import Popper
 from cassq.queue import Queue

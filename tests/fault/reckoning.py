@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from cassq.observing.statistics import QueueStats
+from cassq.observing.figures import QueueStats
 from cassq.verification.ledger import Kind, Line
 from cassq.verification.verdict import Verdict
 

@@ -315,6 +315,10 @@ class TestPush:
 
         orders.ok("push", "orders", stdin=b"later")
         orders.ok("push", "orders", "--priority", "9", stdin=b"urgent")
+        told = orders.json("queue", "stats", "orders", "--by", "priority")
+        assert [(each["priority"], each["waiting"]) for each in told] == [(9, 1), (0, 1)]
+        rows = orders.ok("queue", "stats", "orders", "--by", "priority").splitlines()
+        assert [row.split()[0] for row in rows] == ["priority", "9", "0"]
         assert [each["body"] for each in orders.lines("peek", "orders")] == ["urgent", "later"]
         assert [each["body"] for each in orders.lines("pop", "orders", "--commit")] == ["urgent"]
 

@@ -1,6 +1,6 @@
 """What the figures of a queue mean: ages, rates, samples, and pipes that retire while they are counted."""
 
-from dataclasses import replace
+from dataclasses import astuple, replace
 from datetime import timedelta
 
 import pytest
@@ -51,8 +51,8 @@ class Scene:
     def sample(self):
         return self.statistics.sample(self.read)
 
-    def open(self):
-        entry = PipeEntry(new_pipe_id(), "a pusher")
+    def open(self, priority=0):
+        entry = PipeEntry(new_pipe_id(), "a pusher", priority=priority)
         self.storage.create_pipe("q", entry, Head(new_token()))
         return entry.pipe
 
@@ -102,6 +102,31 @@ class TestTheOldestAge:
         # Of a pipe in which all has ended there is none
         scene.commit(pipe, 2, 2)
         assert scene.stats().oldest_age is None
+
+
+class TestWhatThereIsOfEachPriority:
+    def test_is_told_the_most_urgent_first_with_an_age_of_its_own(self, scene):
+        low, lower, high = scene.open(), scene.open(), scene.open(priority=7)
+        for pipe, number in ((low, 1), (low, 2), (lower, 1), (high, 1)):
+            scene.push(pipe, number)
+            scene.clock.seconds += 1
+        scene.take(low)
+        scene.commit(low, 1)
+        stats = scene.stats()
+        assert [astuple(each) for each in stats.priorities] == [
+            (7, 1, 0, 0, timedelta(seconds=1)),
+            (0, 1, 1, 0, timedelta(seconds=3)),
+        ]
+        assert (stats.waiting, stats.pending, stats.oldest_age) == (2, 1, timedelta(seconds=3))
+
+    def test_has_no_age_where_all_has_ended(self, scene):
+        pipe = scene.open(priority=2)
+        scene.push(pipe)
+        scene.take(pipe)
+        scene.commit(pipe, 1)
+        assert scene.stats().to_json()["priorities"] == [
+            {"priority": 2, "waiting": 0, "pending": 0, "delayed": 0, "oldest_age_s": None}
+        ]
 
 
 def at(seconds, pushed, popped=0, committed=0):
@@ -247,6 +272,7 @@ def test_figures_are_told_in_json(scene):
     told = scene.stats().to_json()
     assert (told["oldest_age_s"], told["pushed"]) == (None, 0)
     assert "oldest_age" not in told
+    assert told["priorities"] == []
     pipe = scene.open()
     scene.push(pipe)
     scene.clock.seconds += 2.5
