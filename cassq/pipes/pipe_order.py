@@ -7,6 +7,7 @@ on its entry alone: else two poppers, or two looks of one, would disagree.
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import timedelta
+from functools import partial
 from uuid import UUID
 
 from cassq.model.ids import Source, time_key
@@ -22,13 +23,14 @@ def in_order(entries: Iterable[PipeEntry], ageing: timedelta) -> list[PipeEntry]
     entries = list(entries)
     if not any(entry.priority for entry in entries):
         return sorted(entries, key=lambda entry: time_key(entry.pipe))
+    return sorted(entries, key=partial(rank_of, ageing=ageing))
+
+
+def rank_of(entry: PipeEntry, ageing: timedelta) -> tuple[int, bytes]:
+    """Return what pipes are sorted by; what is less goes first."""
     ticks = ageing // timedelta(microseconds=1) * 10  # as the times of ids are counted
-
-    def rank(entry: PipeEntry) -> tuple[int, bytes]:
-        begun = entry.pipe.time if ticks else 0
-        return begun - entry.priority * (ticks or 1), time_key(entry.pipe)
-
-    return sorted(entries, key=rank)
+    begun = entry.pipe.time if ticks else 0
+    return begun - entry.priority * (ticks or 1), time_key(entry.pipe)
 
 
 class PipeRound:

@@ -13,13 +13,14 @@ from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import CassqError
-from cassq.model.pipe import Mark, Phase, Run, RunState
+from cassq.model.pipe import Mark, Phase, PipeEntry, Run, RunState
 from cassq.model.take_plan import Taken
 from cassq.pipes import upkeep, window_steps
 from cassq.pipes.held_run import HeldRun
 from cassq.pipes.held_window import HeldWindow
 from cassq.pipes.owned_pipe import OwnedPipe, TakeResult
 from cassq.pipes.pipe_list import PipeList
+from cassq.pipes.pipe_order import rank_of
 from cassq.popping.pipe_backoff import PipeBackoff
 from cassq.popping.timing import BUSY_S, LOOK_S, LOOK_SOON_S, REST_S, WINDOW_LOOK_S
 from cassq.runtime.reentry import noted
@@ -32,6 +33,7 @@ class Claimed:
     """A pipe this popper claims, when its head was last read, and the run of the window it has there."""
 
     owned: OwnedPipe
+    rank: tuple[int, bytes]
     looked_at: float
     window: HeldWindow | None = None
     window_run: HeldRun | None = None
@@ -81,7 +83,7 @@ class Claims:
 
     def add(self, owned: OwnedPipe) -> Claimed | None:
         """Add a pipe whose claim was granted; None when all of it was handed out, and it was let go again."""
-        claimed = self._claimed[owned.pipe] = Claimed(owned, owned.sent_at)
+        claimed = self._claimed[owned.pipe] = Claimed(owned, self._rank_of(owned.entry), owned.sent_at)
         self.settle_exhausted(claimed)
         return self._claimed.get(owned.pipe)
 
@@ -119,16 +121,19 @@ class Claims:
         empty = [claimed.owned for claimed in self if claimed.owned not in full]
         return [(owned, False) for owned in empty] + [(owned, True) for owned in full[len(full) // 2 :]]
 
-    def make_room(self, priority: int) -> bool:
-        """Let a pipe go that has nothing to take, or what is less urgent, so that another can be claimed."""
-        least = min(self, key=lambda claimed: (claimed.owned.may_have_more, claimed.owned.entry.priority))
-        if not least.owned.may_have_more:
-            self.let_go(least.owned.pipe, BUSY_S)
+    def make_room(self, entry: PipeEntry) -> bool:
+        """Let a pipe go that has nothing to take, or one of another priority that ranks behind `entry`."""
+        last = max(self, key=lambda claimed: (not claimed.owned.may_have_more, claimed.rank))
+        if not last.owned.may_have_more:
+            self.let_go(last.owned.pipe, BUSY_S)
             return True
-        if least.owned.entry.priority < priority:
-            self.let_go(least.owned.pipe)
+        if last.owned.entry.priority != entry.priority and last.rank > self._rank_of(entry):
+            self.let_go(last.owned.pipe)
             return True
         return False
+
+    def _rank_of(self, entry: PipeEntry) -> tuple[int, bytes]:
+        return rank_of(entry, self._context.settings.ageing)
 
     def next_due(self) -> list[float]:
         """Return in how many seconds something of each pipe comes due, where something is out."""

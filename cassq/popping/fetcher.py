@@ -262,9 +262,7 @@ class Fetcher:
             return None
         if self._memory.is_left_alone(entry.pipe):
             return None
-        if len(self._claims) >= self._context.settings.pop_width and not self._claims.make_room(
-            entry.priority
-        ):
+        if len(self._claims) >= self._context.settings.pop_width and not self._claims.make_room(entry):
             return None
         try:
             opened = self._opener.open(entry)

@@ -90,16 +90,14 @@ class Pusher:
 
     def push(self, body: bytes, headers: object, timeout: float | timedelta, label: Label) -> MessageId:
         """Store one message; see `Queue.push`."""
-        self._check_not_a_callback()
+        self._check_may_wait("push()")
         latch = PushLatch(label)
         deadline = self._put_one(body, headers, timeout, latch)
         return latch.result(partial(self._buffer.expire_at, deadline))
 
     def push_again(self, messages: Sequence[tuple[bytes, Headers]]) -> list[PushFuture]:
         """Store what was stored before, though it may break a younger rule; return ended futures."""
-        self._check_not_a_callback()
-        if self.is_inside:
-            raise refusal("put_back()")
+        self._check_may_wait("put_back()")
         deadline = self._clock.now() + to_seconds(PUSH_TIMEOUT)
         futures: list[PushFuture] = []
         for body, headers in messages:
@@ -142,7 +140,7 @@ class Pusher:
         on_part: Callable[[PushRequest], None] | None = None,
     ) -> MessageIds:
         """Store many messages; see `Queue.push_many`. What is sent together is told to `on_part`."""
-        self._check_not_a_callback()
+        self._check_may_wait("push_many()")
         ids = MessageIds()
         flying: deque[Future[MessageIds]] = deque()
         deadlines: deque[float] = deque()
@@ -286,7 +284,9 @@ class Pusher:
         """Whether this thread is in the middle of a push: nothing here can end before it goes on."""
         return self._buffer.is_inside()
 
-    def _check_not_a_callback(self) -> None:
+    def _check_may_wait(self, call: str) -> None:
+        if self.is_inside:
+            raise refusal(call)
         check_may_wait("push()")
         if threading.current_thread() in self._threads or self._beside.is_current:
             raise InvalidOptionError(

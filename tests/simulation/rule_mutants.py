@@ -1255,7 +1255,7 @@ _BETWEEN = (
     planted(
         "let what is less urgent keep others from being claimed",
         "cassq.popping.claims",
-        "        if least.owned.entry.priority < priority:\n",
+        "        if last.owned.entry.priority != entry.priority and last.rank > self._rank_of(entry):\n",
         "        if False:\n",
         test="tests/unit/popping/test_claims.py::test_what_is_less_urgent_makes_room",
     ),

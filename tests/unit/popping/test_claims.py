@@ -1,10 +1,13 @@
 """What is let go of the pipes that a popper claims, and that nothing of it is left behind."""
 
+from datetime import timedelta
+
 import pytest
 
 from cassq.errors import StorageUnavailableError
-from cassq.model.ids import new_pipe_id
+from cassq.model.ids import just_before, new_pipe_id
 from cassq.model.pipe import PipeEntry
+from cassq.model.settings import QueueSettings
 from cassq.pipes import window_steps
 from cassq.popping.claims import Claims
 from cassq.popping.timing import BUSY_S
@@ -32,6 +35,7 @@ class Context:
 
     queue = "q"
     record = clock = None
+    settings = QueueSettings(ageing=timedelta(0))
 
     def __init__(self):
         self.coordinator = self
@@ -64,6 +68,10 @@ def claims(context, memory):
     return Claims(context, "a popper", None, memory, None)
 
 
+def entry(priority):
+    return PipeEntry(new_pipe_id(), "a pusher", priority=priority)
+
+
 def add(claims, *pipes):
     for owned in pipes:
         assert claims.add(owned).owned is owned
@@ -72,23 +80,33 @@ def add(claims, *pipes):
 
 def test_only_a_pipe_with_nothing_to_take_makes_room(context, memory, claims):
     full, empty = add(claims, Owned(), Owned(may_have_more=False))
-    assert claims.make_room(0)
+    assert claims.make_room(entry(0))
     assert (empty in claims, memory.rests) == (False, {empty: BUSY_S})
     assert context.released == [("q", empty, "a popper")]
-    assert not claims.make_room(0)
+    assert not claims.make_room(entry(0))
     assert full in claims
 
 
 def test_what_is_less_urgent_makes_room(context, memory, claims):
     low, high = add(claims, Owned(priority=3), Owned(priority=7))
-    assert not claims.make_room(3)
-    assert claims.make_room(4)
+    assert not claims.make_room(entry(3))
+    assert claims.make_room(entry(4))
     assert (low in claims, high in claims, memory.rests) == (False, True, {low: 0.0})
+
+
+def test_what_has_waited_for_longer_than_its_priority_makes_up_for_is_claimed_instead(context, claims):
+    context.settings = QueueSettings(ageing=timedelta(minutes=1))
+    old = PipeEntry(just_before(new_pipe_id(), 180), "a pusher", priority=1)
+    young, urgent = Owned(priority=3), Owned(priority=5)
+    add(claims, young, urgent)
+    assert claims.make_room(old)
+    assert (young.pipe in claims, urgent.pipe in claims) == (False, True)
+    assert not claims.make_room(old)
 
 
 def test_of_what_is_empty_the_least_urgent_makes_room(claims):
     high, low = add(claims, Owned(may_have_more=False, priority=7), Owned(may_have_more=False))
-    assert claims.make_room(0)
+    assert claims.make_room(entry(0))
     assert (high in claims, low in claims) == (True, False)
 
 

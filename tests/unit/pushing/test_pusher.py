@@ -10,7 +10,13 @@ from support.clocks import HandClock
 from support.contexts import context_of
 
 import cassq
-from cassq.errors import AccessDeniedError, InvalidOptionError, OutcomeUnknownError, StorageUnavailableError
+from cassq.errors import (
+    AccessDeniedError,
+    InvalidOptionError,
+    OutcomeUnknownError,
+    StorageUnavailableError,
+    UsageError,
+)
 from cassq.model.ids import new_pipe_id
 from cassq.model.label import UNLABELLED
 from cassq.pushing.lane_set import LaneSet
@@ -77,6 +83,29 @@ def scene():
         made.storage.is_open.set()
         made.storage.error = None
         made.pusher.close()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda scene: scene.pusher.push(b"x", None, 30.0, UNLABELLED),
+        lambda scene: scene.pusher.push_again([(b"x", {})]),
+        lambda scene: scene.many([b"x"]),
+    ],
+    ids=["push", "push_again", "push_many"],
+)
+def test_a_call_that_interrupts_another_of_its_thread_is_refused(scene, call):
+    told = SimpleQueue()
+
+    def interrupt():
+        with scene.pusher._buffer._lock:  # as a signal's handler would in the middle of a push
+            try:
+                call(scene)
+            except UsageError as error:
+                told.put(str(error))
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    assert "interrupted another call of the same thread" in told.get(timeout=60)
 
 
 def test_idle_lanes_are_tended_while_another_is_at_work(scene, monkeypatch):
