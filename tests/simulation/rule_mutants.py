@@ -1262,8 +1262,8 @@ _BETWEEN = (
     planted(
         "rank by priority alone",
         "cassq.pipes.pipe_order",
-        "        begun = entry.pipe.time if ticks else 0\n",
-        "        begun = 0\n",
+        "    begun = entry.pipe.time if ticks else 0\n",
+        "    begun = 0\n",
         test="tests/unit/pipes/test_pipe_order.py::"
         "test_a_pipe_counts_as_older_by_the_ageing_for_each_step_of_its_priority",
     ),
