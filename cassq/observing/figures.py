@@ -69,7 +69,7 @@ class QueueStats:
     commit_rate: float
     oldest_age: timedelta | None
     pipes: int
-    priorities: tuple[PriorityStats, ...] = ()
+    priorities: tuple[PriorityStats, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as JSON values; ages in seconds, as `oldest_age_s`."""

@@ -33,7 +33,6 @@ class Claimed:
     """A pipe this popper claims, when its head was last read, and the run of the window it has there."""
 
     owned: OwnedPipe
-    rank: tuple[int, bytes]
     looked_at: float
     window: HeldWindow | None = None
     window_run: HeldRun | None = None
@@ -83,7 +82,7 @@ class Claims:
 
     def add(self, owned: OwnedPipe) -> Claimed | None:
         """Add a pipe whose claim was granted; None when all of it was handed out, and it was let go again."""
-        claimed = self._claimed[owned.pipe] = Claimed(owned, self._rank_of(owned.entry), owned.sent_at)
+        claimed = self._claimed[owned.pipe] = Claimed(owned, owned.sent_at)
         self.settle_exhausted(claimed)
         return self._claimed.get(owned.pipe)
 
@@ -123,17 +122,16 @@ class Claims:
 
     def make_room(self, entry: PipeEntry) -> bool:
         """Let a pipe go that has nothing to take, or one of another priority that ranks behind `entry`."""
-        last = max(self, key=lambda claimed: (not claimed.owned.may_have_more, claimed.rank))
-        if not last.owned.may_have_more:
-            self.let_go(last.owned.pipe, BUSY_S)
+        empty = [each.owned.entry for each in self if not each.owned.may_have_more]
+        if empty:
+            self.let_go(min(empty, key=lambda each: each.priority).pipe, BUSY_S)
             return True
-        if last.owned.entry.priority != entry.priority and last.rank > self._rank_of(entry):
-            self.let_go(last.owned.pipe)
-            return True
-        return False
-
-    def _rank_of(self, entry: PipeEntry) -> tuple[int, bytes]:
-        return rank_of(entry, self._context.settings.ageing)
+        rank = partial(rank_of, ageing=self._context.settings.ageing)
+        others = [each.owned.entry for each in self if each.owned.entry.priority != entry.priority]
+        behind = [each for each in others if rank(each) > rank(entry)]
+        if behind:
+            self.let_go(max(behind, key=rank).pipe)
+        return bool(behind)
 
     def next_due(self) -> list[float]:
         """Return in how many seconds something of each pipe comes due, where something is out."""

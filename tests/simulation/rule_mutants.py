@@ -1255,8 +1255,8 @@ _BETWEEN = (
     planted(
         "let what is less urgent keep others from being claimed",
         "cassq.popping.claims",
-        "        if last.owned.entry.priority != entry.priority and last.rank > self._rank_of(entry):\n",
-        "        if False:\n",
+        "        if behind:\n",
+        "        if behind.clear():\n",
         test="tests/unit/popping/test_claims.py::test_what_is_less_urgent_makes_room",
     ),
     planted(

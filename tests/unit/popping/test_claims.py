@@ -104,6 +104,12 @@ def test_what_has_waited_for_longer_than_its_priority_makes_up_for_is_claimed_in
     assert not claims.make_room(old)
 
 
+def test_of_what_is_empty_and_of_one_priority_the_first_makes_room(claims):
+    first, second = add(claims, Owned(may_have_more=False), Owned(may_have_more=False))
+    assert claims.make_room(entry(0))
+    assert (first in claims, second in claims) == (False, True)
+
+
 def test_of_what_is_empty_the_least_urgent_makes_room(claims):
     high, low = add(claims, Owned(may_have_more=False, priority=7), Owned(may_have_more=False))
     assert claims.make_room(entry(0))
