@@ -10,9 +10,10 @@ buffer. What must not break: what was not handed out goes back without counting 
     not full       the last look found all, and more comes later         AWAIT: rest until then
     not full       otherwise                                             LOOK
 
-While nobody pops for `slow_s` the buffer counts as full, whatever is in it. A wake-up leads to LOOK; where the
-buffer is full, or nobody pops any more, it is passed on. A LOOK that found nothing is followed by looks at what
-is known while messages flow fast, then by STARVE where the buffer is empty, and by a rest where it is not.
+While nobody pops for `slow_s` the buffer counts as full, whatever is in it. A wake-up leads to LOOK; where
+the buffer is full, or nobody pops any more, it is passed on. A LOOK that found nothing is followed by looks
+at what is known while messages flow fast, then by STARVE where the buffer is empty, and by a rest where it
+is not.
 """
 
 import contextlib
