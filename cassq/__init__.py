@@ -54,7 +54,7 @@ from cassq.model.message import Message, MessageIds
 from cassq.model.rollup import Rollup
 from cassq.model.settings import QueueSettings
 from cassq.observing.dead_letters import DeadLetters, DeadMessage
-from cassq.observing.figures import PipeStats, PriorityStats, QueueStats
+from cassq.observing.figures import PipeStats, PriorityStats, QueueStats, TypeStats
 from cassq.observing.inspection import MessageState, MessageStatus, RunStats
 from cassq.observing.redriving import Redriven
 from cassq.popping.delivery import Delivery
@@ -118,6 +118,7 @@ __all__ = [
     "StorageCalled",
     "StorageUnavailableError",
     "Store",
+    "TypeStats",
     "UnavailableError",
     "UsageError",
     "Worker",

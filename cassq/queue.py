@@ -20,7 +20,7 @@ from cassq.catalog.queue_events import QueueEvents
 from cassq.errors import AccessDeniedError, CoordinationUnavailableError
 from cassq.model.arguments import check_count, to_day
 from cassq.model.ids import MessageId, to_message_id
-from cassq.model.label import UNLABELLED
+from cassq.model.label import UNLABELLED, Label
 from cassq.model.message import Headers, Message, MessageIds
 from cassq.model.options import PushOptions
 from cassq.model.queue_record import QueueRecord, QueueState
@@ -95,9 +95,10 @@ class Queue:
             timeout: how long to try, in seconds or as a timedelta. A storage call under way is waited for.
             options: `ttl`, a timedelta: how long it may wait for a consumer; None: as long as the queue says.
                 `priority`, from 0 to 9: consumers get what ranks higher first, see `ageing` of a queue.
+                `type`, a name: consumers may ask for some types.
 
         Raises:
-            InvalidOptionError, BodyTooLargeError: the message breaks a rule; nothing was pushed.
+            InvalidOptionError, InvalidNameError, BodyTooLargeError: it breaks a rule; nothing was pushed.
             QueueNotFoundError, ClosedError: the queue was deleted or closed; nothing was pushed.
             StorageUnavailableError: the database did not answer in time; the message is not stored.
             OutcomeUnknownError: it may or may not be stored, and time was up before that was known.
@@ -153,19 +154,20 @@ class Queue:
         label = self._workers.to_label(options, timeout) if options else UNLABELLED
         return self._workers.pusher().push_many(bodies, progress, timeout, label)
 
-    def popper(self, *, commit: CommitMode = "each") -> Popper:
+    def popper(self, *, commit: CommitMode = "each", types: Iterable[str] | None = None) -> Popper:
         """Return a new popper, which takes messages from this queue until it is closed.
 
-        Those that are open share, for each `commit`, one thread, one name, `pop_width` pipes and what was
-        taken ahead. See "Poppers of one process" in docs/operations.md.
+        Those that are open share, for each `commit` and `types`, one thread, one name, `pop_width` pipes and
+        what was taken ahead. See "Poppers of one process" in docs/operations.md.
 
         Args:
             commit: "each" writes every commit before it returns. "grouped" writes commits together every few
                 milliseconds: faster, but what a crash catches in between is delivered again.
+            types: take only messages of these; None: all, with a type or without.
 
-        Raises: ClosedError, QueueNotFoundError, InvalidOptionError.
+        Raises: ClosedError, QueueNotFoundError, InvalidOptionError, InvalidNameError, UnavailableError.
         """
-        return self._workers.make_popper(commit)
+        return self._workers.make_popper(commit, types)
 
     def run_reader(self, name: str, *, lease: timedelta) -> RunReader:
         """Return a reader that leases runs under a stable name, for a consumer that writes down what it has.
@@ -292,8 +294,8 @@ class Queue:
     def __repr__(self) -> str:
         return f"<Queue {self.name!r}>"
 
-    def _push_again(self, messages: Sequence[tuple[bytes, Headers]]) -> "Sequence[Future[MessageId]]":
-        return self._workers.pusher().push_again(messages)
+    def _push_again(self, messages: Sequence[tuple[bytes, Headers, Label]]) -> "Sequence[Future[MessageId]]":
+        return self._workers.push_again(messages)
 
     def _check_open(self) -> None:
         self._workers.check_usable()

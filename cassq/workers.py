@@ -6,31 +6,29 @@ not break: nothing is made once closing has begun, and what was made before is c
 
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import partial
 from uuid import UUID
 
 from cassq.bulk.leased_run import tag
 from cassq.bulk.run_reader import RunReader
 from cassq.bulk.staging import Staging
+from cassq.catalog.first_uses import FirstUses
 from cassq.catalog.queue_context import QueueContext
 from cassq.coordination.port import Coordinator
 from cassq.errors import (
     AccessDeniedError,
     ClosedError,
     CoordinationUnavailableError,
-    OutcomeUnknownError,
-    StorageUnavailableError,
 )
-from cassq.model.arguments import to_seconds
-from cassq.model.ids import check_name
-from cassq.model.label import Label, to_label
+from cassq.model.ids import MessageId, check_name
+from cassq.model.label import Label, to_label, to_types
+from cassq.model.message import Headers
 from cassq.model.options import PushOptions
 from cassq.model.tracing import Tracer
-from cassq.model.uses import is_told, with_uses
 from cassq.observing.statistics import Statistics
 from cassq.pipes.fenced_pipe import Taker
 from cassq.popping.fetcher import Fetcher
@@ -38,24 +36,20 @@ from cassq.popping.pipe_backoff import GonePipes
 from cassq.popping.popper import Popper
 from cassq.popping.shared_intake import CommitMode, SharedIntake, check_commit
 from cassq.pushing.observed_pusher import ObservedPusher
-from cassq.pushing.pusher import Pusher
+from cassq.pushing.pusher import PUSH_TIMEOUT, Pusher
 from cassq.pushing.traced_pusher import TracedPusher
 from cassq.reaping.housekeeping import Housekeeping
 from cassq.reaping.reap_report import ReapReport
 from cassq.reaping.reaper import Reaper
-from cassq.runtime.clock import Clock, rest
-from cassq.runtime.deadline import Deadline
+from cassq.runtime.clock import Clock
 from cassq.runtime.event_buffer import EventBuffer
 from cassq.runtime.fork_guard import ForkGuard, process_name
 from cassq.runtime.periodic_thread import PeriodicThread
 from cassq.runtime.poll_spread import PollSpread
-from cassq.runtime.reentry import Closing, alone, check_may_wait
+from cassq.runtime.reentry import Closing, alone
 from cassq.storage.port import Storage
 
 _numbers = itertools.count(1)
-
-#: So long rests who could not change the queue's record before the first push with a ttl.
-RETRY_S = 0.1
 
 #: A pusher, or what calls one.
 AnyPusher = Pusher | ObservedPusher | TracedPusher
@@ -98,12 +92,13 @@ class Workers:
         self._record = context.record
         self._statistics = statistics
         self._staging = staging
+        self._first_uses = FirstUses(context.record, services.clock, lambda: self._is_closed)
         self._gone = GonePipes()
         self._birthplace = ForkGuard()
         self._making = threading.RLock()
         self._pusher: AnyPusher | None = None
         self._poppers: list[Popper] = []
-        self._intakes: dict[CommitMode, SharedIntake] = {}
+        self._intakes: dict[tuple[CommitMode, frozenset[str]], SharedIntake] = {}
         self._readers: list[RunReader] = []
         self._reaper: Reaper | None = None
         self._housekeeping: Housekeeping | None = None
@@ -128,23 +123,14 @@ class Workers:
         """Return the label of messages; the queue's record says first that there are such messages."""
         label = to_label(options)
         self.check_usable()
-        if not is_told(self._record.settings, label):
-            check_may_wait("the first push with a ttl, or with a priority")
-            self._tell(label, self._services.clock.now() + to_seconds(timeout))
+        self._first_uses.tell([label], timeout)
         return label
 
-    def _tell(self, label: Label, deadline: float) -> None:
-        while True:
-            try:
-                with Deadline(deadline):
-                    self._record.change(partial(with_uses, label=label))
-            except (StorageUnavailableError, OutcomeUnknownError) as error:
-                left_s = deadline - self._services.clock.now()
-                if left_s <= 0 or self._is_closed:
-                    raise StorageUnavailableError(f"not pushed: {error}") from error
-                rest(self._services.clock, min(RETRY_S, left_s))
-            else:
-                return
+    def push_again(self, messages: Sequence[tuple[bytes, Headers, Label]]) -> "Sequence[Future[MessageId]]":
+        """Store messages again, with what they had; return ended futures."""
+        self.check_usable()
+        self._first_uses.tell({label for _, _, label in messages}, PUSH_TIMEOUT)
+        return self.pusher().push_again(messages)
 
     def _make_pusher(self) -> AnyPusher:
         pusher = Pusher(self._context, self._check_record)
@@ -152,26 +138,29 @@ class Workers:
         observed = ObservedPusher(pusher, events) if events else pusher
         return TracedPusher(observed, self._queue, tracer) if tracer else observed
 
-    def make_popper(self, commit: CommitMode) -> Popper:
+    def make_popper(self, commit: CommitMode, types: Iterable[str] | None) -> Popper:
         """Return a new popper; see `Queue.popper`."""
         self.check_usable()
         check_commit(commit)
+        kinds = to_types(types)
         self._record.check_open()
         self._services.coordinator.may_take()  # a store that can never pop says so here
+        self._first_uses.tell([Label(type=kind) for kind in kinds], PUSH_TIMEOUT)
         with alone(self._making, "popper()"):
             self.check_usable()
-            intake = self._intakes.get(commit)
+            intake = self._intakes.get((commit, kinds))
             if not (intake and intake.join()):
-                intake = self._intakes[commit] = self._make_intake(commit)
+                intake = self._intakes[commit, kinds] = self._make_intake(commit, kinds)
             popper = Popper(intake, queue=self._queue, clock=self._services.clock)
             self._poppers = [each for each in self._poppers if not each.has_closed] + [popper]
         return popper
 
-    def _make_intake(self, commit: CommitMode) -> SharedIntake:
+    def _make_intake(self, commit: CommitMode, types: frozenset[str]) -> SharedIntake:
         """Make an intake; called with `_making` held."""
-        fetcher = Fetcher(
-            self._context, self._make_name(), on_pipe_over=self._on_pipe_over(), gone=self._gone
-        )
+        over = self._on_pipe_over()
+        fetcher = Fetcher(self._context, self._make_name(), on_pipe_over=over, gone=self._gone)
+        if types:
+            fetcher.take_only(types)
         return SharedIntake(self._context, fetcher, commit, self._may_take)
 
     def _make_name(self) -> str:

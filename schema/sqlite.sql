@@ -30,6 +30,7 @@ CREATE TABLE IF NOT EXISTS pipes (
     priority      INTEGER NOT NULL,
     lane          INTEGER NOT NULL,
     created_at_ms INTEGER NOT NULL,
+    type          TEXT NOT NULL DEFAULT '',  -- of its messages; '' where they have none
     PRIMARY KEY (queue, shard, pipe)
 ) WITHOUT ROWID;
 
@@ -99,6 +100,8 @@ CREATE TABLE IF NOT EXISTS dead (
     reason       TEXT NOT NULL,
     died_at_ms   INTEGER NOT NULL,
     removed      INTEGER NOT NULL DEFAULT 0,  -- kept, empty, for a day: it must not come back
+    priority     INTEGER NOT NULL DEFAULT 0,
+    type         TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (queue, shard, pipe, seq)
 );
 

@@ -25,6 +25,7 @@ from cassq.model.ids import MessageId
 from cassq.model.message import Headers
 from cassq.model.tracing import Span
 from cassq.popping.delivery import Delivery as SyncDelivery
+from cassq.popping.delivery import ErrorType
 from cassq.popping.iterated_delivery import COMES_AGAIN, go_on_after
 from cassq.popping.pop_future import PopFuture
 from cassq.popping.popper import Popper as SyncPopper
@@ -155,6 +156,16 @@ class Delivery(TwinOf[SyncDelivery]):
         """When the push became durable, by the database's clock."""
         return self.sync.pushed_at
 
+    @property
+    def priority(self) -> int:
+        """What it was pushed with."""
+        return self.sync.priority
+
+    @property
+    def type(self) -> str | None:
+        """What it was pushed as; None for no type."""
+        return self.sync.type
+
     async def commit(self) -> None:
         """End the message, together with those of other tasks; see `cassq.Delivery.commit`.
 
@@ -181,7 +192,7 @@ class Delivery(TwinOf[SyncDelivery]):
 
     async def __aexit__(
         self,
-        kind: type[BaseException] | None,
+        kind: ErrorType | None,  # noqa: PYI036 - the class of an error
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool | None:
@@ -200,7 +211,7 @@ class Delivery(TwinOf[SyncDelivery]):
 
     async def _end_traced(
         self,
-        kind: type[BaseException] | None,
+        kind: ErrorType | None,
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool | None:

@@ -7,7 +7,7 @@ synchronous twin.
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from concurrent.futures import Future
 from datetime import timedelta
 from itertools import islice
@@ -147,12 +147,14 @@ class Queue(ClosingTwin[SyncQueue]):
 
     push_many = in_thread(SyncQueue.push_many)
 
-    def popper(self, *, commit: CommitMode = "each") -> "Opening[SyncPopper, Popper]":
+    def popper(
+        self, *, commit: CommitMode = "each", types: Iterable[str] | None = None
+    ) -> "Opening[SyncPopper, Popper]":
         """Open a popper: `async with queue.popper() as popper`, or `popper = await queue.popper()`.
 
         See `cassq.Queue.popper`.
         """
-        make = functools.partial(self.sync.popper, commit=commit)
+        make = functools.partial(self.sync.popper, commit=commit, types=types)
         return Opening(make, functools.partial(Popper, is_grouped=commit == "grouped"))
 
     pause = in_thread(SyncQueue.pause)

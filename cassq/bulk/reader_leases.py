@@ -14,7 +14,7 @@ from uuid import UUID
 from cassq.bulk.leased_run import LeasedRun
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import CassqError, DeliveryExpiredError, OutcomeUnknownError
-from cassq.model.pipe import Run, RunState
+from cassq.model.pipe import PipeEntry, Run, RunState
 from cassq.model.progress import Progress
 from cassq.model.ranges import Ranges
 from cassq.model.take_plan import Taken
@@ -84,7 +84,9 @@ class ReaderLeases:
                 continue  # applied or not, the next attempt is conditional on what it then reads
             if is_applied:
                 ends_at = sent_at + self._lease_ms / 1000
-                held = self._hold(run.pipe, Taken(wanted, (), (row.read_from,)), ends_at)
+                held = self._hold(
+                    PipeEntry(run.pipe, self._name), Taken(wanted, (), (row.read_from,)), ends_at
+                )
                 with self._lock:
                     self._held[run.lease_id] = _Held(run, held)
                 return held

@@ -15,6 +15,7 @@ from cassq.catalog.queue_context import QueueContext
 from cassq.errors import ClosedError, OutcomeUnknownError, PipeLostError, StorageUnavailableError
 from cassq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from cassq.model.ids import new_pipe_id, new_token
+from cassq.model.label import UNLABELLED, Label
 from cassq.model.message import Batch, Headers, check_body, check_headers, pack_headers, size_of
 from cassq.model.pipe import Head, PipeEntry
 from cassq.model.settings import QueueSettings
@@ -50,9 +51,18 @@ class StagedPipes:
     Args:
         label: what the pipes are listed under; `cassq.bulk.staging` finds a writer's pipes by its beginning.
         settings: the bounds of bodies and pipes; None: those that the queue has now.
+        like: what steers the messages.
     """
 
-    def __init__(self, context: QueueContext, label: str, settings: QueueSettings | None = None) -> None:
+    def __init__(
+        self,
+        context: QueueContext,
+        label: str,
+        settings: QueueSettings | None = None,
+        *,
+        like: Label = UNLABELLED,
+    ) -> None:
+        self._like = like
         self._storage = context.storage
         self._queue = context.queue
         self._settings = settings or context.settings
@@ -115,7 +125,7 @@ class StagedPipes:
     def _open(self) -> UUID:
         def create() -> UUID:
             pipe = new_pipe_id()  # each attempt another: one whose outcome is unknown is never used
-            entry = PipeEntry(pipe, self._label)
+            entry = PipeEntry(pipe, self._label, self._like.priority, type=self._like.type)
             self._storage.create_pipe(self._queue, entry, Head(op=new_token()), is_staged=True)
             return pipe
 

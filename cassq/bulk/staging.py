@@ -25,11 +25,13 @@ from uuid import UUID
 from cassq.bulk import writers
 from cassq.bulk.manifest import read_manifest, write_manifest
 from cassq.bulk.staged_list import PUBLISH_WITHIN_S, StagedList, age_of, since
-from cassq.bulk.staged_pipes import StagedPipes
+from cassq.bulk.staged_pipes import PATIENCE_S, StagedPipes
 from cassq.bulk.writers import ONCE
+from cassq.catalog.first_uses import FirstUses
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import AccessDeniedError, CassqError, OutcomeUnknownError, PipeLostError, UnavailableError
 from cassq.model.ids import check_name, just_before
+from cassq.model.label import to_label
 from cassq.model.queue_record import QueueRecord, Written
 
 #: What is staged and undecided for twice as long belongs to a write that failed.
@@ -89,21 +91,35 @@ class Staging:
         self._queue = context.queue
         self._record = context.record
         self._list = StagedList(context)
+        self._first_uses = FirstUses(context.record, context.clock, lambda: False)
         self._clock = context.clock
 
-    def open(self, writer: str, batch: int, task: str) -> StagedPipes:
+    def open(
+        self,
+        writer: str,
+        batch: int,
+        task: str,
+        *,
+        priority: int = 0,
+        type: str | None = None,  # noqa: A002
+    ) -> StagedPipes:
         """Return new staged pipes for one task of a batch; each attempt at the task takes its own.
 
         Args:
             writer: who writes, in the letters of a queue's name; one that begins with "once-" has one batch.
             batch: number of the batch; a writer's batches are published in ascending order.
             task: which task and attempt, for people to read.
+            priority, type: of its messages, as of `Queue.push`.
 
-        Raises: InvalidNameError: the writer's name breaks the rule.
+        Raises:
+            InvalidNameError, InvalidOptionError: a value breaks a rule.
+            StorageUnavailableError: the queue's record could not be read, or changed.
         """
+        like = to_label({"priority": priority, "type": type})
         label = f"{check_name(writer, 'name of a writer')}/{batch}/{task}"
         self._record.check_open()  # and hear of settings that were altered
-        return StagedPipes(self._context, label)
+        self._first_uses.tell([like], PATIENCE_S)
+        return StagedPipes(self._context, label, like=like)
 
     def publish(self, writer: str, batch: int, pipes: Sequence[UUID]) -> bool:
         """Publish a batch: all of these pipes or, when the batch was decided before, none.

@@ -29,7 +29,10 @@ from cassq.runtime.clock import SystemClock
 from cassq.runtime.deadline import Deadline
 
 #: What the command finds in its environment; one variable for each header, and all of them as JSON.
-OWN = "CASSQ_QUEUE", "CASSQ_MESSAGE_ID", "CASSQ_ATTEMPT", "CASSQ_PUSHED_AT", "CASSQ_HEADERS"
+OWN = (
+    *("CASSQ_QUEUE", "CASSQ_MESSAGE_ID", "CASSQ_ATTEMPT", "CASSQ_PUSHED_AT", "CASSQ_PRIORITY"),
+    *("CASSQ_TYPE", "CASSQ_HEADERS"),
+)
 HEADER = "CASSQ_HEADER_"
 
 _INTERRUPTED = "cassq was interrupted"
@@ -223,6 +226,8 @@ def _environment(queue: str, delivery: cassq.Delivery) -> dict[bytes, bytes]:
         str(delivery.message_id),
         str(delivery.attempt),
         delivery.pushed_at.isoformat(),
+        str(delivery.priority),
+        delivery.type or "",
         json.dumps(dict(delivery.headers), ensure_ascii=False),
     )
     for name, value in zip(OWN, values, strict=True):

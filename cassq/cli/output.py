@@ -93,6 +93,8 @@ def to_json(message: Message | Delivery) -> dict[str, Any]:
         "encoding": encoding,
         "headers": dict(message.headers),
         "pushed_at": message.pushed_at.isoformat(),
+        "priority": message.priority,
+        "type": message.type,
     }
     if isinstance(message, Delivery):
         told["attempt"] = message.attempt

@@ -39,6 +39,7 @@ class _Options(TypedDict):
     headers: tuple[tuple[str, str], ...]
     ttl: timedelta | None
     priority: int
+    type: str | None
     may_be_empty: bool
     quiet: bool
 
@@ -64,6 +65,7 @@ class _Options(TypedDict):
 @click.option(
     "--priority", type=int, metavar="0..9", default=0, help="Consumers get the higher first.  [default: 0]"
 )
+@click.option("--type", metavar="NAME", help="Consumers may ask for messages of some types.")
 @click.option("--allow-empty", "may_be_empty", is_flag=True, help="Accept input without a single byte.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the number of messages, not their ids.")
 @common_options
@@ -83,7 +85,11 @@ def push(
         bytes_max, may_be_empty = opened.settings.body_bytes_max, options["may_be_empty"]
         bodies = _bodies(files, bytes_max, is_lines=lines, may_be_empty=may_be_empty)
         printer = _Printer(bar, is_json=session.is_json, is_quiet=options["quiet"])
-        label: PushOptions = {"ttl": options["ttl"], "priority": options["priority"]}
+        label: PushOptions = {
+            "ttl": options["ttl"],
+            "priority": options["priority"],
+            "type": options["type"],
+        }
         push_soon = partial(opened.push_soon, headers=dict(options["headers"]), **label)
         _push_all(push_soon, bodies, printer)
 

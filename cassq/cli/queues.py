@@ -65,7 +65,7 @@ def _depth_of(store: cassq.Store, name: str) -> dict[str, Any]:
     flag_value="2s",
     help="Again and again, this far apart.",
 )
-@click.option("--by", type=click.Choice(["priority"]), help="A row for each: what it holds.")
+@click.option("--by", type=click.Choice(["priority", "type"]), help="A row for each: what it holds.")
 @common_options
 @pass_session
 def stats(session: Session, name: str, watch: timedelta | None, by: str | None) -> None:
@@ -193,12 +193,13 @@ def wait(wish: Wish, seconds: timedelta) -> bool:
 
 def _print_stats(found: cassq.QueueStats, *, is_json: bool, by: str | None) -> None:
     told = found.to_json()
+    parts = {"priority": told["priorities"], "type": told["types"]}
     if is_json:
-        print_json(told["priorities"] if by else told)
+        print_json(parts[by] if by else told)
     elif by:
-        print_table(told["priorities"])
+        print_table(parts[by])
     else:
-        print_figures({name: value for name, value in told.items() if name != "priorities"})
+        print_figures({name: value for name, value in told.items() if name not in {"priorities", "types"}})
 
 
 def _tell_done(session: Session, told: dict[str, Any], words: str) -> None:

@@ -50,11 +50,11 @@ class AbsentCoordinator:
     def withdraw_hunger(self, queue: str, popper: str) -> None:
         """Do nothing."""
 
-    def hungry(self, queue: str, besides: str = "") -> int:  # noqa: ARG002
+    def hungry(self, queue: str, besides: str = "", *, types: int = 0) -> int:  # noqa: ARG002
         """Return 0: poppers of other processes find what is pushed by polling."""
         return 0
 
-    def wake(self, queue: str, count: int, besides: str = "") -> int:  # noqa: ARG002
+    def wake(self, queue: str, count: int, besides: str = "", *, types: int = 0) -> int:  # noqa: ARG002
         """Return 0."""
         return 0
 

@@ -14,9 +14,31 @@ popper for longer than one round trip, and a claim whose holder is gone or froze
 Threads: every method may be called from many threads at once. After a fork only the parent may call.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Protocol
 from uuid import UUID
+
+_TYPES = re.compile("~([0-9a-f]{1,16})$")
+
+
+def name_in_line(popper: str, types: int) -> str:
+    """Return what a popper is announced as; the name tells of which types it takes messages, 0 for all."""
+    return f"{popper}~{types:x}" if types else popper
+
+
+def takes(popper: str, types: int) -> bool:
+    """Tell whether a popper of such a name takes some of these types; 0 stands for whatever there is."""
+    found = _TYPES.search(popper)
+    return not types or not found or int(found[1], 16) & types > 0
+
+
+def takes_all_of(popper: str, other: str) -> bool:
+    """Tell whether a popper of such a name takes whatever another one takes."""
+    found, wanted = _TYPES.search(popper), _TYPES.search(other)
+    if not found:
+        return True
+    return wanted is not None and not int(wanted[1], 16) & ~int(found[1], 16)
 
 
 class Coordinator(Protocol):
@@ -70,12 +92,13 @@ class Coordinator(Protocol):
         Announcing again replaces the callbacks and keeps the place in the line. Announce first, then look
         for messages once more, then wait: who pushed before the announcement woke nobody.
 
-        Returns: how many others stood in line before it. Where some did, they have looked, or are about to,
-        and whoever pushed since woke one of them: then the look may be left out.
+        Returns: how many others stood in line before it that take whatever it takes. Where some did, they
+        have looked, or are about to, and whoever pushed since woke one of them: then the look may be left
+        out.
 
         Args:
             queue: what it waits for.
-            popper: who waits.
+            popper: who waits, as `name_in_line` tells of which types.
             wake: called once, and the announcement is over: when somebody wakes this popper, or when the
                 session is back after it was lost.
             on_crowded: called when the number of other hungry poppers of the queue goes from none to some,
@@ -93,15 +116,17 @@ class Coordinator(Protocol):
         """Take the announcement back; nothing happens when there is none (any more)."""
         ...
 
-    def hungry(self, queue: str, besides: str = "") -> int:
-        """Return how many poppers of a queue wait for messages, not counting `besides`.
+    def hungry(self, queue: str, besides: str = "", *, types: int = 0) -> int:
+        """Return how many poppers of a queue wait for messages of some types, not counting `besides`.
 
         Answers from what the service last told; at most a moment old, cheap enough for every push.
         """
         ...
 
-    def wake(self, queue: str, count: int, besides: str = "") -> int:
-        """Wake up to `count` hungry poppers, those that waited longest first; never `besides`.
+    def wake(self, queue: str, count: int, besides: str = "", *, types: int = 0) -> int:
+        """Wake up to `count` hungry poppers that take some of the types, those that waited longest first.
+
+        Never `besides`.
 
         Returns: how many were woken. A popper that was woken is no longer announced.
         Never raises: a wake-up that cannot be delivered is made good by the poppers' own polling.

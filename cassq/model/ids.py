@@ -95,11 +95,13 @@ class Source(NamedTuple):
         pusher: who pushes.
         priority: of the messages.
         lane: which of the pusher's side-by-side pipes.
+        type: of the messages; "" where they have none.
     """
 
     pusher: str
     priority: int = 0
     lane: int = 0
+    type: str = ""
 
 
 def time_key(pipe: UUID) -> bytes:

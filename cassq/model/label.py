@@ -1,15 +1,16 @@
 """What a message is pushed with that steers it: its label.
 
 Owns which values one may have. Pure. What must not break: a batch has messages of one label, and a pipe those
-of one priority.
+of one priority and type.
 """
 
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import NamedTuple
 
 from cassq.errors import InvalidOptionError
 from cassq.model.arguments import tell_duration
-from cassq.model.ids import shorten
+from cassq.model.ids import check_name, shorten
 from cassq.model.options import PushOptions
 from cassq.model.settings import TTL_MAX, TTL_MIN
 
@@ -26,10 +27,17 @@ class Label(NamedTuple):
     Attributes:
         ttl_ms: how long it may wait for its consumer; 0 for as long as its queue says.
         priority: consumers get those of a higher one first.
+        type: consumers may ask for those of some types; "" for none.
     """
 
     ttl_ms: int = 0
     priority: int = 0
+    type: str = ""
+
+    @property
+    def of_pipe(self) -> "Label":
+        """What it has in common with all messages of its pipe."""
+        return Label(0, self.priority, self.type) if self.ttl_ms else self
 
 
 #: Of messages that were pushed without options.
@@ -41,17 +49,36 @@ def to_label(options: PushOptions) -> Label:
 
     Raises:
         InvalidOptionError: one is unknown, of the wrong type, or out of range.
+        InvalidNameError: the type of the messages breaks the rule of names.
     """
     for name in options.keys() - PushOptions.__annotations__.keys():
         known = ", ".join(sorted(PushOptions.__annotations__))
         raise InvalidOptionError(f"{shorten(name)} is no option of a push; the options are {known}")
-    ttl, priority = options.get("ttl"), options.get("priority", 0)
+    ttl, priority, kind = options.get("ttl"), options.get("priority", 0), options.get("type")
     if type(priority) is not int or not 0 <= priority <= PRIORITY_MAX:
         raise InvalidOptionError(
             f"priority={shorten(priority)} must be a whole number from 0 to {PRIORITY_MAX}: the higher one "
             "goes first, and 0 is that of a message which names none"
         )
-    return Label(0 if ttl is None else _to_ttl_ms(ttl), priority)
+    checked = "" if kind is None else check_name(kind, "type of messages")
+    return Label(0 if ttl is None else _to_ttl_ms(ttl), priority, checked)
+
+
+def to_types(types: object) -> frozenset[str]:
+    """Return the types that a popper is for; none for all messages.
+
+    Raises:
+        InvalidOptionError: they are not several names.
+        InvalidNameError: one breaks the rule of names.
+    """
+    if types is None:
+        return frozenset()
+    if isinstance(types, str | bytes) or not isinstance(types, Iterable):
+        raise InvalidOptionError(f"types={shorten(types)} are not several types: give a list of names")
+    checked = frozenset(check_name(each, "type of messages") for each in types)
+    if not checked:
+        raise InvalidOptionError("types=[] would take no message: name some types, or None for all messages")
+    return checked
 
 
 def _to_ttl_ms(ttl: object) -> int:

@@ -6,7 +6,7 @@ must not break: a number that was once sent never names another body.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import overload
 from uuid import UUID
@@ -82,12 +82,15 @@ class Message:
         body: the bytes that were pushed.
         headers: str to str.
         pushed_at: when it became durable, by the database's clock (UTC).
+        priority, type: as it was pushed; None for no type.
     """
 
     message_id: MessageId
     body: bytes
     headers: Headers
     pushed_at: datetime
+    priority: int = field(default=0, kw_only=True)
+    type: str | None = field(default=None, kw_only=True)
 
 
 class MessageIds(Sequence[MessageId]):

@@ -12,6 +12,7 @@ class PushOptions(TypedDict, total=False):
 
     ttl: timedelta | None
     priority: int
+    type: str | None
 
 
 class AlterOptions(TypedDict, total=False):

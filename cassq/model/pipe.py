@@ -282,6 +282,7 @@ class PipeEntry:
         pusher: who pushes into it, for people to read and to keep one pusher's pipes in order.
         priority: of its messages; poppers prefer the higher.
         lane: which of the pusher's side-by-side pipes it is.
+        type: of its messages; "" where they have none.
         created_at_ms: database's clock at the write.
     """
 
@@ -289,9 +290,10 @@ class PipeEntry:
     pusher: str
     priority: int = 0
     lane: int = 0
+    type: str = ""
     created_at_ms: int = 0
 
     @property
     def source(self) -> Source:
         """Whose pipe it is."""
-        return Source(self.pusher, self.priority, self.lane)
+        return Source(self.pusher, self.priority, self.lane, self.type)

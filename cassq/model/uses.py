@@ -1,17 +1,32 @@
 """What a queue was ever used with, so that nobody looks for what was never there.
 
 Owns where that stands: among the stored settings, which an older cassq keeps though it does not know them.
-What must not break: it stands there before the first message does that it tells of.
+What must not break: it stands there before the first message does that it tells of, and two types never have
+one number.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 
+from cassq.errors import InvalidOptionError
+from cassq.model.ids import shorten
 from cassq.model.label import Label
 from cassq.model.queue_record import QueueRecord
 from cassq.model.settings import QueueSettings
 
 _TTL = "uses_message_ttl"
 _PRIORITY = "uses_priority"
+_TYPES = "uses_types"
+
+#: Before the name of each type, among the stored settings.
+_TYPE = "type:"
+
+#: A queue knows so many types at most: each has a bit of a number.
+TYPES_MAX = 62
+
+#: The bit of messages without a type, and all bits there are.
+NO_TYPE = 1
+ANY_TYPE = (1 << TYPES_MAX + 1) - 1
 
 
 def uses_message_ttl(settings: QueueSettings) -> bool:
@@ -24,18 +39,55 @@ def uses_priority(settings: QueueSettings) -> bool:
     return _PRIORITY in settings.others
 
 
+def uses_types(settings: QueueSettings) -> bool:
+    """Tell whether a type was ever named, by a push or by a popper."""
+    return _TYPES in settings.others
+
+
+def types_of(settings: QueueSettings) -> list[str]:
+    """Return the types that were ever named, the first one first."""
+    numbers = {name[len(_TYPE) :]: n for name, n in settings.others.items() if name.startswith(_TYPE)}
+    return sorted(numbers, key=numbers.__getitem__)
+
+
+def bits_of(settings: QueueSettings, types: Iterable[str]) -> int:
+    """Return a bit for each type, "" for none among them; 0 where the queue has no types.
+
+    One that this process has not heard of yet may be any.
+    """
+    if _TYPES not in settings.others:
+        return 0
+    bits = 0
+    for name in types:
+        number = settings.others.get(_TYPE + name)
+        bits |= (ANY_TYPE if number is None else 1 << number) if name else NO_TYPE
+    return bits
+
+
 def is_told(settings: QueueSettings, label: Label) -> bool:
     """Tell whether a queue says of itself that there are messages with what this label has."""
     return _uses(label) <= settings.others.keys()
 
 
-def with_uses(record: QueueRecord, label: Label) -> QueueRecord:
-    """Return the record of a queue into which messages with this label may be pushed."""
-    settings = record.settings
-    return replace(
-        record, settings=replace(settings, others={**settings.others, **dict.fromkeys(_uses(label), 1)})
-    )
+def with_uses(record: QueueRecord, *labels: Label) -> QueueRecord:
+    """Return the record of a queue into which messages with these labels may be pushed.
+
+    Raises: InvalidOptionError: it would have too many types.
+    """
+    others = dict(record.settings.others)
+    for name in sorted({name for label in labels for name in _uses(label)} - others.keys()):
+        others[name] = 1 + sum(each.startswith(_TYPE) for each in others) if name.startswith(_TYPE) else 1
+    types = [name[len(_TYPE) :] for name in others if name.startswith(_TYPE)]
+    if len(types) > TYPES_MAX:
+        known = types_of(record.settings)
+        raise InvalidOptionError(
+            f"queue {record.name!r} has {len(known)} types, and takes {TYPES_MAX}: "
+            f"{shorten(next(name for name in types if name not in known))} is one too many; a type is a kind "
+            "of message that some consumers are for, so put what differs more into a header"
+        )
+    return replace(record, settings=replace(record.settings, others=others))
 
 
 def _uses(label: Label) -> set[str]:
-    return {name for name, value in ((_TTL, label.ttl_ms), (_PRIORITY, label.priority)) if value}
+    uses = {name for name, value in ((_TTL, label.ttl_ms), (_PRIORITY, label.priority)) if value}
+    return uses | {_TYPES, _TYPE + label.type} if label.type else uses

@@ -14,6 +14,7 @@ from typing import Protocol
 from cassq.errors import DeadLetterNotFoundError, InvalidOptionError
 from cassq.model.arguments import check_count
 from cassq.model.ids import MessageId, shorten, to_message_id
+from cassq.model.label import Label
 from cassq.model.message import Message, to_datetime
 from cassq.observing.redriving import PAGE, Moved, PushAgain, Redriven, pace, parts
 from cassq.runtime.clock import Clock, rest
@@ -184,7 +185,9 @@ class DeadLetters:
 
     def _move(self, part: Sequence[DeadMessage], moved: Moved) -> None:
         """Push letters again, and remove those that are stored; raise what the first other one met."""
-        futures = moved.push([(letter.body, letter.headers) for letter in part])
+        futures = moved.push(
+            [(letter.body, letter.headers, Label(0, letter.priority, letter.type or "")) for letter in part]
+        )
         stored = [letter for letter, future in zip(part, futures, strict=True) if not future.exception()]
         for future in futures:
             if not future.exception():
@@ -241,6 +244,8 @@ def _to_message(letter: DeadLetter) -> DeadMessage:
         letter.attempts,
         letter.reason,
         to_datetime(letter.died_at_ms),
+        priority=letter.priority,
+        type=letter.type or None,
     )
 
 

@@ -1,4 +1,4 @@
-"""What is told of a queue, of its priorities and its pipes: figures, and nothing that counts them.
+"""What is told of a queue, of its priorities, types and pipes: figures, and nothing that counts them.
 
 Owns the meaning of every figure, and its form in JSON.
 """
@@ -31,6 +31,27 @@ class PriorityStats:
 
 
 @dataclass(frozen=True, slots=True)
+class TypeStats:
+    """What a queue holds of one type.
+
+    Attributes:
+        type: its name; None for messages without one.
+        waiting, pending, delayed: messages now, as in `QueueStats`.
+        oldest_age: since when the oldest of them is there; None when there is none.
+    """
+
+    type: str | None
+    waiting: int
+    pending: int
+    delayed: int
+    oldest_age: timedelta | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures as JSON values; the age in seconds, as `oldest_age_s`."""
+        return _to_json(asdict(self))
+
+
+@dataclass(frozen=True, slots=True)
 class QueueStats:
     """What a queue holds, and what went through it since it was created.
 
@@ -49,6 +70,7 @@ class QueueStats:
         oldest_age: since when the oldest message that has not ended is there; None when there is none.
         pipes: live pipes.
         priorities: the same of each priority that live pipes have, the most urgent first.
+        types: the same of each type that live pipes have, by name.
     """
 
     queue: str
@@ -70,10 +92,15 @@ class QueueStats:
     oldest_age: timedelta | None
     pipes: int
     priorities: tuple[PriorityStats, ...]
+    types: tuple[TypeStats, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures as JSON values; ages in seconds, as `oldest_age_s`."""
-        return {**_to_json(asdict(self)), "priorities": [each.to_json() for each in self.priorities]}
+        return {
+            **_to_json(asdict(self)),
+            "priorities": [each.to_json() for each in self.priorities],
+            "types": [each.to_json() for each in self.types],
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +114,7 @@ class PipeStats:
         waiting, pending, delayed: messages now, as in `QueueStats`.
         owner: the name of the popper that claims it, which others of its process may share; or None.
         pusher: who pushes into it.
-        priority: of its messages.
+        priority, type: of its messages; None for no type.
         age: since it was created, by the database's clock.
     """
 
@@ -102,6 +129,7 @@ class PipeStats:
     owner: str | None
     pusher: str
     priority: int
+    type: str | None
     age: timedelta
 
     def to_json(self) -> dict[str, Any]:

@@ -210,5 +210,10 @@ def _messages(
     for batch in batches:
         for seq in range(max(batch.first, bounds[0]), min(batch.last, bounds[1]) + 1):
             if not progress.is_ended(seq):
-                pushed_at = to_datetime(batch.pushed_at_ms or 0)
-                yield Message(MessageId(entry.pipe, seq), *batch.message(seq), pushed_at)
+                yield Message(
+                    MessageId(entry.pipe, seq),
+                    *batch.message(seq),
+                    to_datetime(batch.pushed_at_ms or 0),
+                    priority=entry.priority,
+                    type=entry.type or None,
+                )

@@ -14,12 +14,13 @@ from uuid import UUID
 
 from cassq.errors import InvalidOptionError
 from cassq.model.ids import MessageId
+from cassq.model.label import Label
 from cassq.model.message import Headers
 
 T = TypeVar("T")
 
 #: Messages stored anew, though they may break a rule that is younger; their futures have ended.
-PushAgain = Callable[[Sequence[tuple[bytes, Headers]]], Sequence[Future[MessageId]]]
+PushAgain = Callable[[Sequence[tuple[bytes, Headers, Label]]], Sequence[Future[MessageId]]]
 
 #: Dead letters read, pushed or removed at once.
 PAGE = 100

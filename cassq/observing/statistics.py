@@ -6,10 +6,11 @@ flight; while pipes retire under the count, it counts again.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import NamedTuple
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
@@ -17,7 +18,7 @@ from cassq.model.pipe import Phase, PipeEntry, PipeState, RunState, Tally
 from cassq.model.progress import Progress
 from cassq.model.queue_record import QueueRecord, Sample
 from cassq.observing.dead_letters import LETTERS_MAX
-from cassq.observing.figures import PipeStats, PriorityStats, QueueStats
+from cassq.observing.figures import PipeStats, PriorityStats, QueueStats, TypeStats
 from cassq.pipes.outside_view import find_newest, find_pushed, progress_seen
 from cassq.pipes.pipe_list import PipeList
 from cassq.runtime.reentry import alone
@@ -63,6 +64,15 @@ class PipeSurvey:
         return waiting, pending, delayed
 
 
+class _Held(NamedTuple):
+    """What there is now of some messages, and the age of the oldest."""
+
+    waiting: int
+    pending: int
+    delayed: int
+    oldest_age: timedelta | None
+
+
 class Statistics:
     """Surveys one queue."""
 
@@ -91,16 +101,17 @@ class Statistics:
         """Return the queue's figures."""
         record, listing, surveys = self.survey(read_record)
         total = sum((survey.tally for survey in surveys), record.totals)
-        priorities = self._by_priority(surveys, listing.now_ms)
-        ages = [each.oldest_age for each in priorities if each.oldest_age is not None]
+        kinds = self._by_kind(surveys, listing.now_ms)
+        priorities, types = {kind[0] for kind in kinds}, {kind[1] for kind in kinds}
+        held = _sum(kinds.values())
         now = Sample(listing.now_ms, total.pushed, total.popped, total.committed)
         push_rate, pop_rate, commit_rate = rates_between(record.samples, now)
         return QueueStats(
             queue=self._queue,
             state=record.state.value,
-            waiting=sum(each.waiting for each in priorities),
-            pending=sum(each.pending for each in priorities),
-            delayed=sum(each.delayed for each in priorities),
+            waiting=held.waiting,
+            pending=held.pending,
+            delayed=held.delayed,
             pushed=total.pushed,
             popped=total.popped,
             committed=total.committed,
@@ -112,9 +123,16 @@ class Statistics:
             push_rate=push_rate,
             pop_rate=pop_rate,
             commit_rate=commit_rate,
-            oldest_age=max(ages, default=None),
+            oldest_age=held.oldest_age,
             pipes=len(surveys),
-            priorities=tuple(priorities),
+            priorities=tuple(
+                PriorityStats(priority, *_sum(kinds[kind] for kind in kinds if kind[0] == priority))
+                for priority in sorted(priorities, reverse=True)
+            ),
+            types=tuple(
+                TypeStats(name or None, *_sum(kinds[kind] for kind in kinds if kind[1] == name))
+                for name in sorted(types)
+            ),
         )
 
     def pipe_stats(self, read_record: RecordReader, owners: Mapping[UUID, str]) -> list[PipeStats]:
@@ -137,6 +155,7 @@ class Statistics:
                     owner=owners.get(survey.entry.pipe),
                     pusher=survey.entry.pusher,
                     priority=survey.entry.priority,
+                    type=survey.entry.type or None,
                     age=_age(listing.now_ms, survey.entry.created_at_ms),
                 )
             )
@@ -175,17 +194,17 @@ class Statistics:
         progress = progress_seen(state, self._context.settings.max_attempts)
         return PipeSurvey(entry, state, progress, pushed, progress.tally(pushed))
 
-    def _by_priority(self, surveys: Sequence[PipeSurvey], now_ms: int) -> list[PriorityStats]:
-        """Return what there is of each priority, the most urgent first."""
-        found = []
-        for priority in sorted({survey.entry.priority for survey in surveys}, reverse=True):
-            of_it = [survey for survey in surveys if survey.entry.priority == priority]
-            out = [survey.count_out() for survey in of_it]
-            waiting, pending, delayed = map(sum, zip(*out, strict=True))
+    def _by_kind(self, surveys: Sequence[PipeSurvey], now_ms: int) -> dict[tuple[int, str], _Held]:
+        """Return what there is of each priority and type."""
+        kinds: dict[tuple[int, str], list[PipeSurvey]] = {}
+        for survey in surveys:
+            kinds.setdefault((survey.entry.priority, survey.entry.type), []).append(survey)
+        held = {}
+        for kind, of_it in kinds.items():
             oldest_ms = self._find_oldest(of_it)
-            oldest_age = None if oldest_ms is None else _age(now_ms, oldest_ms)
-            found.append(PriorityStats(priority, waiting, pending, delayed, oldest_age))
-        return found
+            age = None if oldest_ms is None else _age(now_ms, oldest_ms)
+            held[kind] = _sum(_Held(*survey.count_out(), age) for survey in of_it)
+        return held
 
     def _find_oldest(self, surveys: Sequence[PipeSurvey]) -> int | None:
         """Return when the oldest message that has not ended was pushed; reads little: old pipes first."""
@@ -221,6 +240,13 @@ def rates_between(samples: Sequence[Sample], now: Sample) -> tuple[float, float,
         max(0, now.popped - base.popped) / seconds,
         max(0, now.committed - base.committed) / seconds,
     )
+
+
+def _sum(held: Iterable[_Held]) -> _Held:
+    parts = list(held)
+    ages = [part.oldest_age for part in parts if part.oldest_age is not None]
+    counts = (sum(part.waiting for part in parts), sum(part.pending for part in parts))
+    return _Held(*counts, sum(part.delayed for part in parts), max(ages, default=None))
 
 
 def _age(now_ms: int, then_ms: int) -> timedelta:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from cassq.model.ids import MessageId
-from cassq.model.pipe import End, Mark, Run
+from cassq.model.pipe import End, Mark, PipeEntry, Run
 from cassq.model.ranges import Ranges
 from cassq.model.retrying import NO_REASON, in_one_line
 from cassq.model.take_plan import Handout, Taken
@@ -18,20 +18,24 @@ from cassq.storage.port import DeadLetter, Storage
 _log = logging.getLogger("cassq.popper")
 
 
-def bury(storage: Storage, queue: str, pipe: UUID, run: Run, messages: Iterable[Handout]) -> list[Mark]:
+def bury(storage: Storage, queue: str, entry: PipeEntry, run: Run, messages: Iterable[Handout]) -> list[Mark]:
     """Write the messages of a run to the dead letters, and mark them; return the marks.
 
     Raises: StorageUnavailableError, OutcomeUnknownError, AccessDeniedError: it is to be done once more.
     """
     reason = run.reason or NO_REASON
     letters = [
-        DeadLetter(MessageId(pipe, seq), body, headers, pushed_at_ms, run.attempts, reason)
+        DeadLetter(
+            *(MessageId(entry.pipe, seq), body, headers, pushed_at_ms, run.attempts, reason),
+            priority=entry.priority,
+            type=entry.type,
+        )
         for seq, body, headers, pushed_at_ms in messages
     ]
     storage.change_dead(queue, added=letters)
     buried = Ranges((letter.message_id.seq, letter.message_id.seq) for letter in letters)
     marks = [Mark(part.first, part.last, End.DEAD) for part in buried]
-    storage.mark(pipe, marks)
+    storage.mark(entry.pipe, marks)
     if letters:
         first, last = letters[0].message_id, letters[-1].message_id
         told = f"message {first} is a dead letter"

@@ -12,11 +12,10 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import CassqError, DeliveryExpiredError, OutcomeUnknownError, StorageUnavailableError
-from cassq.model.pipe import Mark, Run, RunState
+from cassq.model.pipe import Mark, PipeEntry, Run, RunState
 from cassq.model.ranges import Ranges
 from cassq.model.retrying import NO_REASON, rest_ms, to_delay_ms, to_reason
 from cassq.model.take_plan import Handout, Taken
@@ -37,6 +36,7 @@ class HeldRun:
     """The rows of one taken run, under one lease.
 
     Args:
+        entry: of its pipe.
         taken: what the take brought.
         ends_at: the clock's latest reading when the lease ends for this process.
         on_row_changed: called with acknowledged marks and returned rows, for the owner of the pipe.
@@ -45,7 +45,7 @@ class HeldRun:
     def __init__(
         self,
         context: QueueContext,
-        pipe: UUID,
+        entry: PipeEntry,
         taken: Taken,
         ends_at: float,
         *,
@@ -57,7 +57,8 @@ class HeldRun:
         self.tracer = context.tracer
         self.queue = context.queue
         self._storage = context.storage
-        self.pipe = pipe
+        self.entry = entry
+        self.pipe = entry.pipe
         self.ends_at = ends_at
         self.clock = context.clock
         self._ahead_s = self.clock.latest() - self.clock.now()
@@ -178,7 +179,7 @@ class HeldRun:
             with Deadline(self.clock.now() + self.lease_s):
                 for row in rows:
                     own = (messages[seq] for seq in range(row.first, row.last + 1))
-                    self._on_row_changed(*bury(self._storage, self.queue, self.pipe, row, own))
+                    self._on_row_changed(*bury(self._storage, self.queue, self.entry, row, own))
         except CassqError as error:
             _log.warning(
                 "queue %s: messages of pipe %s become dead letters when their lease of %g s ends: %s",

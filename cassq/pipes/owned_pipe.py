@@ -233,7 +233,7 @@ class OwnedPipe(FencedPipe):
             living = Ranges((part.first, part.last) for part in taken.parts)
             kept = [batch.part(*each) for batch in batches for each in living.within(batch.first, batch.last)]
             taken = replace(taken, parts=tuple(kept))
-        marks = bury(self.storage, self.queue, self.pipe, taken.run, taken.messages)
+        marks = bury(self.storage, self.queue, self.entry, taken.run, taken.messages)
         self.progress.note_marks(marks)
         return taken.count
 

@@ -13,6 +13,7 @@ its entry, by any pusher's clock, so a pipe may turn up below it:
 So a look reads from some way before the floor, and now and then everything is read.
 """
 
+from collections.abc import Container
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
@@ -23,9 +24,14 @@ from cassq.storage.port import Listing
 
 
 class PipeList:
-    """The live pipes of one queue, in the order in which poppers should look at them."""
+    """The live pipes of one queue, in the order in which poppers should look at them.
+
+    Attributes:
+        types: it lists pipes of these; None for all.
+    """
 
     def __init__(self, context: QueueContext) -> None:
+        self.types: Container[str] | None = None
         self._storage = context.storage
         self._queue = context.queue
         self._context = context
@@ -62,7 +68,8 @@ class PipeList:
             self._full_read_at = now
             self._publications = publications
         # None that lives lies before where this look began: the floor was the oldest of them.
-        found = in_order(listing.entries, self._context.settings.ageing)
+        meant = [entry for entry in listing.entries if self.types is None or entry.type in self.types]
+        found = in_order(meant, self._context.settings.ageing)
         if listing.entries:
             self._floor = min((entry.pipe for entry in listing.entries), key=time_key)
         self._entries = {entry.pipe: entry for entry in found}

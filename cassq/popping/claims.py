@@ -5,6 +5,7 @@ claimed, and to take. What must not break: before a pipe is let go its window is
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Container, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from cassq.catalog.queue_context import QueueContext
 from cassq.errors import CassqError
 from cassq.model.pipe import Mark, Phase, PipeEntry, Run, RunState
 from cassq.model.take_plan import Taken
+from cassq.model.uses import bits_of
 from cassq.pipes import upkeep, window_steps
 from cassq.pipes.held_run import HeldRun
 from cassq.pipes.held_window import HeldWindow
@@ -22,7 +24,7 @@ from cassq.pipes.owned_pipe import OwnedPipe, TakeResult
 from cassq.pipes.pipe_list import PipeList
 from cassq.pipes.pipe_order import rank_of
 from cassq.popping.pipe_backoff import PipeBackoff
-from cassq.popping.timing import BUSY_S, LOOK_S, LOOK_SOON_S, REST_S, WINDOW_LOOK_S
+from cassq.popping.timing import BUSY_S, COURTESY_S, LOOK_S, LOOK_SOON_S, REST_S, WINDOW_LOOK_S
 from cassq.runtime.reentry import noted
 
 _log = logging.getLogger("cassq.popper")
@@ -111,13 +113,34 @@ class Claims:
         for pipe in [pipe for pipe in self._claimed if pipe not in listed]:
             self.let_go(pipe)
 
-    def spare(self) -> list[tuple[OwnedPipe, bool]]:
+    @property
+    def types(self) -> set[str]:
+        """The types of the messages in the pipes."""
+        return {claimed.owned.entry.type for claimed in self._claimed.values()}
+
+    def leave_some(self, types: Container[str]) -> Counter[str]:
+        """Let pipes go that may feed others.
+
+        Args:
+            types: that those take.
+
+        Returns: how many of each type are known to have messages.
+        """
+        spare = self._spare(types)
+        for owned, _ in spare:
+            self.let_go(owned.pipe, COURTESY_S)
+        # What looked empty may have been pushed into since, for a popper that found it claimed: one read here
+        # spares the others a claim, a load and a read for nothing.
+        return Counter(owned.entry.type for owned, is_full in spare if is_full or owned.has_news())
+
+    def _spare(self, types: Container[str]) -> list[tuple[OwnedPipe, bool]]:
         """Return the pipes that may feed other poppers, and whether each is known to have messages.
 
         Of several full pipes half are enough for the others; what is empty is of no use here.
         """
-        full = [claimed.owned for claimed in self if claimed.owned.may_have_more]
-        empty = [claimed.owned for claimed in self if claimed.owned not in full]
+        meant = [claimed.owned for claimed in self if claimed.owned.entry.type in types]
+        full = [owned for owned in meant if owned.may_have_more]
+        empty = [owned for owned in meant if owned not in full]
         return [(owned, False) for owned in empty] + [(owned, True) for owned in full[len(full) // 2 :]]
 
     def make_room(self, entry: PipeEntry) -> bool:
@@ -143,33 +166,34 @@ class Claims:
         if result.window and result.window is claimed.window and claimed.window_run:
             claimed.window_run.grow(taken)
             return claimed.window_run
-        pipe = claimed.owned.pipe
+        entry = claimed.owned.entry
         ends_at = result.sent_at + taken.run.lease_ms / 1000
         held = HeldRun(
-            self._context, pipe, taken, ends_at, on_row_changed=partial(self._on_row_changed, pipe)
+            self._context, entry, taken, ends_at, on_row_changed=partial(self._on_row_changed, entry)
         )
         if result.window:
             held.be_of(result.window)
             claimed.window, claimed.window_run = result.window, held
         return held
 
-    def _on_row_changed(self, pipe: UUID, *notes: Mark | Run) -> None:
+    def _on_row_changed(self, entry: PipeEntry, *notes: Mark | Run) -> None:
         """Tell the pipe of acknowledged marks or changed rows, and who waits of what is due again.
 
         Called from consumers' threads.
         """
-        claimed = self._claimed.get(pipe)
+        claimed = self._claimed.get(entry.pipe)
         if claimed:
             claimed.owned.note(*notes)
         back = [note for note in notes if isinstance(note, Run) and note.state is RunState.RETURNED]
         if back:
-            self._memory.note_returned(pipe)
+            self._memory.note_returned(entry.pipe)
         is_due = any(not run.not_before_ms for run in back)
         if not is_due:
             return
         with noted():  # a push asks who is hungry, too
-            if self._coordinator.hungry(self._queue):
-                self._coordinator.wake(self._queue, 1)
+            types = bits_of(self._context.settings, (entry.type,))
+            if self._coordinator.hungry(self._queue, types=types):
+                self._coordinator.wake(self._queue, 1, types=types)
 
     def tend(self) -> None:
         """End the windows whose consumers ask for it, and those whose time is over."""

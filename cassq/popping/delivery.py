@@ -22,6 +22,9 @@ from cassq.pipes.held_run import HeldRun
 from cassq.pipes.run_rows import Return
 from cassq.popping.observed_ends import extend, give_back
 
+#: Within a delivery, `type` is what its message was pushed as.
+ErrorType = type[BaseException]
+
 
 class Committer(Protocol):
     """Whoever writes commits: at once, or in groups."""
@@ -77,6 +80,7 @@ class Delivery:
         headers: str to str.
         attempt: 1 on the first delivery, one more after each rollback or expired lease.
         pushed_at: when it became durable, by the database's clock (UTC).
+        priority, type: as it was pushed; None for no type.
     """
 
     __slots__ = ("_batch_slice", "_ending", "_span", "body", "seq")
@@ -111,6 +115,16 @@ class Delivery:
     def pushed_at(self) -> datetime:
         """When the push became durable, by the database's clock."""
         return to_datetime(self._batch_slice.batch.pushed_at_ms or 0)
+
+    @property
+    def priority(self) -> int:
+        """What it was pushed with."""
+        return self.run.entry.priority
+
+    @property
+    def type(self) -> str | None:
+        """What it was pushed as."""
+        return self.run.entry.type or None
 
     def commit(self) -> None:
         """End the message: it will never be delivered again.
@@ -243,7 +257,7 @@ class Delivery:
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        kind: ErrorType | None,  # noqa: PYI036 - the class of an error
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool | None:

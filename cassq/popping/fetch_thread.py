@@ -72,9 +72,9 @@ class FetchThread:
         self._alarm = buffer.alarm
         self._fetcher = fetcher
         fetcher.listen(buffer.call)
+        self._rivals = fetcher.rivals
         self._coordinator = context.coordinator
         self._queue = context.queue
-        self._name = fetcher.holder
         self._rest_s = POLL_S  # less where a lease in hand is short
         self._committer = committer
         self._check_takes = check_takes
@@ -127,7 +127,7 @@ class FetchThread:
             return _Step.SHARE
         if is_woken:
             return _Step.LOOK
-        if is_starving and not self._has_found and self._coordinator.hungry(self._queue, besides=self._name):
+        if is_starving and not self._has_found and self._rivals.count():
             # Others wait, so there is nothing; if each looked all the same, the servers would do little else.
             return _Step.STARVE
         if next_s and self._has_all:
@@ -155,7 +155,7 @@ class FetchThread:
         with contextlib.ExitStack() as closing:
             closing.callback(self._pass_on_what_came)  # last: whoever is woken must find the pipes free
             closing.callback(self._fetcher.close)
-            closing.callback(self._coordinator.withdraw_hunger, self._queue, self._name)
+            closing.callback(self._rivals.withdraw)
             self._give_back()
 
     def _let_go(self) -> None:
@@ -210,17 +210,15 @@ class FetchThread:
         Who is first in line looks once more at once, for what was pushed before anybody could hear of the
         announcement. Where others stood in line before, that would have woken one of them.
         """
-        before = self._coordinator.announce_hunger(
-            self._queue, self._name, self._alarm.wake, on_crowded=self._alarm.crowd
-        )
-        others = self._coordinator.hungry(self._queue, besides=self._name)
+        before = self._rivals.announce(self._alarm.wake, self._alarm.crowd)
+        others = self._rivals.count()
         is_spared = before > 0
         pause = POLL_MAX_S if is_spared else POLL_S
         try:
             while is_spared or not self._feed(wanted, Reach.BUSY):
                 # Of many that wait, few need to look by themselves.
                 if not is_spared:
-                    others = self._coordinator.hungry(self._queue, besides=self._name)
+                    others = self._rivals.count()
                 is_spared = False
                 if others:
                     self._fetcher.let_go()
@@ -230,7 +228,7 @@ class FetchThread:
                     return
                 pause = min(2 * pause, POLL_MAX_S)
         finally:
-            self._coordinator.withdraw_hunger(self._queue, self._name)
+            self._rivals.withdraw()
             if not self._buffer.is_starving():
                 self._pass_on_what_came()
 
@@ -240,7 +238,7 @@ class FetchThread:
             self._alarm.take_woken()
 
     def _pass_on(self) -> int:
-        return self._coordinator.wake(self._queue, 1, besides=self._name)
+        return self._rivals.wake(1)
 
     def _until_look(self, pause: float) -> float:
         """Return in how many seconds to look though nobody woke this popper.

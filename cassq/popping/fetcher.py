@@ -6,7 +6,7 @@ a pipe while an older one of the same pusher may still have something.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from uuid import UUID
@@ -24,7 +24,8 @@ from cassq.popping.claims import Claimed, Claims
 from cassq.popping.pipe_backoff import GonePipes, PipeBackoff
 from cassq.popping.pipe_opener import AHEAD_MAX, PipeOpener, Refusal
 from cassq.popping.reach import Reach
-from cassq.popping.timing import BETTER_S, COURTESY_S, REST_S
+from cassq.popping.rivals import Rivals
+from cassq.popping.timing import BETTER_S, REST_S
 from cassq.runtime.background_thread import BackgroundThread
 from cassq.runtime.deadline import CLOSING_S, Deadline
 
@@ -45,6 +46,7 @@ class Fetcher:
 
     Attributes:
         beginning: the deadline of what brings messages in.
+        rivals: the other poppers of the queue.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Fetcher:
         gone: GonePipes | None = None,
     ) -> None:
         self.holder = holder
+        self.rivals = Rivals(context, holder)
         self._coordinator = context.coordinator
         self._queue = context.queue
         self._context = context
@@ -74,6 +77,11 @@ class Fetcher:
         self._gone = gone or GonePipes()
         self._is_flowing = False
         self._until: Mapping[UUID, int] | None = None
+
+    def take_only(self, types: Collection[str]) -> None:
+        """Take only messages of these types; called before anything is taken."""
+        self._pipes.types = types
+        self.rivals = Rivals(self._context, self.holder, types)
 
     def stop_at(self, until: Mapping[UUID, int]) -> None:
         """Take from no other pipes than these, and from each nothing fresh behind the number given."""
@@ -96,7 +104,7 @@ class Fetcher:
         self.check_may_take()
         if reach in {Reach.BUSY, Reach.DRAINED}:
             self._memory.retry(is_woken=reach is Reach.DRAINED)
-        self._is_flowing = is_flowing and not self._coordinator.hungry(self._queue, besides=self.holder)
+        self._is_flowing = is_flowing and not self.rivals.count()
         fetched: list[tuple[HeldRun, Taken]] = []
         if uses_priority(self._record.settings) and not self._pipes.is_read_within(BETTER_S):
             self._list()
@@ -125,19 +133,15 @@ class Fetcher:
 
     def share(self) -> None:
         """After a take: when others are hungry, let go of what may feed them, and wake them."""
-        has_any = self._claims or self._opener.has_any
-        hungry = self._coordinator.hungry(self._queue, besides=self.holder) if has_any else 0
-        if not hungry:
+        if not (self._claims or self._opener.has_any):
+            return
+        held = self._claims.types
+        wanted = [kind for kind in held if self.rivals.count((kind,))]
+        if not wanted and (held or not self.rivals.count()):
             return
         self._opener.drop()
-        spare = self._claims.spare()
-        for owned, _ in spare:
-            self._claims.let_go(owned.pipe, COURTESY_S)
-        # What looked empty may have been pushed into since, for a popper that found it claimed: one read here
-        # spares the others a claim, a load and a read for nothing.
-        woken = sum(is_full or owned.has_news() for owned, is_full in spare)
-        if woken:
-            self._coordinator.wake(self._queue, min(woken, hungry), besides=self.holder)
+        for kind, count in self._claims.leave_some(wanted).items():
+            self.rivals.wake(count, (kind,))
 
     def listen(self, on_end_asked: Callable[[], None]) -> None:
         """Have `on_end_asked` called, from consumers' threads, when `tend` has something to do."""
@@ -285,7 +289,7 @@ class Fetcher:
 
     def _open_ahead(self, entries: Sequence[PipeEntry]) -> None:
         """Begin to open the next pipes, so that they are at hand when this one is through."""
-        if not self._coordinator.hungry(self._queue, besides=self.holder):
+        if not self.rivals.count():
             self._opener.open_ahead(
                 entry
                 for entry in entries[:AHEAD_MAX]

@@ -68,8 +68,8 @@ class LaneHost(Protocol):
         """Raise `QueueNotFoundError` when the queue was deleted."""
         ...
 
-    def note_pushed(self, count: int) -> None:
-        """Hear that so many messages became durable."""
+    def note_pushed(self, count: int, kind: str) -> None:
+        """Hear that so many messages of a type became durable."""
         ...
 
     def expire(self) -> None:
@@ -90,6 +90,7 @@ class Lane:
         self._storage = context.storage
         self._host = host
         self._clock = context.clock
+        self._type = source.type
         self._pipes = PipeRotation(context, source, executor)
         self._pause = threading.Condition()
         self._reason: CassqError | None = None
@@ -129,9 +130,10 @@ class Lane:
             self._is_closing = True
             self._pause.notify_all()
 
-    def close(self) -> None:
-        """Seal what is open."""
-        self._pipes.close()
+    def close(self, patience_s: float = float("inf")) -> None:
+        """Seal what is open, within so long."""
+        with Deadline(self._clock.now() + patience_s):
+            self._pipes.close()
 
     def _send_or_fail(self, opened: OpenPipe, callers: Callers) -> None:
         try:
@@ -260,7 +262,7 @@ class Lane:
         """Tell the callers which of their messages are stored: those up to number `reached`."""
         stored = callers.store(opened.pipe, batch, reached)
         if stored:
-            self._host.note_pushed(stored)
+            self._host.note_pushed(stored, self._type)
 
     def _not_pushed(self) -> StorageUnavailableError:
         when = "before the queue was closed" if self._is_closing else "in the time that was given"

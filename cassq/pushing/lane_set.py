@@ -1,4 +1,4 @@
-"""The lanes of one pusher's thread: one for each priority, since each has pipes of its own.
+"""The lanes of one pusher's thread: one for each priority and type, since each has pipes of its own.
 
 Refuses to know which requests go where. What must not break: a lane that is made after the pusher gave up
 waiting does not wait either.
@@ -7,32 +7,39 @@ waiting does not wait either.
 import threading
 from collections.abc import Callable
 
+from cassq.model.label import UNLABELLED, Label
 from cassq.pushing.lane import PAUSE_MAX_S, Lane
+
+#: A thread keeps so many lanes: of more, those end that were used longest ago.
+LANES_MAX = 64
+
+#: So long at most one of them is sealed, while others push; else the reaper does it.
+CLOSE_S = 1.0
 
 
 class LaneSet:
-    """Makes a lane when its priority is first pushed with.
+    """Makes a lane when something is first pushed that no other one is for.
 
     Args:
-        make: returns a new lane for a priority.
+        make: returns a new lane for the messages of a kind of pipes.
     """
 
-    def __init__(self, make: Callable[[int], Lane]) -> None:
+    def __init__(self, make: Callable[[Label], Lane]) -> None:
         self._make = make
-        self._lanes = {0: make(0)}
+        self._lanes = {UNLABELLED: make(UNLABELLED)}  # what was used longest ago comes first
         self._lock = threading.Lock()  # `stop_waiting` comes from another thread
         self._has_given_up = False
         self._tend_at = 0.0
 
-    def of(self, priority: int) -> Lane:
-        """Return the lane of a priority."""
-        lane = self._lanes.get(priority)
-        if lane is None:
-            lane = self._make(priority)
-            with self._lock:
-                self._lanes[priority] = lane
-                if self._has_given_up:
-                    lane.stop_waiting()
+    def of(self, label: Label) -> Lane:
+        """Return the lane of a kind of pipes."""
+        if len(self._lanes) == 1 and label in self._lanes:
+            return self._lanes[label]
+        with self._lock:
+            lane = self._lanes.pop(label, None) or self._make(label)
+            self._lanes[label] = lane
+            if self._has_given_up:
+                lane.stop_waiting()
         return lane
 
     def tend(self) -> float:
@@ -40,8 +47,15 @@ class LaneSet:
         return min([lane.tend() for lane in self._lanes.values()])
 
     def tend_idle(self, now: float) -> None:
-        """Seal what is too old, now and then, in those that are idle while one is at work."""
+        """Seal what is too old, now and then, in those that are idle while one is at work.
+
+        Of very many, those end that were used longest ago.
+        """
         if now >= self._tend_at and len(self._lanes) > 1:
+            while len(self._lanes) > LANES_MAX:
+                with self._lock:
+                    over = self._lanes.pop(next(iter(self._lanes)))
+                over.close(CLOSE_S)
             self.tend()
             self._tend_at = now + PAUSE_MAX_S
 

@@ -83,7 +83,7 @@ class ObservedPusher:
             size = sum(part.size for part in parts if part.ids)
             self._events.note_pushed(begun, sum(len(part.ids) for part in parts), size, error)
 
-    def push_again(self, messages: Sequence[tuple[bytes, Headers]]) -> Sequence[PushFuture]:
+    def push_again(self, messages: Sequence[tuple[bytes, Headers, Label]]) -> Sequence[PushFuture]:
         """See `Pusher.push_again`."""
         begun = self._events.now()
         try:
@@ -92,6 +92,6 @@ class ObservedPusher:
             self._events.note_pushed(begun, 0, 0, error)
             raise
         errors = [future.exception() for future in futures]
-        sizes = [size_of(*message) for message, error in zip(messages, errors, strict=True) if not error]
+        sizes = [size_of(*each[:2]) for each, error in zip(messages, errors, strict=True) if not error]
         self._events.note_pushed(begun, len(sizes), sum(sizes), next(filter(None, errors), None))
         return futures

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from cassq.errors import ClosedError, OverloadedError, StorageUnavailableError
 from cassq.limits import BUFFER_BYTES_MAX, BUFFER_MESSAGES_MAX
+from cassq.model.label import Label
 from cassq.model.message import Headers, size_of
 from cassq.pushing.push_request import PushRequest, Singles
 from cassq.pushing.push_result import PushFuture, PushLatch
@@ -36,8 +37,8 @@ class PushBuffer:
         self._clock = clock
         self._messages_max = messages_max
         self._bytes_max = bytes_max
-        # The newest request of each priority, as long as more single messages may join it.
-        self._singles: dict[int, Singles] = {}
+        # The newest request of each priority and type, as long as more single messages may join it.
+        self._singles: dict[Label, Singles] = {}
         # The lock itself is several times faster to enter than the condition around it.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
@@ -66,7 +67,7 @@ class PushBuffer:
             raise refusal("push_many()")
         with self._lock:
             self._wait_for_room(request.deadline)
-            self._singles.pop(request.label.priority, None)
+            self._singles.pop(request.label.of_pipe, None)
             self._messages += request.count
             self._bytes += request.size
             self._append(request)
@@ -95,14 +96,15 @@ class PushBuffer:
             self._messages += 1
             self._bytes += size
             label = end.label
-            singles = self._singles.get(label.priority)
+            kind = label.of_pipe
+            singles = self._singles.get(kind)
             if singles is not None and singles.label == label and self._may_join(singles, size, deadline):
                 singles.add(body, headers, size, end)
             else:
                 singles = Singles(deadline, label)
                 singles.add(body, headers, size, end)
                 self._append(singles)
-                self._singles[label.priority] = singles
+                self._singles[kind] = singles
             if end.__class__ is PushLatch:
                 self._callers += 1
             if self._wanted and self._is_gathered():
@@ -126,7 +128,7 @@ class PushBuffer:
                 singles.add(body, headers, size, end)
                 self._messages += 1
                 self._bytes += size
-                self._singles.pop(end.label.priority, None)
+                self._singles.pop(end.label.of_pipe, None)
                 self._append(singles)
 
     def _wait_for_room(self, deadline: float, *, is_patient: bool = True) -> None:
@@ -222,7 +224,7 @@ class PushBuffer:
                 self._bytes -= size
                 self._callers -= callers
                 if not line:
-                    self._singles.pop(taken[0].label.priority, None)
+                    self._singles.pop(taken[0].label.of_pipe, None)
                 if not self._requests:
                     # A caller who was torn away may have counted, and put nothing in.
                     self._messages = self._bytes = self._callers = 0

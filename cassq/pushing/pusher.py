@@ -27,6 +27,7 @@ from cassq.pushing.callers import CALL_S
 from cassq.pushing.lane import Lane
 from cassq.pushing.lane_set import LaneSet
 from cassq.pushing.linger import Linger
+from cassq.pushing.popper_waker import PopperWaker
 from cassq.pushing.push_buffer import PushBuffer
 from cassq.pushing.push_request import PushRequest
 from cassq.pushing.push_result import PushFuture, PushLatch, resolve
@@ -39,13 +40,6 @@ _log = logging.getLogger("cassq.pusher")
 
 #: How long a push may take by default.
 PUSH_TIMEOUT = timedelta(seconds=30)
-
-#: After so long without a push nobody relies on what was heard of hungry poppers before; shorter than the
-#: time for which a coordinator goes on listening for a pusher.
-QUIET_S = 10.0
-
-#: A push waits so long at most to hear who is hungry, where another process keeps the coordination file.
-ASK_S = 0.05
 
 #: So long at most `push_many` waits for a request before it looks again whether its time is up.
 LANDING_S = 3600.0
@@ -69,15 +63,13 @@ class Pusher:
         self._cutter = BatchCutter(self._settings)
         self._buffer = PushBuffer(self._clock, *bounds_of(context.settings))
         self._context = context
-        self._coordinator = context.coordinator
         self._name = f"{process_name()}-{str(new_token())[:8]}"  # no process ever has it again
         # What need not hold up a batch: opening the next pipe, waking poppers.
         self._beside = BackgroundThread(f"cassq-beside-{self._queue}")
+        self._waker = PopperWaker(context, self._beside)
         self._lock = threading.RLock()  # of what stands below it
-        self._to_wake = 0
         self._left_behind = 0
         self._written: dict[int, list[PushRequest]] = {}
-        self._pushed_at = float("-inf")
         self._lanes = [
             LaneSet(partial(self._make_lane, number)) for number in range(context.settings.push_width)
         ]
@@ -95,13 +87,14 @@ class Pusher:
         deadline = self._put_one(body, headers, timeout, latch)
         return latch.result(partial(self._buffer.expire_at, deadline))
 
-    def push_again(self, messages: Sequence[tuple[bytes, Headers]]) -> list[PushFuture]:
+    def push_again(self, messages: Sequence[tuple[bytes, Headers, Label]]) -> list[PushFuture]:
         """Store what was stored before, though it may break a younger rule; return ended futures."""
         self._check_may_wait("put_back()")
         deadline = self._clock.now() + to_seconds(PUSH_TIMEOUT)
         futures: list[PushFuture] = []
-        for body, headers in messages:
+        for body, headers, label in messages:
             futures.append(PushFuture(self._buffer.is_inside))
+            futures[-1].label = label
             try:
                 self._buffer.put_one(body, headers, deadline, futures[-1])
             except CassqError as error:  # those before it are on their way
@@ -208,27 +201,9 @@ class Pusher:
             )
         return left
 
-    def note_pushed(self, count: int) -> None:
-        """Wake as many hungry poppers as there are new messages; the next batch does not wait for it."""
-        now = self._clock.now()
-        was_quiet, self._pushed_at = now - self._pushed_at > QUIET_S, now
-        # After a quiet time, and at the first push, what is known of hungry poppers may be old.
-        if not was_quiet and not self._has_hungry():
-            return
-        with self._lock:
-            is_first = not self._to_wake
-            self._to_wake += count
-        if is_first:
-            self._beside.submit(self._wake)
-
-    def _has_hungry(self) -> bool:
-        with Deadline(self._clock.now() + ASK_S):
-            return self._coordinator.hungry(self._queue) > 0
-
-    def _wake(self) -> None:
-        with self._lock:
-            count, self._to_wake = self._to_wake, 0
-        self._coordinator.wake(self._queue, min(count, max(1, self._coordinator.hungry(self._queue))))
+    def note_pushed(self, count: int, kind: str) -> None:
+        """Hear that so many messages of a type became durable."""
+        self._waker.note_pushed(count, kind)
 
     def expire(self) -> None:
         """Fail what waits too long behind a troubled lane."""
@@ -245,7 +220,7 @@ class Pusher:
             if requests:
                 started = self._clock.now()
                 self._written[number] = requests
-                lanes.of(requests[0].label.priority).write(requests)
+                lanes.of(requests[0].label.of_pipe).write(requests)
                 with self._lock:
                     del self._written[number]
                     if self._buffer.is_closed:
@@ -258,8 +233,9 @@ class Pusher:
                 idle_s = lanes.tend()
         lanes.close()
 
-    def _make_lane(self, number: int, priority: int) -> Lane:
-        return Lane(self._context, Source(self._name, priority, number), host=self, executor=self._beside)
+    def _make_lane(self, number: int, label: Label) -> Lane:
+        source = Source(self._name, label.priority, number, label.type)
+        return Lane(self._context, source, host=self, executor=self._beside)
 
     def _put_one(
         self, body: bytes, headers: object, timeout: float | timedelta, end: PushFuture | PushLatch

@@ -1,6 +1,6 @@
 """Requests in the order in which lanes take them: the most urgent and the oldest in turn.
 
-Refuses to know who waits; the buffer's lock guards it. What must not break: of one priority none overtakes
+Refuses to know who waits; the buffer's lock guards it. What must not break: of one kind none overtakes
 another, and however many urgent ones come, half of all turns are those of who came first.
 """
 
@@ -8,18 +8,19 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import chain, count
 
+from cassq.model.label import UNLABELLED, Label
 from cassq.pushing.push_request import PushRequest
 
 
 class RequestLines:
-    """A line for each priority that was ever pushed with."""
+    """A line for each priority and type that was ever pushed with."""
 
     __slots__ = ("_is_turn_of_oldest", "_lines", "_numbers")
 
     def __init__(self) -> None:
         self._numbers = count()
         self._is_turn_of_oldest = False
-        self._lines: dict[int, deque[PushRequest]] = {0: deque()}
+        self._lines: dict[Label, deque[PushRequest]] = {UNLABELLED: deque()}  # the most urgent first
 
     def __bool__(self) -> bool:
         return any(self._lines.values())
@@ -28,23 +29,26 @@ class RequestLines:
         return chain.from_iterable(self._lines.values())
 
     def append(self, request: PushRequest) -> None:
-        """Append a request to the line of its priority."""
-        priority = request.label.priority
-        if priority not in self._lines:
-            lines = {**self._lines, priority: deque[PushRequest]()}
+        """Append a request to the line of its priority and type."""
+        kind = request.label.of_pipe
+        if kind not in self._lines:
+            lines = {**self._lines, kind: deque[PushRequest]()}
             self._lines = dict(sorted(lines.items(), reverse=True))
         request.number = next(self._numbers)
-        self._lines[priority].append(request)
+        self._lines[kind].append(request)
 
     def take_turn(self) -> deque[PushRequest]:
         """Return the line whose turn it is, which ends the turn; an empty one where nothing waits."""
         if len(self._lines) == 1:
-            return self._lines[0]
+            return self._lines[UNLABELLED]
         waiting = [line for line in self._lines.values() if line]
         if len(waiting) < 2:
             return waiting[0] if waiting else deque()
         is_of_oldest, self._is_turn_of_oldest = self._is_turn_of_oldest, not self._is_turn_of_oldest
-        return min(waiting, key=lambda line: line[0].number) if is_of_oldest else waiting[0]
+        if not is_of_oldest:
+            highest = waiting[0][0].label.priority
+            waiting = [line for line in waiting if line[0].label.priority == highest]
+        return min(waiting, key=lambda line: line[0].number)
 
     def has_late(self, now: float) -> bool:
         """Tell whether who waits longest in a line waits too long; callable without the lock.
@@ -57,6 +61,6 @@ class RequestLines:
         """Take those out that are meant, wherever they stand."""
         meant = [request for request in self if is_meant(request)]
         if meant:
-            for priority, line in self._lines.items():
-                self._lines[priority] = deque(request for request in line if not is_meant(request))
+            for kind, line in self._lines.items():
+                self._lines[kind] = deque(request for request in line if not is_meant(request))
         return meant

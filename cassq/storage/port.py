@@ -67,6 +67,7 @@ class DeadLetter:
         reason: why, for people to read.
         attempts: how often it was handed out.
         died_at_ms: database's clock; filled in by the adapter.
+        priority, type: what it was pushed with; "" for no type.
     """
 
     message_id: MessageId
@@ -76,6 +77,8 @@ class DeadLetter:
     attempts: int
     reason: str
     died_at_ms: int = field(default=0)
+    priority: int = 0
+    type: str = ""
 
 
 class RecordStorage(Protocol):

@@ -8,7 +8,7 @@ message an attempt, whatever its handlers do.
 import functools
 import inspect
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
 from queue import Empty, SimpleQueue
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from cassq.errors import CassqError, ClosedError, InvalidOptionError, UsageError
 from cassq.model.arguments import check_count, to_seconds
 from cassq.model.ids import check_name
+from cassq.model.label import to_types
 from cassq.popping.popper import Popper
 from cassq.popping.shared_intake import CommitMode
 from cassq.runtime.clock import DEAF_S, Clock, SystemClock
@@ -72,7 +73,8 @@ class Worker:
         self._hooks = tuple(hooks)
         self._clock: Clock = SystemClock()
         self._keeper = Keeper(self._clock)
-        self._duties: dict[str, tuple[Duty, CommitMode]] = {}
+        # By queue and types: what is called, and how it commits.
+        self._duties: dict[tuple[str, frozenset[str]], tuple[Duty, CommitMode]] = {}
         # What the run under way hears, or the next one; a signal handler may put something in.
         self._news: SimpleQueue[tuple[str, Any]] = SimpleQueue()
         self._running = threading.Lock()
@@ -86,18 +88,24 @@ class Worker:
         concurrency: int | None = None,
         timeout: float | timedelta | None = None,
         commit: CommitMode = "each",
+        types: Iterable[str] | None = None,
     ) -> Callable[[_Handler], _Handler]:
         """Return a decorator: the function is called with each delivery of a queue.
 
         The queue is created with the default settings if there is none of this name.
 
         Args:
-            queue: its name; each has one handler.
-            concurrency, timeout: as of the worker, for this queue; None for what that says.
-            commit: see `Queue.popper`.
+            queue: its name; each message of it has one handler.
+            concurrency, timeout: as of the worker, for this handler; None for what that says.
+            commit, types: see `Queue.popper`.
         """
-        if check_name(queue) in self._duties:
-            raise InvalidOptionError(f"queue {queue!r} has a handler: a worker has one for each queue")
+        kinds = to_types(types)
+        for other, theirs in self._duties:
+            if other == check_name(queue) and (not (kinds and theirs) or kinds & theirs):
+                raise InvalidOptionError(
+                    f"queue {queue!r} has a handler: a worker has one for each queue, or for each of its "
+                    "types where all of them name types"
+                )
         if concurrency is not None:
             check_count(concurrency)
 
@@ -106,7 +114,7 @@ class Worker:
                 raise InvalidOptionError(f"{handler!r} is no handler: give a function of one delivery")
             timeout_s = self._timeout_s if timeout is None else to_seconds(timeout)
             duty = Duty(handler, concurrency or self._concurrency, timeout_s, self._hooks)
-            self._duties[queue] = duty, commit
+            self._duties[queue, kinds] = duty, commit
             return handler
 
         return note
@@ -168,10 +176,10 @@ class Worker:
 
     def _run(self) -> None:
         with ExitStack() as stack:
-            queues = {name: self._store.queue(name) for name in self._duties}
+            queues = {name: self._store.queue(name) for name, _ in self._duties}
             poppers = [
-                stack.enter_context(queues[name].popper(commit=commit))
-                for name, (_, commit) in self._duties.items()
+                stack.enter_context(queues[name].popper(commit=commit, types=types or None))
+                for (name, types), (_, commit) in self._duties.items()
             ]
             stack.enter_context(self._keeper.open())
             duties = [duty for duty, _ in self._duties.values()]

@@ -36,6 +36,10 @@ SOUND = {
     ("pending", "reason", "null"),  # nobody said why
     ("pending", "expired", "null"),  # none did
     ("waiting", "ttl_ms", "null"),  # as long as the queue says
+    ("pipes", "type", "null"),  # they have none
+    ("staged", "type", "null"),
+    ("dead", "type", "null"),
+    ("dead", "priority", "null"),  # of before letters kept it
     ("queues", "expired", "null"),
     ("queues", "writers", "null"),  # of before there were staged pipes
     ("queues", "publications", "null"),

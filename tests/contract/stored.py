@@ -45,7 +45,9 @@ def record(name, **changes):
 
 def letter(pipe, seq, **changes):
     values = {"body": b"a body", "headers": {"type": "new"}, "pushed_at_ms": EARLY_MS, "attempts": 5}
-    return DeadLetter(MessageId(pipe, seq), **(values | {"reason": "it failed"} | changes))
+    return DeadLetter(
+        MessageId(pipe, seq), **(values | {"reason": "it failed", "priority": 3, "type": "refund"} | changes)
+    )
 
 
 def undated(letters):

@@ -39,7 +39,7 @@ def listed(storage, queue, *, is_staged=False):
 
 def staged(storage, queue):
     """Create a staged pipe with one message, sealed; return its entry."""
-    entry = PipeEntry(new_pipe_id(), "a writer/7/task 0", lane=2)
+    entry = PipeEntry(new_pipe_id(), "a writer/7/task 0", priority=3, lane=2, type="refund")
     storage.create_pipe(queue, entry, Head(new_token()), is_staged=True)
     storage.append(entry.pipe, batch(1, b"one"))
     assert storage.transact(entry.pipe, Transaction(Seal(1))).is_applied
@@ -50,11 +50,13 @@ class TestPipes:
     def test_a_created_pipe_is_listed_with_the_databases_time(self, storage, queue):
         pipe = new_pipe_id()
 
-        storage.create_pipe(queue, PipeEntry(pipe, "a pusher", priority=3, lane=2), Head(new_token()))
+        made = PipeEntry(pipe, "a pusher", priority=3, lane=2, type="refund")
+
+        storage.create_pipe(queue, made, Head(new_token()))
 
         listing = storage.list_pipes(queue)
         (entry,) = listing.entries
-        assert replace(entry, created_at_ms=0) == PipeEntry(pipe, "a pusher", priority=3, lane=2)
+        assert replace(entry, created_at_ms=0) == made
         assert entry.created_at_ms > EARLY_MS
         assert abs(listing.now_ms - entry.created_at_ms) < 60_000
 

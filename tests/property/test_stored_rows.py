@@ -25,7 +25,7 @@ PIPE = new_pipe_id()
 HEAD = Head(uuid4(), 7, 8, 3, Phase.SEALED, 9, 1, 1, 1, 1)
 RUN = Run(4, 7, 2, RunState.RETURNED, 2, uuid4(), 0, 30_000, 5_000, "me", 1)
 BATCH = Batch(4, (b"one", b"two"), ({"a": "b"}, {}), 2, 1_000, 60_000)
-LETTER = DeadLetter(MessageId(PIPE, 4), b"one", {"a": "b"}, 1_000, 2, "it was given up", 2_000)
+LETTER = DeadLetter(MessageId(PIPE, 4), b"one", {"a": "b"}, 1_000, 2, "it was given up", 2_000, 3, "refund")
 RECORD = QueueRecord(
     "orders",
     uuid4(),

@@ -34,6 +34,7 @@ from cassq.verification.ledger import Kind
 
 if TYPE_CHECKING:
     from expiry_watch import ExpiryWatch
+    from type_watch import TypeWatch
 
 #: A consumer's patience.
 POP_S = 0.3
@@ -55,6 +56,7 @@ class Stage(Protocol):
     ids: dict[str, MessageId]
     soon: float
     expiry: "ExpiryWatch"
+    types: "TypeWatch"
 
     def open(self, process: Process) -> tuple[Store, Queue]: ...
 
@@ -79,7 +81,12 @@ def push_all(stage: Stage, process: Process, messages: int) -> None:
         bodies = [f"{process.name}-{made + place}" for place in range(count)]
         made += count
         timeout = timedelta(seconds=dice.choice(stage.patiences_s))
-        how = {"timeout": timeout, "ttl": stage.expiry.own_ttl(bodies), "priority": stage.priority_of(bodies)}
+        how = {
+            "timeout": timeout,
+            "ttl": stage.expiry.own_ttl(bodies),
+            "priority": stage.priority_of(bodies),
+            "type": stage.types.type_of(bodies),
+        }
         stage.note(process.name, Kind.ATTEMPTED, bodies)
         if dice.random() < 0.3:
             for body in bodies:
@@ -168,12 +175,18 @@ def _consume(stage: Stage, consumer: Consumer, queue: Queue, *, leaves: bool) ->
 def _consume_for_a_while(stage: Stage, consumer: Consumer, queue: Queue, *, leaves: bool) -> None:
     dice = stage.world.dice
     commit = dice.choice(stage.habits.commits)
-    popper = queue.popper(commit=commit)
+    types = stage.types.draw(dice)
+    try:
+        popper = queue.popper(commit=commit, types=types)
+    except UnavailableError:  # a type that was never named before
+        stage.world.sleep(0.05)
+        return
     try:
         for _ in range(dice.choice((2, 10, 100))):
             if stage.is_over or (leaves and stage.is_healed):
                 break
-            _pop_some(stage, consumer, popper, dice, is_grouped=commit == "grouped")
+            for each in _pop_some(stage, consumer, popper, dice, is_grouped=commit == "grouped"):
+                stage.types.check(consumer.name, types, each)
     finally:
         stage.note(consumer.name, Kind.CLOSING, [""])
         popper.close()
@@ -185,7 +198,7 @@ def _consume_for_a_while(stage: Stage, consumer: Consumer, queue: Queue, *, leav
 
 def _pop_some(
     stage: Stage, consumer: Consumer, popper: Popper, dice: random.Random, *, is_grouped: bool
-) -> None:
+) -> Sequence[Delivery]:
     try:
         count = dice.choice((1, 1, 2, 9))
         if stage.soon and dice.random() < stage.soon:
@@ -194,7 +207,8 @@ def _pop_some(
             deliveries = popper.pop_many(count, timeout=POP_S)
     except (UnavailableError, OutcomeUnknownError):
         stage.world.sleep(0.05)
-        return
+        return []
+    popped = deliveries
     stage.hands.give(consumer.name, deliveries)
     for each in deliveries:
         stage.note(
@@ -209,6 +223,7 @@ def _pop_some(
         count = dice.choice((1, 1, 3, len(deliveries)))
         part, deliveries = deliveries[:count], deliveries[count:]
         _end_some(stage, consumer, popper, part, dice, is_grouped=is_grouped)
+    return popped
 
 
 def _pop_soon(stage: Stage, consumer: Consumer, popper: Popper, count: int) -> list[Delivery]:

@@ -37,6 +37,7 @@ from operator_actors import (
 from plan import LEASE_S, Plan, Slip
 from scheduler import Process, SimulationError, World
 from session import SimulatedSession
+from type_watch import TypeWatch
 
 from cassq import workers
 from cassq.bulk import run_reader
@@ -192,6 +193,7 @@ class _Stage:
         self.ids: dict[str, MessageId] = {}
         self.soon = plan.soon
         self.expiry = ExpiryWatch(self, self.cluster.body_at, plan)
+        self.types = TypeWatch(plan, self.broken)
         self._done: set[str] = set()
 
     # The play

@@ -110,6 +110,7 @@ class Plan:
         on_expired: what becomes of messages that have waited for longer.
         priorities: pushes have one of so many.
         ageing_s: the queue's.
+        types: pushes have one of so many, none among them, and poppers ask for some.
         steers: so often an operator pauses, resumes, or deletes and creates the queue while faults last.
         last_acts: what one does after that, with time for everybody to hear of it.
         slip: the one call that fails.
@@ -155,6 +156,7 @@ class Plan:
     on_expired: Literal["drop", "dead"] = "drop"
     priorities: int = 1
     ageing_s: float = 60.0
+    types: int = 1
     steers: int = 0
     last_acts: tuple[str, ...] = ()
     slip: Slip | None = None
@@ -240,16 +242,18 @@ NARROWED = 0.25
 #: In so many about bulk writes drivers are hasty.
 HASTY = 0.37
 
-#: In so many a stream reads, pushers' clocks are late, operators deal with dead letters, somebody cancels
-#: what was pushed, consumers pop by futures, or messages expire; drawn apart, so that the others are the
-#: histories of before.
-STREAMS = 0.04
-LATE = 0.02
-LETTERS = 0.04
-CANCELLED = 0.04
-FUTURES = 0.03
-EXPIRING = 0.03
-URGENT = 0.03
+#: What so many are about, by theme, with the word that their dice are named by; drawn apart, so that the
+#: others are the histories of before.
+SHARES = {
+    "run readers": ("streams", 0.04),
+    "late pushers": ("late pushers", 0.02),
+    "dead letters": ("put back", 0.04),
+    "cancellations": ("cancelled", 0.04),
+    "futures": ("futures", 0.03),
+    "expiry": ("expiring", 0.03),
+    "priorities": ("urgent", 0.03),
+    "types": ("typed", 0.03),
+}
 
 #: In so many an operator pauses and deletes the queue, or one call fails; drawn apart as well.
 STEERED = 0.01
@@ -262,20 +266,9 @@ def draw(seed: int, about: str = "") -> Plan:
     Args:
         about: one of `THEMES`, `NARROW` or `APART`; empty leaves it to the seed, which mostly chooses none.
     """
-    if not about and random.Random(f"streams {seed}").random() < STREAMS:
-        about = "run readers"
-    if not about and random.Random(f"late pushers {seed}").random() < LATE:
-        about = "late pushers"
-    if not about and random.Random(f"put back {seed}").random() < LETTERS:
-        about = "dead letters"
-    if not about and random.Random(f"cancelled {seed}").random() < CANCELLED:
-        about = "cancellations"
-    if not about and random.Random(f"futures {seed}").random() < FUTURES:
-        about = "futures"
-    if not about and random.Random(f"expiring {seed}").random() < EXPIRING:
-        about = "expiry"
-    if not about and random.Random(f"urgent {seed}").random() < URGENT:
-        about = "priorities"
+    for theme, (word, share) in SHARES.items():
+        if not about and random.Random(f"{word} {seed}").random() < share:
+            about = theme
     if not about:
         roll = random.Random(f"lasting {seed}").random()
         about = "operators" if roll < STEERED else "slips" if roll < STEERED + SLIPS else ""
@@ -511,6 +504,22 @@ def _about_priorities(dice: random.Random, plan: Plan) -> Plan:
         **dice.choice(({}, {}, {"ttl_s": 1.0}, {"own_ttl_s": 1.0, "purges": 0})),
     )
     return replace(urgent, blows=tuple(_draw_blows(dice, urgent)))
+
+
+def _about_types(dice: random.Random, plan: Plan) -> Plan:
+    """Messages of several types, which some consumers ask for, and dead letters that are put back."""
+    typed = replace(
+        plan,
+        messages=dice.choice((12, 20, 40)),
+        pushers=dice.choice((1, 2)),
+        pipe_messages_max=dice.choice((2, 5, 20)),
+        pop_width=dice.choice((1, 2, 4)),
+        consumers=dice.choice((1, 2, 3)),
+        types=dice.choice((2, 3, 5)),
+        priorities=dice.choice((1, 1, 3)),
+        **dice.choice(({}, {"max_attempts": 2, "operators": 1, "deals": 4})),
+    )
+    return replace(typed, blows=tuple(_draw_blows(dice, typed)))
 
 
 def _about_expiry(dice: random.Random, plan: Plan) -> Plan:
@@ -829,6 +838,7 @@ APART = {
     "futures": _about_futures,
     "expiry": _about_expiry,
     "priorities": _about_priorities,
+    "types": _about_types,
     "operators": _about_operators,
     "slips": _about_slips,
 }

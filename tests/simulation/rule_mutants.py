@@ -31,6 +31,7 @@ _FETCH = "tests/unit/popping/test_fetch_thread.py::"
 _POP_FUTURE = "tests/unit/popping/test_pop_future.py::"
 _TOLD = "tests/unit/popping/test_told_commits.py::"
 _PRIORITIES = "tests/integration/test_priorities.py::"
+_TYPES = "tests/integration/test_types.py::"
 _EXPIRY = "tests/unit/pipes/test_expiry.py::"
 _PURGING = "tests/unit/observing/test_purging.py::"
 _FORKS = "tests/integration/test_forks.py::"
@@ -1189,8 +1190,8 @@ _BETWEEN = (
     ),
     planted(
         "push with a time-to-live before the record says so",
-        "cassq.workers",
-        "                    self._record.change(partial(with_uses, label=label))\n",
+        "cassq.catalog.first_uses",
+        "                    self._record.change(lambda record: with_uses(record, *labels))\n",
         "                    self._record.read()\n",
         test="tests/integration/test_expiring.py::test_a_queue_says_once_that_it_has_such_messages[memory]",
     ),
@@ -1218,8 +1219,8 @@ _BETWEEN = (
     planted(
         "give the most urgent every turn",
         "cassq.pushing.request_lines",
-        "if is_of_oldest else",
-        "if False else",
+        "        if not is_of_oldest:\n",
+        "        if True:\n",
         test="tests/unit/pushing/test_push_buffer.py::"
         "test_the_most_urgent_and_the_oldest_are_taken_in_turn_and_each_shares_its_batches",
     ),
@@ -1270,17 +1271,89 @@ _BETWEEN = (
     planted(
         "keep a pusher's pipes of all priorities in one order",
         "cassq.model.pipe",
-        "        return Source(self.pusher, self.priority, self.lane)\n",
-        "        return Source(self.pusher, 0, self.lane)\n",
+        "        return Source(self.pusher, self.priority, self.lane, self.type)\n",
+        "        return Source(self.pusher, 0, self.lane, self.type)\n",
         test="tests/unit/pipes/test_pipe_order.py::"
         "test_the_younger_pipes_of_a_lane_that_is_held_back_are_passed_over",
     ),
     planted(
         "push messages of all priorities into one pipe",
         "cassq.pushing.pusher",
-        "Source(self._name, priority, number)",
-        "Source(self._name, 0, number)",
+        "Source(self._name, label.priority, number, label.type)",
+        "Source(self._name, 0, number, label.type)",
         test=_PRIORITIES + "test_the_higher_priority_goes_first_and_each_in_the_order_of_its_pushes[memory]",
+    ),
+    planted(
+        "push messages of all types into one pipe",
+        "cassq.pushing.pusher",
+        "Source(self._name, label.priority, number, label.type)",
+        "Source(self._name, label.priority, number)",
+        about="types",
+    ),
+    planted(
+        "read the pipes of all types",
+        "cassq.pipes.pipe_list",
+        "if self.types is None or entry.type in self.types]",
+        "]",
+        about="types",
+    ),
+    planted(
+        "give every type the same number",
+        "cassq.model.uses",
+        "        others[name] = 1 + sum(each.startswith(_TYPE) for each in others) if name.startswith(_TYPE) else 1\n",
+        "        others[name] = 1\n",
+        test=_TYPES + "test_a_type_has_a_number_of_its_own_whoever_names_it_first[memory]",
+    ),
+    planted(
+        "push with a type before the record says so",
+        "cassq.model.uses",
+        "    return uses | {_TYPES, _TYPE + label.type} if label.type else uses\n",
+        "    return uses\n",
+        test=_TYPES + "test_a_queue_says_once_that_it_has_types[memory]",
+    ),
+    planted(
+        "wake who has waited for longest, whatever it takes",
+        "cassq.coordination.port",
+        "    return not types or not found or int(found[1], 16) & types > 0\n",
+        "    return True\n",
+        test="tests/contract/test_coordinator_contract.py::"
+        "test_only_those_are_counted_and_woken_that_take_some_of_the_types[memory]",
+    ),
+    planted(
+        "rely on the look of one who takes less",
+        "cassq.coordination.port",
+        "    return wanted is not None and not int(wanted[1], 16) & ~int(found[1], 16)\n",
+        "    return True\n",
+        test="tests/contract/test_coordinator_contract.py::"
+        "test_only_those_stand_before_a_popper_who_take_all_that_it_takes[memory]",
+    ),
+    planted(
+        "wake for a push whoever is hungry",
+        "cassq.pushing.popper_waker",
+        "        types = bits_of(self._context.settings, (kind,))\n",
+        "        types = 0\n",
+        test=_TYPES + "test_a_push_wakes_one_who_takes_its_type_though_others_have_waited_for_longer[memory]",
+    ),
+    planted(
+        "leave pipes to those who take nothing of them",
+        "cassq.popping.claims",
+        "        meant = [claimed.owned for claimed in self if claimed.owned.entry.type in types]\n",
+        "        meant = [claimed.owned for claimed in self]\n",
+        test="tests/unit/popping/test_claims.py::test_others_get_what_is_empty_here_and_half_of_what_is_full",
+    ),
+    planted(
+        "bury without the type",
+        "cassq.pipes.burial",
+        "            type=entry.type,\n",
+        "",
+        about="types",
+    ),
+    planted(
+        "put back without the type",
+        "cassq.observing.dead_letters",
+        'Label(0, letter.priority, letter.type or "")',
+        "Label(0, letter.priority)",
+        test=_TYPES + "test_what_is_put_back_has_what_it_had[memory]",
     ),
     planted(
         "count what expired as popped",

@@ -64,7 +64,7 @@ class Scene:
         ends_at = sent_at + LEASE_S
         return HeldRun(
             self.context,
-            self.pipe,
+            self.entry,
             taken,
             ends_at,
             on_row_changed=self.owned.note,

@@ -63,9 +63,9 @@ def test_what_is_pushed_while_a_wake_up_is_under_way_has_one_of_its_own():
         queue = store.queue("q")
         coordinator = SlowBell(store.coordinator)
         pusher = Pusher(context_of(store.storage, queue.settings, coordinator=coordinator))
-        pusher.note_pushed(1)
+        pusher.note_pushed(1, "")
         assert coordinator.begun.wait(30)
-        pusher.note_pushed(1)
+        pusher.note_pushed(1, "")
         coordinator.go_on.set()
         pusher.close()
         assert coordinator.woken == [1, 1]
@@ -78,7 +78,7 @@ def test_the_floor_stops_before_what_a_rollback_left_leased():
     context = context_of(storage, SETTINGS, clock)
     owned = OwnedPipe(context, entry, storage.load_pipe(entry.pipe), Taker("a popper"))
     result = owned.take(10)
-    held = HeldRun(context, entry.pipe, result.runs[0], result.sent_at + 8.0, on_row_changed=owned.note)
+    held = HeldRun(context, entry, result.runs[0], result.sent_at + 8.0, on_row_changed=owned.note)
     assert held.give_back(Ranges(((1, 1),)), Return())
     assert owned.take(1).runs
     for mark in (Mark(1, 1, End.COMMITTED), Mark(2, 3, End.COMMITTED)):

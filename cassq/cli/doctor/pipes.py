@@ -9,10 +9,13 @@ from datetime import timedelta
 
 import cassq
 from cassq.cli.doctor.finding import Finding, Level
-from cassq.model.pipe import Phase
+from cassq.model.pipe import Phase, RunState
 
 #: So long a pipe may need care before it counts as stuck.
 PATIENCE = timedelta(minutes=1)
+
+#: So long messages of a type may wait while no consumer has any of it.
+UNWANTED_AFTER = timedelta(hours=1)
 
 #: So many queues of one trouble are named.
 NAMED_MAX = 5
@@ -21,29 +24,39 @@ REAP = "run `cassq reap`, and let cron run it, or keep a popper running"
 
 ABANDONED = "pipes of dead pushers still open"
 OVERDUE = "runs whose lease ended long ago"
+UNWANTED = "pipes of types that no consumer takes"
+
+#: What to do about each.
+CURES = {
+    ABANDONED: REAP,
+    OVERDUE: REAP,
+    UNWANTED: "see `cassq queue stats NAME --by type`, and pop these types, or all",
+}
 
 
 def examine(store: cassq.Store) -> Iterator[Finding]:
     """Yield what is to be said of the queues, one finding for each kind of trouble."""
     pipes: dict[str, int] = {}
-    stuck: dict[str, dict[str, int]] = {ABANDONED: {}, OVERDUE: {}}
+    stuck: dict[str, dict[str, int]] = {words: {} for words in CURES}
     broken: dict[str, list[str]] = {}
     for name in store.queues():
         try:
-            pipes[name], abandoned, overdue = _count(store, store.find_queue(name))
+            pipes[name], found = _count(store, store.find_queue(name))
         except cassq.QueueNotFoundError:
             continue  # deleted meanwhile
         except cassq.CassqError as error:
             broken.setdefault(type(error).__name__, []).append(f"{name}: {error}")
         else:
-            stuck[ABANDONED] |= {name: abandoned} if abandoned else {}
-            stuck[OVERDUE] |= {name: overdue} if overdue else {}
+            for words, count in found.items():
+                stuck[words] |= {name: count} if count else {}
     for troubles in broken.values():
         more = f" (and {len(troubles) - 1} queues like it)" if len(troubles) > 1 else ""
         yield Finding("pipes", Level.FAIL, f"queue {troubles[0]}{more}")
     for words, counts in stuck.items():
         if counts:
-            yield Finding("pipes", Level.WARN, f"{_name(counts)}: {sum(counts.values())} {words}", REAP)
+            yield Finding(
+                "pipes", Level.WARN, f"{_name(counts)}: {sum(counts.values())} {words}", CURES[words]
+            )
     if not broken and not any(stuck.values()):
         told = (
             f"{_name(pipes)}: {sum(pipes.values())} pipes, none is stuck" if pipes else "there are no queues"
@@ -51,12 +64,14 @@ def examine(store: cassq.Store) -> Iterator[Finding]:
         yield Finding("pipes", Level.OK, told)
 
 
-def _count(store: cassq.Store, queue: cassq.Queue) -> tuple[int, int, int]:
-    """Return how many pipes there are, how many of them are abandoned, and how many runs are overdue."""
+def _count(store: cassq.Store, queue: cassq.Queue) -> tuple[int, dict[str, int]]:
+    """Return how many pipes there are, and how many of each trouble."""
     listing = store.storage.list_pipes(queue.name)
     settings = queue.settings
     gone_after = settings.push_age_max + settings.push_grace + settings.clock_skew_max + PATIENCE
     abandoned = overdue = 0
+    wanted: set[str] = {""}
+    old: list[str] = []
     for entry in listing.entries:
         state = store.storage.load_pipe(entry.pipe)
         if state is None:
@@ -65,7 +80,11 @@ def _count(store: cassq.Store, queue: cassq.Queue) -> tuple[int, int, int]:
         abandoned += state.head.phase is Phase.OPEN and age > gone_after
         late_ms = (settings.clock_skew_max + PATIENCE) / timedelta(milliseconds=1)
         overdue += sum(run.is_expired(state.now_ms, round(late_ms)) for run in state.runs)
-    return len(listing.entries), abandoned, overdue
+        wanted |= {entry.type} if any(run.state is RunState.LEASED for run in state.runs) else set()
+        has_waiting = state.head.is_decided and state.head.cursor < state.head.last
+        old += [entry.type] if has_waiting and age > UNWANTED_AFTER else []
+    unwanted = sum(kind not in wanted for kind in old)
+    return len(listing.entries), {ABANDONED: abandoned, OVERDUE: overdue, UNWANTED: unwanted}
 
 
 def _name(counts: dict[str, int]) -> str:

@@ -33,7 +33,11 @@ _WOKEN = b"w"
 _CROWDED = b"c"
 _CLAIMS = f"FROM claims JOIN seats USING (seat) WHERE queue = :queue AND {LIVE}"
 _LINE = f"FROM hungry JOIN seats USING (seat) WHERE queue = :queue AND popper <> :popper AND {LIVE}"
-_STANDING = f"SELECT count(*) {_LINE} AND place < (SELECT place FROM hungry WHERE token = :token)"  # noqa: S608
+_FITTING = f"{_LINE} AND (:types = 0 OR takes(popper, :types))"
+_STANDING = (
+    f"SELECT count(*) {_LINE} AND place < (SELECT place FROM hungry WHERE token = :token)"  # noqa: S608
+    " AND takes_all_of(popper, :popper)"
+)
 _UNCLAIM = "DELETE FROM claims WHERE queue = ? AND pipe = ? AND seat = ?"
 
 
@@ -169,23 +173,23 @@ class LocalCoordinator:
                 with suppress(CoordinationUnavailableError, ClosedError), self._file.write() as db:
                     db.execute("DELETE FROM hungry WHERE token = ?", (announcement.token,))
 
-    def hungry(self, queue: str, besides: str = "") -> int:
+    def hungry(self, queue: str, besides: str = "", *, types: int = 0) -> int:
         """Count the rows whose seats stand; nothing while the file cannot be read."""
         self._session.check_process()
         with suppress(CoordinationUnavailableError, ClosedError):
-            values = {"queue": queue, "popper": besides} | self._session.now()
-            return int(self._file.read(f"SELECT count(*) {_LINE}", values)[0][0])
+            values = {"queue": queue, "popper": besides, "types": types} | self._session.now()
+            return int(self._file.read(f"SELECT count(*) {_FITTING}", values)[0][0])
         return 0
 
-    def wake(self, queue: str, count: int, besides: str = "") -> int:
+    def wake(self, queue: str, count: int, besides: str = "", *, types: int = 0) -> int:
         """Delete the oldest rows in one transaction, so that no two wake the same, then ring."""
-        if count <= 0 or not self.hungry(queue, besides):
+        if count <= 0 or not self.hungry(queue, besides, types=types):
             return 0
         try:
             with self._file.write() as db:
                 rows = db.execute(
-                    f"SELECT seat, port, token {_LINE} ORDER BY place LIMIT :count",
-                    {"queue": queue, "popper": besides, "count": count} | self._session.now(),
+                    f"SELECT seat, port, token {_FITTING} ORDER BY place LIMIT :count",
+                    {"queue": queue, "popper": besides, "types": types, "count": count} | self._session.now(),
                 ).fetchall()
                 db.executemany("DELETE FROM hungry WHERE token = ?", [row[2:] for row in rows])
         except (CoordinationUnavailableError, ClosedError):

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from cassq.coordination.local.seat_locks import SeatLocks
+from cassq.coordination.port import takes, takes_all_of
 from cassq.errors import ClosedError, CoordinationUnavailableError
 from cassq.runtime.clock import Clock
 from cassq.runtime.deadline import seconds_left
@@ -260,6 +261,8 @@ class Sidecar:
         db.execute("PRAGMA synchronous = OFF")
         db.execute("PRAGMA foreign_keys = ON")
         db.create_function("is_locked", 2, self.locks.is_held)
+        db.create_function("takes", 2, takes, deterministic=True)
+        db.create_function("takes_all_of", 2, takes_all_of, deterministic=True)
         return db
 
     def _disconnect(self) -> None:

@@ -159,15 +159,15 @@ class ZooKeeperCoordinator:
         self._session.check_process()
         self._line.withdraw(queue, popper)
 
-    def hungry(self, queue: str, besides: str = "") -> int:
+    def hungry(self, queue: str, besides: str = "", *, types: int = 0) -> int:
         """Answer from what the children watch last told; the first call only sets it up."""
         self._session.check_process()
-        return self._line.count(queue, besides)
+        return self._line.count(queue, besides, types)
 
-    def wake(self, queue: str, count: int, besides: str = "") -> int:
+    def wake(self, queue: str, count: int, besides: str = "", *, types: int = 0) -> int:
         """Delete the oldest nodes in the line."""
         self._session.check_process()
-        return self._line.wake(queue, count, besides) if self._session.is_trusted else 0
+        return self._line.wake(queue, count, besides, types) if self._session.is_trusted else 0
 
     def close(self) -> None:
         """End the session: its nodes go at once."""

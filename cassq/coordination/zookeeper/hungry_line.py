@@ -25,6 +25,7 @@ from urllib.parse import quote
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.states import EventType
 
+from cassq.coordination.port import takes, takes_all_of
 from cassq.coordination.zookeeper.announcement import Announcement, number_of, popper_of
 from cassq.coordination.zookeeper.seen_lines import SeenLines
 from cassq.coordination.zookeeper.session import ZooKeeperSession
@@ -91,8 +92,8 @@ class HungryLine:
             self._lines.drop(queue, announcement.node)
         self._delete(key, announcement.node)
 
-    def count(self, queue: str, besides: str) -> int:
-        """Count who stood in line when ZooKeeper last told; none while it cannot tell.
+    def count(self, queue: str, besides: str, types: int) -> int:
+        """Count who stood in line for some types when ZooKeeper last told; none while it cannot tell.
 
         A popper has the time to ask, now and then; a pusher (`besides` is empty) has not.
         """
@@ -105,20 +106,20 @@ class HungryLine:
                 self._lines.ask(queue)
                 if self._lines.is_of_interest(queue):
                     self._lines.watch(queue)  # alone again: the next one to come is to be told of
-        return len(self._candidates(self._lines.of(queue), besides))
+        return len(_candidates(self._lines.of(queue), besides, types))
 
-    def wake(self, queue: str, count: int, besides: str) -> int:
+    def wake(self, queue: str, count: int, besides: str, types: int) -> int:
         """Delete the nodes of those who waited longest; return how many of them were still there."""
         if count <= 0:
             return 0
         with suppress(CoordinationUnavailableError, AccessDeniedError, ClosedError):
-            first = self._candidates(self._lines.of(queue), besides)[:count]
+            first = _candidates(self._lines.of(queue), besides, types)[:count]
             woken = self._delete_first(queue, first, count)
             if first and woken == len(first):
                 return woken
             # Others woke them, and somebody may have come a moment ago; better one question more than a
             # wake-up lost.
-            line = self._candidates(self._lines.read(queue), besides)
+            line = _candidates(self._lines.read(queue), besides, types)
             return woken + self._delete_first(queue, line, count - woken)
         return 0
 
@@ -256,9 +257,13 @@ class HungryLine:
         queue, popper = key
         line = self._lines.of(queue)
         return sum(
-            number_of(node) < number_of(announcement.node) and popper_of(node) != popper for node in line
+            number_of(node) < number_of(announcement.node)
+            and popper_of(node) != popper
+            and takes_all_of(popper_of(node), popper)
+            for node in line
         )
 
-    def _candidates(self, line: tuple[str, ...], besides: str) -> list[str]:
-        besides = quote(besides, safe="")
-        return [node for node in line if popper_of(node) != besides]
+
+def _candidates(line: tuple[str, ...], besides: str, types: int) -> list[str]:
+    besides = quote(besides, safe="")
+    return [node for node in line if popper_of(node) != besides and takes(popper_of(node), types)]

@@ -83,13 +83,14 @@ def to_record(row: Row) -> QueueRecord:
 def to_entry(row: Row) -> PipeEntry:
     """Read a row of `pipes`."""
     with _decoding("a pipe's entry", row):
-        pipe, pusher, priority, lane, created_at = row
-        return PipeEntry(pipe, _text(pusher), _number(priority), _count(lane), to_ms(created_at))
+        pipe, pusher, priority, lane, kind, created_at = row
+        place = pipe, _text(pusher), _number(priority), _count(lane)
+        return PipeEntry(*place, _text(kind or ""), to_ms(created_at))
 
 
 def entry_values(entry: PipeEntry) -> Values:
     """Return the columns of an entry after queue and shard, without `created_at`."""
-    return entry.pipe, entry.pusher, entry.priority, entry.lane
+    return entry.pipe, entry.pusher, entry.priority, entry.lane, entry.type or UNSET_VALUE
 
 
 def batch_values(pipe: UUID, batch: Batch) -> Values:
@@ -223,14 +224,15 @@ def letter_values(letter: DeadLetter) -> Values:
     """Return the columns of a dead letter."""
     return (
         *(letter.message_id.pipe, letter.message_id.seq, letter.body, dict(letter.headers)),
-        *(letter.pushed_at_ms, letter.attempts, letter.reason),
+        *(letter.pushed_at_ms, letter.attempts, letter.reason, letter.priority),
+        letter.type or UNSET_VALUE,
     )
 
 
 def to_letter(row: Row) -> DeadLetter:
     """Read a row of `dead`."""
     with _decoding("a dead letter", row):
-        pipe, seq, body, headers, pushed_at, attempts, reason, died_at = row
+        pipe, seq, body, headers, pushed_at, attempts, reason, priority, kind, died_at = row
         if not isinstance(body, bytes):
             raise TypeError("it has no body")
         return DeadLetter(
@@ -241,6 +243,8 @@ def to_letter(row: Row) -> DeadLetter:
             attempts=_count(attempts),
             reason=_text(reason),
             died_at_ms=to_ms(died_at),
+            priority=_count(priority or 0),
+            type=_text(kind or ""),
         )
 
 

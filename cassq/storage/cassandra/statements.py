@@ -111,8 +111,8 @@ REPLACE_QUEUE = Statement(
 def _insert_entry(table: str) -> Statement:
     return Statement(
         Call.WRITE,
-        f"INSERT INTO {{ks}}.{table} (queue, shard, pipe, pusher, priority, lane, created_at) "
-        f"VALUES (?, ?, ?, ?, ?, ?, to_timestamp(now())) USING TIMESTAMP {BORN_AT}",
+        f"INSERT INTO {{ks}}.{table} (queue, shard, pipe, pusher, priority, lane, type, created_at) "
+        f"VALUES (?, ?, ?, ?, ?, ?, ?, to_timestamp(now())) USING TIMESTAMP {BORN_AT}",
     )
 
 
@@ -120,7 +120,7 @@ def _read_entries(table: str, condition: str = "") -> Statement:
     # With the clock: entries never change, so their ages are right whenever it is read.
     return Statement(
         Call.READ,
-        "SELECT pipe, pusher, priority, lane, created_at, to_timestamp(now()) "
+        "SELECT pipe, pusher, priority, lane, type, created_at, to_timestamp(now()) "
         f"FROM {{ks}}.{table} WHERE queue = ? AND shard = ?{condition}",
     )
 
@@ -256,11 +256,11 @@ WRITE_RUN: dict[tuple[str, bool], Statement] = {
 # ever, so that an insert that arrives late cannot bring a letter back that was dealt with. So what is removed
 # lies within one pipe, whose id is never used again: a later queue of the name has the same partition.
 
-_LETTER = "pipe, seq, body, headers, pushed_at, attempts, reason"
+_LETTER = "pipe, seq, body, headers, pushed_at, attempts, reason, priority, type"
 INSERT_DEAD = Statement(
     Call.WRITE,
     f"INSERT INTO {{ks}}.dead (queue, shard, {_LETTER}, died_at) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, to_timestamp(now()))",
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, to_timestamp(now()))",
 )
 DELETE_DEAD = Statement(
     Call.WRITE,

@@ -49,7 +49,7 @@ def decoding(what: str) -> Iterator[None]:
 
 def entry_row(entry: PipeEntry, created_at_ms: int) -> Row:
     """Return the columns of `pipes` after queue and shard."""
-    return time_key(entry.pipe), entry.pusher, entry.priority, entry.lane, created_at_ms
+    return time_key(entry.pipe), entry.pusher, entry.priority, entry.lane, created_at_ms, entry.type
 
 
 def batch_row(batch: Batch, pushed_at_ms: int) -> Row:
@@ -147,14 +147,15 @@ def to_mark(row: Row) -> Mark:
 
 
 def to_entry(row: Row) -> PipeEntry:
-    """Read (pipe, pusher, priority, lane, created_at_ms) back."""
+    """Read (pipe, pusher, priority, lane, created_at_ms, type) back."""
     with decoding("pipes"):
-        pipe, pusher, priority, lane, created_at_ms = row
+        pipe, pusher, priority, lane, created_at_ms, kind = row
         return PipeEntry(
             from_time_key(_bytes(pipe)),
             _text(pusher),
             _number(priority, -SEQ_MAX),
             _number(lane),
+            _text(kind),
             _time(created_at_ms),
         )
 
@@ -215,13 +216,15 @@ def letter_row(letter: DeadLetter, died_at_ms: int) -> Row:
         letter.attempts,
         letter.reason,
         died_at_ms,
+        letter.priority,
+        letter.type,
     )
 
 
 def to_letter(row: Row) -> DeadLetter:
     """Read them back."""
     with decoding("dead"):
-        pipe, seq, body, headers, pushed_at_ms, attempts, reason, died_at_ms = row
+        pipe, seq, body, headers, pushed_at_ms, attempts, reason, died_at_ms, priority, kind = row
         return DeadLetter(
             message_id=MessageId(from_time_key(_bytes(pipe)), _number(seq, 1)),
             body=_bytes(body),
@@ -230,6 +233,8 @@ def to_letter(row: Row) -> DeadLetter:
             attempts=_number(attempts),
             reason=_text(reason),
             died_at_ms=_time(died_at_ms),
+            priority=_number(priority),
+            type=_text(kind),
         )
 
 

@@ -27,8 +27,8 @@ from cassq.storage.sqlite.transactions import MARK, RUN_COLUMNS, head_update, ma
 _HEAD = "op, cursor, read_from, floor, phase, last, skipped, dead, purged, rolled_back, expired"
 _RECORD = "name, incarnation, op, state, settings, totals, counted, samples, writers, publications, expired"
 _ENTRY = (
-    "INSERT OR IGNORE INTO pipes (queue, shard, pipe, pusher, priority, lane, created_at_ms)"
-    " VALUES (?,?,?,?,?,?,?)"
+    "INSERT OR IGNORE INTO pipes (queue, shard, pipe, pusher, priority, lane, created_at_ms, type)"
+    " VALUES (?,?,?,?,?,?,?,?)"
 )
 
 #: Today's only shard of a queue, and the list of its pipes that are not published yet.
@@ -114,7 +114,7 @@ class SqliteStorage:
         with self._file.reading() as db:
             now_ms = self._file.now_ms()
             found = db.execute(
-                "SELECT pipe, pusher, priority, lane, created_at_ms FROM pipes"
+                "SELECT pipe, pusher, priority, lane, created_at_ms, type FROM pipes"
                 " WHERE queue = ? AND shard = ? AND pipe >= ? ORDER BY pipe",
                 (queue, _shard(is_staged=is_staged), time_key(since) if since else b""),
             ).fetchall()

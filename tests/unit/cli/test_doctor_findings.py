@@ -194,6 +194,24 @@ def test_one_trouble_of_many_queues_is_told_once_with_a_count(monkeypatch):
     assert found.told.startswith("7 queues (q0, q1, q2, q3, q4 and 2 more): 7 pipes of dead pushers")
 
 
+def test_messages_of_a_type_that_nobody_takes_are_told(monkeypatch):
+    monkeypatch.setattr(doctor_pipes, "UNWANTED_AFTER", timedelta(0))
+    with cassq.connect("memory:") as store:
+        for kind in ("invoice", "refund", None):
+            queue = store.queue("orders")
+            queue.push_many([b"x"] * 2, type=kind)
+            queue.close()
+        with store.queue("orders").popper(types=["invoice"]) as popper:
+            first = popper.pop(timeout=10)
+
+            (found,) = doctor_pipes.examine(store)
+
+            first.commit()
+    assert found.level is Level.WARN
+    assert found.told == "queue orders: 1 pipes of types that no consumer takes"
+    assert "--by type" in found.way_out
+
+
 @pytest.mark.parametrize(
     ("library", "is_warned"),
     [

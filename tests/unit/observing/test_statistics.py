@@ -67,7 +67,7 @@ class Scene:
         entry = PipeEntry(pipe, "a pusher")
         (taken,) = OwnedPipe(self.context, entry, self.storage.load_pipe(pipe), Taker("p")).take(9).runs
         return HeldRun(
-            self.context, pipe, taken, self.clock.latest() + 60.0, on_row_changed=lambda *_changed: None
+            self.context, entry, taken, self.clock.latest() + 60.0, on_row_changed=lambda *_changed: None
         )
 
     def commit(self, pipe, last, first=1):

@@ -153,7 +153,7 @@ class TestALeaseThatAWitnessDoubts:
         (taken,) = result.runs
         made = HeldRun(
             context_of(owned.storage, self.SETTINGS, clock),
-            owned.pipe,
+            owned.entry,
             taken,
             result.sent_at + self.LEASE_S,
             on_row_changed=owned.note,

@@ -402,7 +402,7 @@ class TestAConsumerOfAWindow:
         taken = replace(plan_of(scene), run=holder.window.run)
         held = HeldRun(
             context_of(scene.storage, SETTINGS, scene.clock),
-            scene.pipe,
+            scene.entry,
             taken,
             scene.clock.now() + 9,
             on_row_changed=lambda *notes: told.extend(notes),
@@ -551,7 +551,7 @@ class Host:
     def check_open(self):
         pass
 
-    def note_pushed(self, count):
+    def note_pushed(self, count, _type):
         pass
 
     def expire(self):

@@ -29,6 +29,9 @@ class Owned:
     def next_due(self):
         return self.due
 
+    def has_news(self):
+        return False
+
 
 class Context:
     """A queue's, of which the claims need little; keeps what is released."""
@@ -120,7 +123,10 @@ def test_others_get_what_is_empty_here_and_half_of_what_is_full(claims):
     full = [Owned() for _ in range(3)]
     empty = Owned(may_have_more=False)
     add(claims, *full, empty)
-    assert claims.spare() == [(empty, False), (full[1], True), (full[2], True)]
+    assert claims.types == {""}
+    assert claims.leave_some({"refund"}) == {}
+    assert claims.leave_some({""}) == {"": 2}
+    assert list(claims) == [claims.get(full[0].pipe)]
 
 
 def test_a_claim_is_given_up_though_its_window_cannot_be_ended(monkeypatch, context, claims):

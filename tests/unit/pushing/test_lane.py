@@ -48,7 +48,7 @@ class Host:
     def check_open(self):
         pass
 
-    def note_pushed(self, count):
+    def note_pushed(self, count, _type):
         self.pushed += count
 
     def expire(self):

@@ -2,15 +2,16 @@
 
 import pytest
 
+from cassq.model.label import UNLABELLED, Label
 from cassq.pushing.lane import PAUSE_MAX_S
-from cassq.pushing.lane_set import LaneSet
+from cassq.pushing.lane_set import LANES_MAX, LaneSet
 
 
 class Lane:
     """Counts how often it is tended, and knows whether it waits."""
 
-    def __init__(self, priority):
-        self.next_s = 10.0 + priority
+    def __init__(self, label):
+        self.next_s = 10.0 + label.priority
         self.tended = 0
         self.does_wait = True
         self.is_closed = False
@@ -22,7 +23,8 @@ class Lane:
     def stop_waiting(self):
         self.does_wait = False
 
-    def close(self):
+    def close(self, patience_s=float("inf")):
+        assert patience_s > 0
         self.is_closed = True
 
 
@@ -31,27 +33,39 @@ def lanes():
     return LaneSet(Lane)
 
 
-def test_each_priority_has_a_lane_of_its_own(lanes):
-    made = {priority: lanes.of(priority) for priority in (0, 9, 4)}
-    assert len(set(made.values())) == 3
-    assert all(lanes.of(priority) is lane for priority, lane in made.items())
+def test_each_priority_and_each_type_has_a_lane_of_its_own(lanes):
+    labels = (Label(), Label(priority=9), Label(priority=4), Label(type="a"), Label(priority=4, type="a"))
+    made = {label: lanes.of(label) for label in labels}
+    assert len(set(made.values())) == 5
+    assert all(lanes.of(label) is lane for label, lane in made.items())
     assert lanes.tend() == 10.0
     lanes.close()
     assert all(lane.is_closed for lane in made.values())
 
 
+def test_of_very_many_lanes_those_end_that_were_used_longest_ago(lanes):
+    made = {label: lanes.of(label) for label in (Label(type=f"type-{n}") for n in range(LANES_MAX + 2))}
+    first, second, *_ = made
+    again = lanes.of(first)
+    assert again is made[first]
+    lanes.tend_idle(1.0)
+    closed = [label for label, lane in made.items() if lane.is_closed]
+    assert closed == [second, Label(type="type-2")]
+    assert lanes.of(second) is not made[second]
+
+
 def test_a_lane_that_is_made_too_late_does_not_wait_either(lanes):
-    early = lanes.of(1)
+    early = lanes.of(Label(priority=1))
     assert early.does_wait
     lanes.stop_waiting()
-    assert not any(lane.does_wait for lane in (lanes.of(0), early, lanes.of(2)))
+    assert not any(lane.does_wait for lane in (lanes.of(UNLABELLED), early, lanes.of(Label(priority=2))))
 
 
 def test_who_is_at_work_has_the_idle_ones_tended_now_and_then(lanes):
-    busy = lanes.of(0)
+    busy = lanes.of(UNLABELLED)
     lanes.tend_idle(1.0)
     assert busy.tended == 0  # there is no other
-    idle = lanes.of(9)
+    idle = lanes.of(Label(priority=9))
     for now in (1.0, 1.0 + PAUSE_MAX_S / 2, 1.0 + PAUSE_MAX_S):
         lanes.tend_idle(now)
     assert idle.tended == 2

@@ -9,7 +9,8 @@ from support.contexts import context_of
 import cassq
 from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.model.label import UNLABELLED
-from cassq.pushing.pusher import PUSH_TIMEOUT, QUIET_S, Pusher
+from cassq.pushing.popper_waker import QUIET_S
+from cassq.pushing.pusher import PUSH_TIMEOUT, Pusher
 from cassq.runtime.clock import SystemClock
 from cassq.storage.sqlite.storage import SqliteStorage
 from cassq.store import Store
@@ -37,9 +38,9 @@ class Listening:
         self._coordinator = coordinator
         self.woken = []
 
-    def wake(self, queue, count, besides=""):
+    def wake(self, queue, count, besides="", *, types=0):
         self.woken.append(count)
-        return self._coordinator.wake(queue, count, besides)
+        return self._coordinator.wake(queue, count, besides, types=types)
 
     def __getattr__(self, name):
         return getattr(self._coordinator, name)

@@ -151,7 +151,7 @@ def test_what_came_back_from_its_last_attempt_is_buried_though_nobody_pops(scene
     owned = scene.own(entry)
     (taken,) = owned.take(1).runs
     ends_at = scene.clock.latest() + SETTINGS.lease.total_seconds()
-    held = HeldRun(scene.context, entry.pipe, taken, ends_at, on_row_changed=owned.note)
+    held = HeldRun(scene.context, entry, taken, ends_at, on_row_changed=owned.note)
     assert held.give_back(Ranges(((1, 1),)), Return(delay_ms=60_000, reason="no route"))
     # Then a reaper buries it
     report = scene.reaper.run_once()
@@ -213,7 +213,7 @@ def test_who_was_burying_and_died_is_followed_by_the_reaper(scene, monkeypatch):
     owned = scene.own(entry)
     (taken,) = owned.take(1).runs
     ends_at = scene.clock.latest() + SETTINGS.lease.total_seconds()
-    held = HeldRun(scene.context, entry.pipe, taken, ends_at, on_row_changed=owned.note)
+    held = HeldRun(scene.context, entry, taken, ends_at, on_row_changed=owned.note)
     with monkeypatch.context() as patch:
         patch.setattr(scene.storage, "change_dead", refuse)
         assert held.give_back(Ranges(((1, 1),)), Return(is_last=True, reason="no route"), taken.messages)

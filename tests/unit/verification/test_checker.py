@@ -704,7 +704,7 @@ def held(store, owned, run):
     clock = SystemClock()
     ends_at = clock.now() + LEASE_S
     context = context_of(store.storage, QueueSettings(), clock)
-    return HeldRun(context, owned.pipe, run, ends_at, on_row_changed=owned.note)
+    return HeldRun(context, owned.entry, run, ends_at, on_row_changed=owned.note)
 
 
 # Histories of a right queue, and harm that is planted in them.
