@@ -175,7 +175,7 @@ def _consume(stage: Stage, consumer: Consumer, queue: Queue, *, leaves: bool) ->
 def _consume_for_a_while(stage: Stage, consumer: Consumer, queue: Queue, *, leaves: bool) -> None:
     dice = stage.world.dice
     commit = dice.choice(stage.habits.commits)
-    types = stage.types.draw(dice)
+    types = None if stage.is_healed else stage.types.draw(dice)  # a queue gets empty where all is wanted
     try:
         popper = queue.popper(commit=commit, types=types)
     except UnavailableError:  # a type that was never named before
@@ -183,7 +183,7 @@ def _consume_for_a_while(stage: Stage, consumer: Consumer, queue: Queue, *, leav
         return
     try:
         for _ in range(dice.choice((2, 10, 100))):
-            if stage.is_over or (leaves and stage.is_healed):
+            if stage.is_over or ((leaves or types) and stage.is_healed):
                 break
             for each in _pop_some(stage, consumer, popper, dice, is_grouped=commit == "grouped"):
                 stage.types.check(consumer.name, types, each)

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from scheduler import Process, World
 
+from cassq.coordination.port import takes, takes_all_of
 from cassq.errors import CoordinationUnavailableError
 
 
@@ -185,7 +186,8 @@ class Seat:
         is_unheard = self._travel()
         line = self._ensemble.lines.setdefault(queue, {})
         line[popper] = _Hungry(self, wake, on_crowded)
-        before = list(line).index(popper)
+        standing = list(line)
+        before = sum(takes_all_of(other, popper) for other in standing[: standing.index(popper)])
         self._ensemble.tell_crowd(queue)
         if is_unheard:
             raise CoordinationUnavailableError("nobody heard of the place in the line")
@@ -195,14 +197,18 @@ class Seat:
         self._ensemble.lines.get(queue, {}).pop(popper, None)
         self._ensemble.tell_crowd(queue)
 
-    def hungry(self, queue: str, besides: str = "") -> int:
-        return len(self._ensemble.lines.get(queue, {}).keys() - {besides})
+    def hungry(self, queue: str, besides: str = "", *, types: int = 0) -> int:
+        return len(self._hungry(queue, besides, types))
 
-    def wake(self, queue: str, count: int, besides: str = "") -> int:
+    def _hungry(self, queue: str, besides: str, types: int) -> list[str]:
+        line = self._ensemble.lines.get(queue, {})
+        return [popper for popper in line if popper != besides and takes(popper, types)]
+
+    def wake(self, queue: str, count: int, besides: str = "", *, types: int = 0) -> int:
         world, ensemble = self._world, self._ensemble
         world.maybe_switch()
         line = ensemble.lines.get(queue, {})
-        woken = [popper for popper in line if popper != besides][:count]
+        woken = self._hungry(queue, besides, types)[:count]
         for popper in woken:
             hungry = line.pop(popper)
             if not ensemble.is_faulty or world.dice.random() >= ensemble.odds.wake_lost:

@@ -45,10 +45,10 @@ class SlowBell:
         self.begun, self.go_on = threading.Event(), threading.Event()
         self.woken = []
 
-    def hungry(self, _queue, besides=""):
+    def hungry(self, _queue, besides="", *, types=0):
         return 1
 
-    def wake(self, _queue, count, besides=""):
+    def wake(self, _queue, count, besides="", *, types=0):
         self.woken.append(count)
         self.begun.set()
         self.go_on.wait(30)
