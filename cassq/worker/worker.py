@@ -99,9 +99,9 @@ class Worker:
             concurrency, timeout: as of the worker, for this handler; None for what that says.
             commit, types: see `Queue.popper`.
         """
-        kinds = to_types(types)
+        name, kinds = check_name(queue), to_types(types)
         for other, theirs in self._duties:
-            if other == check_name(queue) and (not (kinds and theirs) or kinds & theirs):
+            if other == name and (not (kinds and theirs) or kinds & theirs):
                 raise InvalidOptionError(
                     f"queue {queue!r} has a handler: a worker has one for each queue, or for each of its "
                     "types where all of them name types"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cassq.errors import InvalidNameError, InvalidOptionError, SchemaMismatchError, StorageUnavailableError
+from cassq.limits import UNDECIDED
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.pipe import Head, PipeEntry
 from cassq.storage.cassandra import Address, CassandraSchema, open_session, open_storage
@@ -116,7 +117,11 @@ class TestApply:
             session.define(statement)
         storage = CassandraStorage(session)
         pipe, seen = new_pipe_id(), new_token()
-        storage.create_pipe("orders", PipeEntry(pipe, "a pusher"), Head(seen))
+        session.define(
+            f"INSERT INTO {session.keyspace}.pending (pipe, seq, kind, op, cursor, read_from, floor, phase,"
+            " last, skipped, dead, purged, rolled_back)"
+            f" VALUES ({pipe}, -1, 0, {seen}, 0, 1, 0, 'open', {UNDECIDED}, 0, 0, 0, 0)"
+        )
         session.define(
             f"INSERT INTO {session.keyspace}.pending (pipe, seq, kind, last, read_from, state, attempt,"
             " lease_id, leased_at, lease_ms, not_before, holder, rolled_back)"

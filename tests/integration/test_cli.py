@@ -23,6 +23,9 @@ import cassq
 from cassq.cli import exit_codes, main
 from cassq.cli.signals import Ending
 
+#: What is told of a message.
+MESSAGE = {"id", "body", "encoding", "headers", "pushed_at", "priority", "type"}
+
 #: Sends a signal to its own process as soon as a module is asked for.
 STRIKE = """
 import os, signal, sys
@@ -410,7 +413,7 @@ class TestPop:
             orders.lines("pop", "orders", "-n", "2", "--commit"), key=lambda m: m["encoding"]
         )[::-1]
 
-        assert set(text) == {"id", "body", "encoding", "headers", "attempt", "pushed_at"}
+        assert set(text) == MESSAGE | {"attempt"}
         assert (text["body"], text["encoding"], text["attempt"]) == ("grün", "utf-8", 1)
         assert text["headers"] == {"type": "new"}
         assert binary["encoding"] == "base64"
@@ -595,8 +598,35 @@ class TestPeek:
         for _ in range(2):
             assert orders.ok("peek", "orders", "-n", "2") == "one\ntwo\n"
 
-        assert set(orders.lines("peek", "orders")[0]) == {"id", "body", "encoding", "headers", "pushed_at"}
+        assert set(orders.lines("peek", "orders")[0]) == MESSAGE
         assert stats(orders)["popped"] == 0
+
+
+class TestTypes:
+    def test_who_asks_for_some_gets_those(self, orders):
+        for kind in ("invoice", "refund", "refund"):
+            orders.ok("push", "orders", "--type", kind, stdin=kind.encode())
+
+        found = orders.lines("pop", "orders", "-n", "9", "--type", "refund", "--type", "other", "--commit")
+
+        assert [(each["body"], each["type"]) for each in found] == [("refund", "refund")] * 2
+        told = orders.json("queue", "stats", "orders", "--by", "type")
+        assert [(each["type"], each["waiting"]) for each in told] == [("invoice", 1), ("refund", 0)]
+        assert "invoice" in orders.ok("queue", "stats", "orders", "--by", "type")
+
+    def test_a_command_hears_of_it(self, orders):
+        orders.ok("push", "orders", "--type", "invoice", "--priority", "3", stdin=b"x")
+
+        assert (
+            orders.ok("pop", "orders", "--exec", 'echo "$CASSQ_TYPE $CASSQ_PRIORITY"', "--shell")
+            == "invoice 3\n"
+        )
+
+    def test_what_is_no_type_is_refused(self, orders):
+        done = orders.run("push", "orders", "--type", "no type", stdin=b"x")
+
+        assert done.returncode == exit_codes.USAGE
+        assert "'no type' is not a type of messages" in done.stderr
 
 
 class TestOneMessage:

@@ -278,7 +278,9 @@ _DEAD = (
 )
 READ_DEAD = Statement(Call.READ, f"SELECT {_LETTER}, {_DEAD}", page_rows=_PAGE_OF_BODIES)
 COUNT_DEAD = Statement(
-    Call.READ, f"SELECT pushed_at, attempts, writetime(body), writetime(headers), writetime(reason), {_DEAD}"
+    Call.READ,
+    "SELECT pushed_at, attempts, writetime(body), writetime(headers), writetime(reason), "
+    f"writetime(priority), writetime(type), {_DEAD}",
 )
 
 # Rollups. They are figures, not messages: written with the coordinator's time, so that a later one stands,

@@ -57,7 +57,7 @@ class Scene:
         """Push letters again, into one pipe that is younger than theirs."""
         assert len(self.pushed) < 1000, "it goes on for ever"
         futures = []
-        for body, headers in messages:
+        for body, headers, _ in messages:
             futures.append(Future())
             if body in self.errors:
                 futures[-1].set_exception(self.errors[body])
