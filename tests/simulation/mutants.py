@@ -90,10 +90,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "    storage.change_dead(queue, added=letters)\n"
         "    buried = Ranges((letter.message_id.seq, letter.message_id.seq) for letter in letters)\n"
         "    marks = [Mark(part.first, part.last, End.DEAD) for part in buried]\n"
-        "    storage.mark(pipe, marks)\n",
+        "    storage.mark(entry.pipe, marks)\n",
         "    buried = Ranges((letter.message_id.seq, letter.message_id.seq) for letter in letters)\n"
         "    marks = [Mark(part.first, part.last, End.DEAD) for part in buried]\n"
-        "    storage.mark(pipe, marks)\n"
+        "    storage.mark(entry.pipe, marks)\n"
         "    storage.change_dead(queue, added=letters)\n",
     ),
     _one(
@@ -595,9 +595,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _one(
         "wake poppers at the first push alone",
-        "cassq.pushing.pusher",
-        "            count, self._to_wake = self._to_wake, 0\n",
-        "            count = self._to_wake\n",
+        "cassq.pushing.popper_waker",
+        "            to_wake, self._to_wake = self._to_wake, {}\n",
+        "            to_wake = self._to_wake\n",
         about="slips",
     ),
     # Clocks that stand still

@@ -606,7 +606,7 @@ _READERS = (
                 "        self._storage.mark(run.pipe, marks)\n"
                 "        return True\n",
             ),
-            Edit("cassq.bulk.reader_leases", "import Run, RunState", "import End, Mark, Run, RunState"),
+            Edit("cassq.bulk.reader_leases", "import PipeEntry, Run", "import End, Mark, PipeEntry, Run"),
         ),
         "run readers",
     ),
@@ -935,7 +935,7 @@ _BETWEEN = (
     planted(
         "stay in the line of the hungry after a look that failed",
         "cassq.popping.fetch_thread",
-        "            self._coordinator.withdraw_hunger(self._queue, self._name)\n",
+        "            self._rivals.withdraw()\n",
         "",
         test=_FETCH + "TestHunger::test_ends_though_a_look_fails",
     ),
@@ -1234,8 +1234,8 @@ _BETWEEN = (
     planted(
         "let a lane wait that is made while the pusher closes",
         "cassq.pushing.lane_set",
-        "                if self._has_given_up:\n",
-        "                if False:\n",
+        "            if self._has_given_up:\n",
+        "            if False:\n",
         test="tests/unit/pushing/test_lane_set.py::test_a_lane_that_is_made_too_late_does_not_wait_either",
     ),
     planted(
