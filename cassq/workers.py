@@ -145,7 +145,7 @@ class Workers:
         kinds = to_types(types)
         self._record.check_open()
         self._services.coordinator.may_take()  # a store that can never pop says so here
-        self._first_uses.tell([Label(type=kind) for kind in kinds], PUSH_TIMEOUT)
+        self._first_uses.tell([Label(type=kind) for kind in kinds], PUSH_TIMEOUT, "no popper was made")
         with alone(self._making, "popper()"):
             self.check_usable()
             intake = self._intakes.get((commit, kinds))

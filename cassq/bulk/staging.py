@@ -118,7 +118,7 @@ class Staging:
         like = to_label({"priority": priority, "type": type})
         label = f"{check_name(writer, 'name of a writer')}/{batch}/{task}"
         self._record.check_open()  # and hear of settings that were altered
-        self._first_uses.tell([like], PATIENCE_S)
+        self._first_uses.tell([like], PATIENCE_S, "no pipes were opened")
         return StagedPipes(self._context, label, like=like)
 
     def publish(self, writer: str, batch: int, pipes: Sequence[UUID]) -> bool:

@@ -32,8 +32,11 @@ class FirstUses:
         self._clock = clock
         self._has_given_up = has_given_up
 
-    def tell(self, labels: Collection[Label], timeout: float | timedelta) -> None:
+    def tell(self, labels: Collection[Label], timeout: float | timedelta, undone: str = "not pushed") -> None:
         """Return once the record says that there are messages with these labels.
+
+        Args:
+            undone: what an error says that did not happen.
 
         Raises:
             StorageUnavailableError: it could not be changed in time.
@@ -50,7 +53,7 @@ class FirstUses:
             except (StorageUnavailableError, OutcomeUnknownError) as error:
                 left_s = deadline - self._clock.now()
                 if left_s <= 0 or self._has_given_up():
-                    raise StorageUnavailableError(f"not done: {error}") from error
+                    raise StorageUnavailableError(f"{undone}: {error}") from error
                 rest(self._clock, min(RETRY_S, left_s))
             else:
                 return

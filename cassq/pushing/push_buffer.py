@@ -37,7 +37,7 @@ class PushBuffer:
         self._clock = clock
         self._messages_max = messages_max
         self._bytes_max = bytes_max
-        # The newest request of each priority and type, as long as more single messages may join it.
+        # By label the newest request of each priority and type, as long as single messages may join it.
         self._singles: dict[Label, Singles] = {}
         # The lock itself is several times faster to enter than the condition around it.
         self._lock = threading.RLock()
@@ -67,7 +67,7 @@ class PushBuffer:
             raise refusal("push_many()")
         with self._lock:
             self._wait_for_room(request.deadline)
-            self._singles.pop(request.label.of_pipe, None)
+            self._end_joining(request.label)
             self._messages += request.count
             self._bytes += request.size
             self._append(request)
@@ -96,15 +96,15 @@ class PushBuffer:
             self._messages += 1
             self._bytes += size
             label = end.label
-            kind = label.of_pipe
-            singles = self._singles.get(kind)
-            if singles is not None and singles.label == label and self._may_join(singles, size, deadline):
+            singles = self._singles.get(label)
+            if singles is not None and self._may_join(singles, size, deadline):
                 singles.add(body, headers, size, end)
             else:
                 singles = Singles(deadline, label)
                 singles.add(body, headers, size, end)
                 self._append(singles)
-                self._singles[kind] = singles
+                self._end_joining(label)
+                self._singles[label] = singles
             if end.__class__ is PushLatch:
                 self._callers += 1
             if self._wanted and self._is_gathered():
@@ -128,7 +128,7 @@ class PushBuffer:
                 singles.add(body, headers, size, end)
                 self._messages += 1
                 self._bytes += size
-                self._singles.pop(end.label.of_pipe, None)
+                self._end_joining(end.label)
                 self._append(singles)
 
     def _wait_for_room(self, deadline: float, *, is_patient: bool = True) -> None:
@@ -154,6 +154,12 @@ class PushBuffer:
             and request.size + size <= self._bytes_max
             and abs(deadline - request.deadline) <= SAME_PATIENCE_S
         )
+
+    def _end_joining(self, label: Label) -> None:
+        """Let no more messages join a request of this priority and type."""
+        kind = label.of_pipe
+        for each in [each for each in self._singles if each.of_pipe == kind]:
+            del self._singles[each]
 
     def _append(self, request: PushRequest) -> None:
         self._requests.append(request)
@@ -224,7 +230,7 @@ class PushBuffer:
                 self._bytes -= size
                 self._callers -= callers
                 if not line:
-                    self._singles.pop(taken[0].label.of_pipe, None)
+                    self._end_joining(taken[0].label)
                 if not self._requests:
                     # A caller who was torn away may have counted, and put nothing in.
                     self._messages = self._bytes = self._callers = 0

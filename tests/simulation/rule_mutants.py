@@ -1176,8 +1176,8 @@ _BETWEEN = (
     planted(
         "let a message join others that expire sooner",
         "cassq.pushing.push_buffer",
-        "if singles is not None and singles.label == label and self._may_join",
-        "if singles is not None and self._may_join",
+        "            singles = self._singles.get(label)\n",
+        "            singles = {each.of_pipe: singles for each, singles in self._singles.items()}.get(label.of_pipe)\n",
         test="tests/unit/pushing/test_push_buffer.py::"
         "test_a_batch_has_messages_of_one_time_to_live_in_the_order_of_their_pushes",
     ),
