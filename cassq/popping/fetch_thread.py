@@ -108,7 +108,7 @@ class FetchThread:
                     self._fetcher.let_go()
                 self._fetcher.share()
                 if is_woken:
-                    self._pass_on()
+                    self._rivals.pass_on()
                 self._buffer.rest_while_full(self._rest_s)
             case _Step.STARVE:
                 self._starve(wanted)
@@ -234,11 +234,8 @@ class FetchThread:
 
     def _pass_on_what_came(self) -> None:
         """Wake somebody else, where a wake-up came for consumers that left since."""
-        if self._alarm.is_woken and self._pass_on():
+        if self._alarm.is_woken and self._rivals.pass_on():
             self._alarm.take_woken()
-
-    def _pass_on(self) -> int:
-        return self._rivals.wake(1)
 
     def _until_look(self, pause: float) -> float:
         """Return in how many seconds to look though nobody woke this popper.

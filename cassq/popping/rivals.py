@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from cassq.catalog.queue_context import QueueContext
 from cassq.coordination.port import name_in_line
-from cassq.model.uses import bits_of
+from cassq.model.uses import bits_of, types_of, uses_types
 
 
 class Rivals:
@@ -23,7 +23,8 @@ class Rivals:
         self._context = context
         self._coordinator = context.coordinator
         self._queue = context.queue
-        self._types = bits_of(context.settings, types)
+        self._names = tuple(types)
+        self._types = bits_of(context.settings, self._names)
         self._name = name_in_line(holder, self._types)
 
     def count(self, types: Iterable[str] | None = None) -> int:
@@ -33,6 +34,14 @@ class Rivals:
     def wake(self, count: int, types: Iterable[str] | None = None) -> int:
         """Wake up to so many of those; return how many were woken."""
         return self._coordinator.wake(self._queue, count, besides=self._name, types=self._bits(types))
+
+    def pass_on(self) -> int:
+        """Wake one of them for each type that this popper may have been woken for; return how many."""
+        settings = self._context.settings
+        if not uses_types(settings):
+            return self.wake(1)
+        names = self._names or ("", *types_of(settings))
+        return sum(self.wake(1, (name,)) for name in names if self.count((name,)))
 
     def announce(self, wake: Callable[[], None], on_crowded: Callable[[], None]) -> int:
         """Join the line; see `Coordinator.announce_hunger`."""

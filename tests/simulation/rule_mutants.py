@@ -1335,6 +1335,14 @@ _BETWEEN = (
         test=_TYPES + "test_a_push_wakes_one_who_takes_its_type_though_others_have_waited_for_longer[memory]",
     ),
     planted(
+        "pass a wake-up on to who has waited for longest, whatever it takes",
+        "cassq.popping.rivals",
+        "        if not uses_types(settings):\n",
+        "        if True:\n",
+        test="tests/unit/popping/test_rivals.py::"
+        "test_who_was_woken_for_nothing_wakes_one_for_each_type_that_it_takes[all]",
+    ),
+    planted(
         "leave pipes to those who take nothing of them",
         "cassq.popping.claims",
         "        meant = [claimed.owned for claimed in self if claimed.owned.entry.type in types]\n",
