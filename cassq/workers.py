@@ -21,14 +21,17 @@ from cassq.catalog.queue_context import QueueContext
 from cassq.coordination.port import Coordinator
 from cassq.errors import (
     AccessDeniedError,
+    CassqError,
     ClosedError,
     CoordinationUnavailableError,
+    InvalidOptionError,
 )
 from cassq.model.ids import MessageId, check_name
 from cassq.model.label import Label, to_label, to_types
 from cassq.model.message import Headers
 from cassq.model.options import PushOptions
 from cassq.model.tracing import Tracer
+from cassq.model.uses import ANY_TYPE
 from cassq.observing.statistics import Statistics
 from cassq.pipes.fenced_pipe import Taker
 from cassq.popping.fetcher import Fetcher
@@ -129,8 +132,14 @@ class Workers:
     def push_again(self, messages: Sequence[tuple[bytes, Headers, Label]]) -> "Sequence[Future[MessageId]]":
         """Store messages again, with what they had; return ended futures."""
         self.check_usable()
-        self._first_uses.tell({label for _, _, label in messages}, PUSH_TIMEOUT)
-        return self.pusher().push_again(messages)
+        refused: dict[Label, InvalidOptionError] = {}
+        for label in {label for _, _, label in messages}:
+            try:
+                self._first_uses.tell([label], PUSH_TIMEOUT)
+            except InvalidOptionError as error:  # too many types: the others are stored all the same
+                refused[label] = error
+        stored = iter(self.pusher().push_again([each for each in messages if each[2] not in refused]))
+        return [_failed(refused[each[2]]) if each[2] in refused else next(stored) for each in messages]
 
     def _make_pusher(self) -> AnyPusher:
         pusher = Pusher(self._context, self._check_record)
@@ -145,7 +154,6 @@ class Workers:
         kinds = to_types(types)
         self._record.check_open()
         self._services.coordinator.may_take()  # a store that can never pop says so here
-        self._first_uses.tell([Label(type=kind) for kind in kinds], PUSH_TIMEOUT, "no popper was made")
         with alone(self._making, "popper()"):
             self.check_usable()
             intake = self._intakes.get((commit, kinds))
@@ -215,7 +223,8 @@ class Workers:
         """Wake poppers that rest, of any process; they would see it when they look by themselves."""
         coordinator = self._services.coordinator
         with suppress(CoordinationUnavailableError, AccessDeniedError):
-            coordinator.wake(self._queue, max(1, coordinator.hungry(self._queue)))
+            every = ANY_TYPE | 1  # also those who wait for what nobody has pushed yet
+            coordinator.wake(self._queue, max(1, coordinator.hungry(self._queue, types=every)), types=every)
 
     def close(self) -> None:
         """Close poppers and readers, end housekeeping, push what is on its way; see `Queue.close`."""
@@ -277,3 +286,9 @@ class Workers:
                 self._context, reaper, self._statistics, self._staging, self._services.housekeeper
             )
         return self._housekeeping
+
+
+def _failed(error: CassqError) -> "Future[MessageId]":
+    future: Future[MessageId] = Future()
+    future.set_exception(error)
+    return future

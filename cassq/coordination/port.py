@@ -22,15 +22,18 @@ from uuid import UUID
 _TYPES = re.compile("~([0-9a-f]{1,16})$")
 
 
-def name_in_line(popper: str, types: int) -> str:
-    """Return what a popper is announced as; the name tells of which types it takes messages, 0 for all."""
-    return f"{popper}~{types:x}" if types else popper
+def name_in_line(popper: str, types: int | None) -> str:
+    """Return what a popper is announced as; the name tells of which types it takes messages, None for all.
+
+    A type is a bit. Bit 0 is no type's: it stands for those that nobody has pushed yet.
+    """
+    return popper if types is None else f"{popper}~{types | 1:x}"
 
 
 def takes(popper: str, types: int) -> bool:
-    """Tell whether a popper of such a name takes some of these types; 0 stands for whatever there is."""
-    found = _TYPES.search(popper)
-    return not types or not found or int(found[1], 16) & types > 0
+    """Tell whether a popper of such a name takes messages of some of these types; 0: those without one."""
+    found = _TYPES.search(popper) if "~" in popper else None
+    return not found or int(found[1], 16) & types > 0
 
 
 def takes_all_of(popper: str, other: str) -> bool:
@@ -118,6 +121,9 @@ class Coordinator(Protocol):
 
     def hungry(self, queue: str, besides: str = "", *, types: int = 0) -> int:
         """Return how many poppers of a queue wait for messages of some types, not counting `besides`.
+
+        Args:
+            types: a bit for each; 0 for messages without a type.
 
         Answers from what the service last told; at most a moment old, cheap enough for every push.
         """

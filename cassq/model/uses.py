@@ -7,6 +7,8 @@ one number.
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 
 from cassq.errors import InvalidOptionError
 from cassq.model.ids import shorten
@@ -24,9 +26,8 @@ _TYPE = "type:"
 #: A queue knows so many types at most: each has a bit of a number.
 TYPES_MAX = 62
 
-#: The bit of messages without a type, and all bits there are.
-NO_TYPE = 1
-ANY_TYPE = (1 << TYPES_MAX + 1) - 1
+#: The bits of all types.
+ANY_TYPE = (1 << TYPES_MAX + 1) - 2
 
 
 def uses_message_ttl(settings: QueueSettings) -> bool:
@@ -40,28 +41,29 @@ def uses_priority(settings: QueueSettings) -> bool:
 
 
 def uses_types(settings: QueueSettings) -> bool:
-    """Tell whether a type was ever named, by a push or by a popper."""
+    """Tell whether a message was ever pushed with a type."""
     return _TYPES in settings.others
 
 
 def types_of(settings: QueueSettings) -> list[str]:
-    """Return the types that were ever named, the first one first."""
+    """Return the types that messages were ever pushed with, the first one first."""
     numbers = {name[len(_TYPE) :]: n for name, n in settings.others.items() if name.startswith(_TYPE)}
     return sorted(numbers, key=numbers.__getitem__)
 
 
 def bits_of(settings: QueueSettings, types: Iterable[str]) -> int:
-    """Return a bit for each type, "" for none among them; 0 where the queue has no types.
+    """Return a bit for each type of messages that there are; none for "", those without one.
 
     One that this process has not heard of yet may be any.
     """
-    if _TYPES not in settings.others:
-        return 0
-    bits = 0
-    for name in types:
-        number = settings.others.get(_TYPE + name)
-        bits |= (ANY_TYPE if number is None else 1 << number) if name else NO_TYPE
-    return bits
+    numbers = [settings.others.get(_TYPE + name) for name in types if name]
+    return reduce(or_, (ANY_TYPE if number is None else 1 << number for number in numbers), 0)
+
+
+def wanted_bits(settings: QueueSettings, types: Iterable[str]) -> int:
+    """Return a bit for each of the types that a popper is for; none for those that nobody has pushed yet."""
+    numbers = [settings.others.get(_TYPE + name) for name in types]
+    return reduce(or_, (1 << number for number in numbers if number), 0)
 
 
 def is_told(settings: QueueSettings, label: Label) -> bool:
@@ -82,8 +84,9 @@ def with_uses(record: QueueRecord, *labels: Label) -> QueueRecord:
         known = types_of(record.settings)
         raise InvalidOptionError(
             f"queue {record.name!r} has {len(known)} types, and takes {TYPES_MAX}: "
-            f"{shorten(next(name for name in types if name not in known))} is one too many; a type is a kind "
-            "of message that some consumers are for, so put what differs more into a header"
+            f"{shorten(next(name for name in types if name not in known))} is one too many ({known[0]}, "
+            f"{known[1]}, … are known); a type is a kind of message that some consumers are for, so put what "
+            "differs more into a header"
         )
     return replace(record, settings=replace(record.settings, others=others))
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from cassq.catalog.queue_context import QueueContext
 from cassq.coordination.port import name_in_line
-from cassq.model.uses import bits_of, types_of, uses_types
+from cassq.model.uses import bits_of, types_of, uses_types, wanted_bits
 
 
 class Rivals:
@@ -23,9 +23,9 @@ class Rivals:
         self._context = context
         self._coordinator = context.coordinator
         self._queue = context.queue
-        self._names = tuple(types)
-        self._types = bits_of(context.settings, self._names)
-        self._name = name_in_line(holder, self._types)
+        self._holder = holder
+        self._types = tuple(types)
+        self._name = self._tell_name()
 
     def count(self, types: Iterable[str] | None = None) -> int:
         """Return how many of them wait for messages of these types; None: of some that this popper takes."""
@@ -40,11 +40,12 @@ class Rivals:
         settings = self._context.settings
         if not uses_types(settings):
             return self.wake(1)
-        names = self._names or ("", *types_of(settings))
+        names = [name for name in ("", *types_of(settings)) if not self._types or name in self._types]
         return sum(self.wake(1, (name,)) for name in names if self.count((name,)))
 
     def announce(self, wake: Callable[[], None], on_crowded: Callable[[], None]) -> int:
         """Join the line; see `Coordinator.announce_hunger`."""
+        self._name = self._tell_name()  # somebody may have pushed the first message of a type since
         return self._coordinator.announce_hunger(self._queue, self._name, wake, on_crowded=on_crowded)
 
     def withdraw(self) -> None:
@@ -52,4 +53,9 @@ class Rivals:
         self._coordinator.withdraw_hunger(self._queue, self._name)
 
     def _bits(self, types: Iterable[str] | None) -> int:
-        return self._types if types is None else bits_of(self._context.settings, types)
+        settings = self._context.settings
+        return wanted_bits(settings, self._types) if types is None else bits_of(settings, types)
+
+    def _tell_name(self) -> str:
+        wanted = wanted_bits(self._context.settings, self._types) if self._types else None
+        return name_in_line(self._holder, wanted)

@@ -102,9 +102,10 @@ class Worker:
         name, kinds = check_name(queue), to_types(types)
         for other, theirs in self._duties:
             if other == name and (not (kinds and theirs) or kinds & theirs):
+                both = f" for {', '.join(sorted(kinds & theirs))}" if kinds & theirs else ""
                 raise InvalidOptionError(
-                    f"queue {queue!r} has a handler: a worker has one for each queue, or for each of its "
-                    "types where all of them name types"
+                    f"queue {queue!r} has a handler{both}: a worker has one for each queue, or, where all of "
+                    "them name types, one for each type"
                 )
         if concurrency is not None:
             check_count(concurrency)

@@ -251,24 +251,37 @@ def test_wake_never_wakes_the_popper_it_is_told_to_leave_out(seats):
 @every_adapter
 def test_only_those_are_counted_and_woken_that_take_some_of_the_types(seats):
     a, b = seats.take(), seats.take()
-    first, second, both, any_of_them = (
-        announced(seat, name_in_line(name, types))
-        for seat, name, types in ((a, "A", 0b10), (b, "B", 0b100), (a, "C", 0b110), (b, "D", 0))
+    first, second, both, any_of_them, none_yet = (
+        announced_for(seat, name, types)
+        for seat, name, types in (
+            (a, "A", 0b10),
+            (b, "B", 0b100),
+            (a, "C", 0b110),
+            (b, "D", None),
+            (a, "E", 0),
+        )
     )
     for seat in (a, b):
-        assert eventually(lambda seat=seat: seat.hungry("orders") == 4)
-        assert [seat.hungry("orders", types=types) for types in (0b1, 0b10, 0b100, 0b111)] == [1, 3, 3, 4]
+        assert eventually(lambda seat=seat: seat.hungry("orders", types=0b111) == 5)
+        assert [seat.hungry("orders", types=types) for types in (0, 0b10, 0b100, 0b110)] == [1, 3, 3, 4]
         assert seat.hungry("orders", besides=name_in_line("C", 0b110), types=0b10) == 2
     assert b.wake("orders", 1, types=0b100) == 1
     assert second.arrive()
-    assert a.wake("orders", 1, types=0b1) == 1
+    assert a.wake("orders", 5) == 1
     assert any_of_them.arrive()
     assert b.wake("orders", 5, types=0b100) == 1
     assert both.arrive()
     assert a.wake("orders", 5, types=0b1000) == 0
-    assert first.count == 0
-    assert a.wake("orders", 5) == 1
+    assert (first.count, none_yet.count) == (0, 0)
+    assert a.wake("orders", 5, types=0b11) == 2
     assert first.arrive()
+    assert none_yet.arrive()
+
+
+def announced_for(seat, name, types):
+    woken = Calls()
+    seat.announce_hunger("orders", name_in_line(name, types), woken)
+    return woken
 
 
 @every_adapter
@@ -277,8 +290,8 @@ def test_only_those_stand_before_a_popper_who_take_all_that_it_takes(seats):
     standing = [
         seat.announce_hunger("orders", name_in_line(name, types), Calls())
         for seat, name, types in (
-            *((a, "A", 0b10), (b, "B", 0b100), (a, "C", 0b110), (b, "D", 0)),
-            *((a, "E", 0b10), (b, "F", 0b110), (a, "G", 0)),
+            *((a, "A", 0b10), (b, "B", 0b100), (a, "C", 0b110), (b, "D", None)),
+            *((a, "E", 0b10), (b, "F", 0b110), (a, "G", None)),
         )
     ]
     assert standing == [0, 0, 0, 0, 3, 2, 1]

@@ -1314,7 +1314,7 @@ _BETWEEN = (
     planted(
         "wake who has waited for longest, whatever it takes",
         "cassq.coordination.port",
-        "    return not types or not found or int(found[1], 16) & types > 0\n",
+        "    return not found or int(found[1], 16) & types > 0\n",
         "    return True\n",
         test="tests/contract/test_coordinator_contract.py::"
         "test_only_those_are_counted_and_woken_that_take_some_of_the_types[memory]",

@@ -10,6 +10,7 @@ from datetime import timedelta
 import cassq
 from cassq.cli.doctor.finding import Finding, Level
 from cassq.model.pipe import Phase, RunState
+from cassq.model.uses import uses_types
 
 #: So long a pipe may need care before it counts as stuck.
 PATIENCE = timedelta(minutes=1)
@@ -24,7 +25,7 @@ REAP = "run `cassq reap`, and let cron run it, or keep a popper running"
 
 ABANDONED = "pipes of dead pushers still open"
 OVERDUE = "runs whose lease ended long ago"
-UNWANTED = "pipes of types that no consumer takes"
+UNWANTED = "pipes of types (or of none) that no consumer takes"
 
 #: What to do about each.
 CURES = {
@@ -70,7 +71,7 @@ def _count(store: cassq.Store, queue: cassq.Queue) -> tuple[int, dict[str, int]]
     settings = queue.settings
     gone_after = settings.push_age_max + settings.push_grace + settings.clock_skew_max + PATIENCE
     abandoned = overdue = 0
-    wanted: set[str] = {""}
+    wanted: set[str] = set() if uses_types(settings) else {""}
     old: list[str] = []
     for entry in listing.entries:
         state = store.storage.load_pipe(entry.pipe)

@@ -33,7 +33,7 @@ _WOKEN = b"w"
 _CROWDED = b"c"
 _CLAIMS = f"FROM claims JOIN seats USING (seat) WHERE queue = :queue AND {LIVE}"
 _LINE = f"FROM hungry JOIN seats USING (seat) WHERE queue = :queue AND popper <> :popper AND {LIVE}"
-_FITTING = f"{_LINE} AND (:types = 0 OR takes(popper, :types))"
+_FITTING = f"{_LINE} AND (instr(popper, '~') = 0 OR takes(popper, :types))"
 _STANDING = (
     f"SELECT count(*) {_LINE} AND place < (SELECT place FROM hungry WHERE token = :token)"  # noqa: S608
     " AND takes_all_of(popper, :popper)"

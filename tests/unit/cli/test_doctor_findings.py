@@ -208,7 +208,7 @@ def test_messages_of_a_type_that_nobody_takes_are_told(monkeypatch):
 
             first.commit()
     assert found.level is Level.WARN
-    assert found.told == "queue orders: 1 pipes of types that no consumer takes"
+    assert found.told == "queue orders: 2 pipes of types (or of none) that no consumer takes"
     assert "--by type" in found.way_out
 
 

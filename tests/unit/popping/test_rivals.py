@@ -6,7 +6,7 @@ from support.contexts import context_of
 import cassq
 from cassq.coordination.port import name_in_line
 from cassq.model.label import Label
-from cassq.model.uses import bits_of, with_uses
+from cassq.model.uses import wanted_bits, with_uses
 from cassq.popping.rivals import Rivals
 from cassq.runtime.clock import SystemClock
 
@@ -25,7 +25,7 @@ def rivals_of(store):
     settings = queue.settings
     woken = []
     for name, types in (("A", "a"), ("A too", "a"), ("B", "b")):
-        waiting = name_in_line(name, bits_of(settings, types))
+        waiting = name_in_line(name, wanted_bits(settings, types))
         store.coordinator.announce_hunger("orders", waiting, lambda name=name: woken.append(name))
 
     def make(types):
@@ -39,8 +39,8 @@ def rivals_of(store):
 
 @pytest.mark.parametrize(
     ("types", "expected"),
-    [((), ["A", "B"]), (("a",), ["A"]), (("b", "c"), ["B"]), (("c",), [])],
-    ids=["all", "a", "b and c", "c"],
+    [((), ["A", "B"]), (("a",), ["A"]), (("b", "c"), ["B"]), (("c", "new"), [])],
+    ids=["all", "a", "b and c", "c and one that nobody pushed"],
 )
 def test_who_was_woken_for_nothing_wakes_one_for_each_type_that_it_takes(rivals_of, types, expected):
     rivals, woken = rivals_of(types)
