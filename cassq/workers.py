@@ -31,7 +31,7 @@ from cassq.model.label import Label, to_label, to_types
 from cassq.model.message import Headers
 from cassq.model.options import PushOptions
 from cassq.model.tracing import Tracer
-from cassq.model.uses import ANY_TYPE
+from cassq.model.uses import EVERY_POPPER
 from cassq.observing.statistics import Statistics
 from cassq.pipes.fenced_pipe import Taker
 from cassq.popping.fetcher import Fetcher
@@ -223,8 +223,8 @@ class Workers:
         """Wake poppers that rest, of any process; they would see it when they look by themselves."""
         coordinator = self._services.coordinator
         with suppress(CoordinationUnavailableError, AccessDeniedError):
-            every = ANY_TYPE | 1  # also those who wait for what nobody has pushed yet
-            coordinator.wake(self._queue, max(1, coordinator.hungry(self._queue, types=every)), types=every)
+            hungry = coordinator.hungry(self._queue, types=EVERY_POPPER)
+            coordinator.wake(self._queue, max(1, hungry), types=EVERY_POPPER)
 
     def close(self) -> None:
         """Close poppers and readers, end housekeeping, push what is on its way; see `Queue.close`."""

@@ -33,6 +33,10 @@ from cassq.errors import AccessDeniedError, CassqError, OutcomeUnknownError, Pip
 from cassq.model.ids import check_name, just_before
 from cassq.model.label import to_label
 from cassq.model.queue_record import QueueRecord, Written
+from cassq.model.uses import EVERY_POPPER, uses_types
+
+#: More poppers than a queue has.
+MANY = 100_000
 
 #: What is staged and undecided for twice as long belongs to a write that failed.
 KEPT_S = 2 * PUBLISH_WITHIN_S
@@ -278,7 +282,10 @@ class Staging:
         if named:
             self._list.publish(named)
         record = self._record.change(lambda seen: writers.finish(seen, writer, written))
-        self._coordinator.wake(self._queue, len(named))
+        if uses_types(record.settings):  # which types were published nobody reads for that
+            self._coordinator.wake(self._queue, MANY, types=EVERY_POPPER)
+        else:
+            self._coordinator.wake(self._queue, len(named))
         with suppress(UnavailableError, OutcomeUnknownError):  # then it goes with what is old
             self._storage.delete_pipe(self._queue, written.manifest, is_staged=True)
         return record

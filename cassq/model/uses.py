@@ -29,6 +29,9 @@ TYPES_MAX = 62
 #: The bits of all types.
 ANY_TYPE = (1 << TYPES_MAX + 1) - 2
 
+#: Whatever a popper takes, also those types that nobody has pushed yet.
+EVERY_POPPER = ANY_TYPE | 1
+
 
 def uses_message_ttl(settings: QueueSettings) -> bool:
     """Tell whether a message was ever pushed with a time-to-live of its own."""

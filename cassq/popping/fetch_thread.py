@@ -192,6 +192,8 @@ class FetchThread:
         self._buffer.end_round(number, None if fetched else self._fetcher.trouble())
         if fetched:
             self._fetcher.share()
+            if reach is Reach.DRAINED:  # it was woken, perhaps for another type than it found
+                self._rivals.pass_on({run.entry.type for run, _ in fetched})
         return bool(fetched)
 
     def _take(self, wanted: int, reach: Reach) -> list[tuple[HeldRun, Taken]]:
@@ -248,7 +250,8 @@ class FetchThread:
 
     def _listen(self, seconds: float) -> Heard:
         """Listen; while others listen too, hold no claims: whoever is woken must find the pipes free."""
-        while (heard := self._alarm.listen(seconds)) is Heard.CROWDED:
+        until = self._clock.now() + seconds  # however many come: a look of its own finds what comes due
+        while (heard := self._alarm.listen(max(0.0, until - self._clock.now()))) is Heard.CROWDED:
             self._fetcher.let_go()
         return heard
 

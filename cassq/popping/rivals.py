@@ -4,7 +4,7 @@ Owns which of them a call is about: those that take messages of some types. Refu
 hungry, or whom to leave what. What must not break: a popper never wakes itself.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from cassq.catalog.queue_context import QueueContext
 from cassq.coordination.port import name_in_line
@@ -35,12 +35,17 @@ class Rivals:
         """Wake up to so many of those; return how many were woken."""
         return self._coordinator.wake(self._queue, count, besides=self._name, types=self._bits(types))
 
-    def pass_on(self) -> int:
-        """Wake one of them for each type that this popper may have been woken for; return how many."""
+    def pass_on(self, found: Collection[str] = ()) -> int:
+        """Wake one of them for each type that this popper may have been woken for; return how many.
+
+        Args:
+            found: types of which it has found messages.
+        """
         settings = self._context.settings
         if not uses_types(settings):
-            return self.wake(1)
-        names = [name for name in ("", *types_of(settings)) if not self._types or name in self._types]
+            return 0 if found else self.wake(1)
+        takes = self._types or ("", *types_of(settings))
+        names = [name for name in ("", *types_of(settings)) if name in takes and name not in found]
         return sum(self.wake(1, (name,)) for name in names if self.count((name,)))
 
     def announce(self, wake: Callable[[], None], on_crowded: Callable[[], None]) -> int:

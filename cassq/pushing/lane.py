@@ -130,10 +130,9 @@ class Lane:
             self._is_closing = True
             self._pause.notify_all()
 
-    def close(self, patience_s: float = float("inf")) -> None:
-        """Seal what is open, within so long."""
-        with Deadline(self._clock.now() + patience_s):
-            self._pipes.close()
+    def close(self) -> None:
+        """Seal what is open."""
+        self._pipes.close()
 
     def _send_or_fail(self, opened: OpenPipe, callers: Callers) -> None:
         try:

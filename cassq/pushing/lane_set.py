@@ -9,12 +9,14 @@ from collections.abc import Callable
 
 from cassq.model.label import UNLABELLED, Label
 from cassq.pushing.lane import PAUSE_MAX_S, Lane
+from cassq.runtime.clock import Clock
+from cassq.runtime.deadline import Deadline
 
-#: A thread keeps so many lanes: of more, those end that were used longest ago.
-LANES_MAX = 64
+#: So long at most all of them seal what is too old, while others push.
+TEND_S = 1.0
 
-#: So long at most one of them is sealed, while others push; else the reaper does it.
-CLOSE_S = 1.0
+#: So long at most the last seals take; what cannot be sealed until then is the reaper's.
+CLOSE_S = 10.0
 
 
 class LaneSet:
@@ -24,38 +26,33 @@ class LaneSet:
         make: returns a new lane for the messages of a kind of pipes.
     """
 
-    def __init__(self, make: Callable[[Label], Lane]) -> None:
+    def __init__(self, make: Callable[[Label], Lane], clock: Clock) -> None:
         self._make = make
-        self._lanes = {UNLABELLED: make(UNLABELLED)}  # what was used longest ago comes first
+        self._clock = clock
+        self._lanes = {UNLABELLED: make(UNLABELLED)}
         self._lock = threading.Lock()  # `stop_waiting` comes from another thread
         self._has_given_up = False
         self._tend_at = 0.0
 
     def of(self, label: Label) -> Lane:
         """Return the lane of a kind of pipes."""
-        if len(self._lanes) == 1 and label in self._lanes:
-            return self._lanes[label]
-        with self._lock:
-            lane = self._lanes.pop(label, None) or self._make(label)
-            self._lanes[label] = lane
-            if self._has_given_up:
-                lane.stop_waiting()
+        lane = self._lanes.get(label)
+        if lane is None:
+            lane = self._make(label)
+            with self._lock:
+                self._lanes[label] = lane
+                if self._has_given_up:
+                    lane.stop_waiting()
         return lane
 
     def tend(self) -> float:
         """Seal what is too old in each; return seconds until it should be called again."""
-        return min([lane.tend() for lane in self._lanes.values()])
+        with Deadline(self._clock.now() + TEND_S):
+            return min([lane.tend() for lane in self._lanes.values()])
 
     def tend_idle(self, now: float) -> None:
-        """Seal what is too old, now and then, in those that are idle while one is at work.
-
-        Of very many, those end that were used longest ago.
-        """
+        """Seal what is too old, now and then, in those that are idle while one is at work."""
         if now >= self._tend_at and len(self._lanes) > 1:
-            while len(self._lanes) > LANES_MAX:
-                with self._lock:
-                    over = self._lanes.pop(next(iter(self._lanes)))
-                over.close(CLOSE_S)
             self.tend()
             self._tend_at = now + PAUSE_MAX_S
 
@@ -68,5 +65,6 @@ class LaneSet:
 
     def close(self) -> None:
         """Seal what is open."""
-        for lane in self._lanes.values():
-            lane.close()
+        with Deadline(self._clock.now() + CLOSE_S):
+            for lane in self._lanes.values():
+                lane.close()

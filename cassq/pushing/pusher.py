@@ -71,7 +71,8 @@ class Pusher:
         self._left_behind = 0
         self._written: dict[int, list[PushRequest]] = {}
         self._lanes = [
-            LaneSet(partial(self._make_lane, number)) for number in range(context.settings.push_width)
+            LaneSet(partial(self._make_lane, number), self._clock)
+            for number in range(context.settings.push_width)
         ]
         self._threads = [
             threading.Thread(target=self._run, args=(number,), name=f"cassq-push-{self._queue}", daemon=True)

@@ -1234,8 +1234,8 @@ _BETWEEN = (
     planted(
         "let a lane wait that is made while the pusher closes",
         "cassq.pushing.lane_set",
-        "            if self._has_given_up:\n",
-        "            if False:\n",
+        "                if self._has_given_up:\n",
+        "                if False:\n",
         test="tests/unit/pushing/test_lane_set.py::test_a_lane_that_is_made_too_late_does_not_wait_either",
     ),
     planted(
@@ -1341,6 +1341,20 @@ _BETWEEN = (
         "        if True:\n",
         test="tests/unit/popping/test_rivals.py::"
         "test_who_was_woken_for_nothing_wakes_one_for_each_type_that_it_takes[all]",
+    ),
+    planted(
+        "wait anew with each popper that comes into the line",
+        "cassq.popping.fetch_thread",
+        "self._alarm.listen(max(0.0, until - self._clock.now()))",
+        "self._alarm.listen(max(seconds, until - self._clock.now()))",
+        test=_FETCH + "TestHunger::test_a_look_of_its_own_comes_however_often_others_come_meanwhile",
+    ),
+    planted(
+        "forget what else it was woken for",
+        "cassq.popping.fetch_thread",
+        "                self._rivals.pass_on({run.entry.type for run, _ in fetched})\n",
+        "                pass\n",
+        test=_FETCH + "TestHunger::test_who_was_woken_wakes_others_for_what_else_that_may_have_been_for",
     ),
     planted(
         "leave pipes to those who take nothing of them",

@@ -18,6 +18,7 @@ from cassq.model.pipe import Head, PipeEntry, RunState
 from cassq.model.queue_record import QueueRecord
 from cassq.model.settings import QueueSettings
 from cassq.model.uses import with_uses
+from cassq.popping.alarm import Heard
 from cassq.popping.commits import DirectCommitter
 from cassq.popping.consumer_line import Consumer
 from cassq.popping.delivery import BatchSlice
@@ -155,6 +156,33 @@ class TestHunger:
         scene.push()
         scene.thread.run_once()
         assert not scene.buffer._line
+
+    def test_a_look_of_its_own_comes_however_often_others_come_meanwhile(self, scene, monkeypatch):
+        # Given one who is told ten times a second that others wait, too
+        told = []
+
+        def listen(seconds):
+            told.append(seconds)
+            scene.clock.seconds += min(seconds, 0.1)
+            return Heard.CROWDED if seconds and len(told) < 100 else Heard.NOTHING
+
+        monkeypatch.setattr(scene.buffer.alarm, "listen", listen)
+        # Then it waits for no longer than it was to
+        assert scene.thread._listen(1.0) is Heard.NOTHING
+        assert sum(min(seconds, 0.1) for seconds in told) == pytest.approx(1.0)
+
+    @pytest.mark.parametrize(
+        ("reach", "expected"), [(Reach.DRAINED, [{""}]), (Reach.BUSY, []), (Reach.LISTED, [])]
+    )
+    def test_who_was_woken_wakes_others_for_what_else_that_may_have_been_for(
+        self, scene, monkeypatch, reach, expected
+    ):
+        told = []
+        monkeypatch.setattr(scene.thread._rivals, "pass_on", told.append)
+        scene.stand_in_line()
+        scene.push()
+        assert scene.thread._feed(1, reach)
+        assert told == expected
 
     def test_ends_with_the_wait_for_it(self, scene):
         scene.stand_in_line()

@@ -48,6 +48,12 @@ def test_who_was_woken_for_nothing_wakes_one_for_each_type_that_it_takes(rivals_
     assert woken == expected
 
 
+def test_who_found_messages_of_a_type_wakes_nobody_for_that(rivals_of):
+    rivals, woken = rivals_of(())
+    assert rivals.pass_on({"a"}) == 1
+    assert woken == ["B"]
+
+
 def test_where_there_are_no_types_one_is_woken(store):
     context = context_of(
         store.storage,
@@ -59,5 +65,6 @@ def test_where_there_are_no_types_one_is_woken(store):
     woken = []
     for name in "AB":
         store.coordinator.announce_hunger("orders", name, lambda name=name: woken.append(name))
+    assert Rivals(context, "me").pass_on({""}) == 0
     assert Rivals(context, "me").pass_on() == 1
     assert woken == ["A"]

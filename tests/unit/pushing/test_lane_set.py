@@ -4,7 +4,9 @@ import pytest
 
 from cassq.model.label import UNLABELLED, Label
 from cassq.pushing.lane import PAUSE_MAX_S
-from cassq.pushing.lane_set import LANES_MAX, LaneSet
+from cassq.pushing.lane_set import CLOSE_S, TEND_S, LaneSet
+from cassq.runtime.clock import SystemClock
+from cassq.runtime.deadline import seconds_left
 
 
 class Lane:
@@ -15,22 +17,24 @@ class Lane:
         self.tended = 0
         self.does_wait = True
         self.is_closed = False
+        self.left_s = []
 
     def tend(self):
         self.tended += 1
+        self.left_s.append(seconds_left(SystemClock(), float("inf")))
         return self.next_s
 
     def stop_waiting(self):
         self.does_wait = False
 
-    def close(self, patience_s=float("inf")):
-        assert patience_s > 0
+    def close(self):
+        self.left_s.append(seconds_left(SystemClock(), float("inf")))
         self.is_closed = True
 
 
 @pytest.fixture
 def lanes():
-    return LaneSet(Lane)
+    return LaneSet(Lane, SystemClock())
 
 
 def test_each_priority_and_each_type_has_a_lane_of_its_own(lanes):
@@ -43,15 +47,18 @@ def test_each_priority_and_each_type_has_a_lane_of_its_own(lanes):
     assert all(lane.is_closed for lane in made.values())
 
 
-def test_of_very_many_lanes_those_end_that_were_used_longest_ago(lanes):
-    made = {label: lanes.of(label) for label in (Label(type=f"type-{n}") for n in range(LANES_MAX + 2))}
-    first, second, *_ = made
-    again = lanes.of(first)
-    assert again is made[first]
-    lanes.tend_idle(1.0)
-    closed = [label for label, lane in made.items() if lane.is_closed]
-    assert closed == [second, Label(type="type-2")]
-    assert lanes.of(second) is not made[second]
+def test_all_of_them_share_the_time_for_what_cannot_be_sealed(lanes):
+    clock = SystemClock()
+    for number in range(3):
+        lanes.of(Label(priority=number))
+    begun = clock.now()
+    lanes.tend()
+    lanes.close()
+    ended = clock.now()
+    tended, closed = ([lane.left_s[place] for lane in lanes._lanes.values()] for place in (0, 1))
+    assert all(TEND_S - (ended - begun) <= left <= TEND_S for left in tended)
+    assert all(CLOSE_S - (ended - begun) <= left <= CLOSE_S for left in closed)
+    assert tended == sorted(tended, reverse=True)
 
 
 def test_a_lane_that_is_made_too_late_does_not_wait_either(lanes):
