@@ -224,7 +224,8 @@ class FetchThread:
                 is_spared = False
                 if others:
                     self._fetcher.let_go()
-                heard = self._listen(self._until_look(pause) * (1 + others / POLL_SHARED))
+                looking = self._rivals.count_looking(others, before)
+                heard = self._listen(self._until_look(pause) * (1 + looking / POLL_SHARED))
                 self._fetcher.tend()
                 if heard in {Heard.WOKEN, Heard.CLOSING, Heard.ALONE}:
                     return

@@ -48,6 +48,15 @@ class Rivals:
         names = [name for name in ("", *types_of(settings)) if name in takes and name not in found]
         return sum(self.wake(1, (name,)) for name in names if self.count((name,)))
 
+    def count_looking(self, others: int, before: int) -> int:
+        """Return how many of those that wait look for all that this popper waits for, too.
+
+        Args:
+            others: those that wait for some of it.
+            before: those of them that stood in line before it, and take whatever it takes.
+        """
+        return before if uses_types(self._context.settings) else others
+
     def announce(self, wake: Callable[[], None], on_crowded: Callable[[], None]) -> int:
         """Join the line; see `Coordinator.announce_hunger`."""
         self._name = self._tell_name()  # somebody may have pushed the first message of a type since

@@ -54,6 +54,15 @@ def test_who_found_messages_of_a_type_wakes_nobody_for_that(rivals_of):
     assert woken == ["B"]
 
 
+def test_who_waits_for_something_else_does_not_look_for_this_popper(rivals_of):
+    rivals, _ = rivals_of(("a",))
+    assert rivals.announce(lambda: None, lambda: None) == 2
+    assert rivals.count_looking(others=rivals.count(), before=2) == 2
+    rivals, _ = rivals_of(("b", "c"))
+    assert rivals.announce(lambda: None, lambda: None) == 0
+    assert rivals.count_looking(others=rivals.count(), before=0) == 0
+
+
 def test_where_there_are_no_types_one_is_woken(store):
     context = context_of(
         store.storage,
@@ -67,4 +76,5 @@ def test_where_there_are_no_types_one_is_woken(store):
         store.coordinator.announce_hunger("orders", name, lambda name=name: woken.append(name))
     assert Rivals(context, "me").pass_on({""}) == 0
     assert Rivals(context, "me").pass_on() == 1
+    assert Rivals(context, "me").count_looking(others=1, before=0) == 1
     assert woken == ["A"]
