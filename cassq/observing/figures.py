@@ -1,6 +1,7 @@
 """What is told of a queue, of its priorities, types and pipes: figures, and nothing that counts them.
 
-Owns the meaning of every figure, and its form in JSON.
+Owns the meaning of every figure, and its form in JSON. What must not break: a figure keeps its name there,
+for what reads it is not ours.
 """
 
 from dataclasses import asdict, dataclass
