@@ -35,7 +35,8 @@ BATCH_BYTES_MAX = 1 * MIB
 #: What is kept of the reason why a message came back.
 REASON_BYTES_MAX = 1 * KIB
 
-#: What waits in one pusher's buffer before `push_soon` makes its caller wait.
+#: What waits in one pusher's buffer before `push_soon` makes its caller wait; and what a popper holds until
+#: it is due.
 BUFFER_MESSAGES_MAX = 50_000
 BUFFER_BYTES_MAX = 64 * MIB
 

@@ -96,6 +96,8 @@ class Queue:
             options: `ttl`, a timedelta: how long it may wait for a consumer; None: as long as the queue says.
                 `priority`, from 0 to 9: consumers get what ranks higher first, see `ageing` of a queue.
                 `type`, a name: consumers may ask for some types.
+                `delay`, a timedelta: nobody gets it before so long after the call; 0 or None for at once.
+                `due`, a datetime with a time zone, instead: nobody gets it before then. 5 years at most.
 
         Raises:
             InvalidOptionError, InvalidNameError, BodyTooLargeError: it breaks a rule; nothing was pushed.
@@ -257,11 +259,12 @@ class Queue:
         return self._purging.cancel(to_message_id(message_id), is_running_meant=running)
 
     def purge(self) -> int:
-        """End every message that is in nobody's hands; return how many.
+        """End every message that is in nobody's hands, also what is not due; return how many.
 
         Dead letters stay, also those that are not written yet: what came back from its last attempt.
         """
-        self._check_open()
+        self._workers.check_usable()
+        self.record.read()  # what it is used with, too
         return self._purging.purge()
 
     def reap(self, pipes_max: int | None = None) -> ReapReport:
@@ -296,6 +299,10 @@ class Queue:
 
     def _push_again(self, messages: Sequence[tuple[bytes, Headers, Label]]) -> "Sequence[Future[MessageId]]":
         return self._workers.push_again(messages)
+
+    def _may_push_at_once(self, options: PushOptions) -> bool:
+        """Tell whether a push with these options reads nothing before; for those who may not wait."""
+        return self._workers.may_push_at_once(options)
 
     def _check_open(self) -> None:
         self._workers.check_usable()

@@ -27,17 +27,18 @@ from cassq.errors import (
     InvalidOptionError,
 )
 from cassq.model.ids import MessageId, check_name
-from cassq.model.label import Label, to_label, to_types
+from cassq.model.label import Label, to_delay, to_label, to_types
 from cassq.model.message import Headers
 from cassq.model.options import PushOptions
 from cassq.model.tracing import Tracer
-from cassq.model.uses import EVERY_POPPER
+from cassq.model.uses import EVERY_POPPER, is_told
 from cassq.observing.statistics import Statistics
 from cassq.pipes.fenced_pipe import Taker
 from cassq.popping.fetcher import Fetcher
 from cassq.popping.pipe_backoff import GonePipes
 from cassq.popping.popper import Popper
 from cassq.popping.shared_intake import CommitMode, SharedIntake, check_commit
+from cassq.pushing.due_clock import DueClock
 from cassq.pushing.observed_pusher import ObservedPusher
 from cassq.pushing.pusher import PUSH_TIMEOUT, Pusher
 from cassq.pushing.traced_pusher import TracedPusher
@@ -96,6 +97,7 @@ class Workers:
         self._statistics = statistics
         self._staging = staging
         self._first_uses = FirstUses(context.record, services.clock, lambda: self._is_closed)
+        self._due_clock = DueClock(context)
         self._gone = GonePipes()
         self._birthplace = ForkGuard()
         self._making = threading.RLock()
@@ -127,7 +129,12 @@ class Workers:
         label = to_label(options)
         self.check_usable()
         self._first_uses.tell([label], timeout)
-        return label
+        return self._due_clock.dated(label, to_delay(options), timeout) if label.due_class else label
+
+    def may_push_at_once(self, options: PushOptions) -> bool:
+        """Tell whether a push with these options reads nothing before."""
+        label = to_label(options)
+        return is_told(self._context.settings, label) and (not label.due_class or self._due_clock.is_fresh)
 
     def push_again(self, messages: Sequence[tuple[bytes, Headers, Label]]) -> "Sequence[Future[MessageId]]":
         """Store messages again, with what they had; return ended futures."""
@@ -142,7 +149,7 @@ class Workers:
         return [_failed(refused[each[2]]) if each[2] in refused else next(stored) for each in messages]
 
     def _make_pusher(self) -> AnyPusher:
-        pusher = Pusher(self._context, self._check_record)
+        pusher = Pusher(self._context, self._check_record, self._due_clock)
         events, tracer = self._context.events, self._context.tracer
         observed = ObservedPusher(pusher, events) if events else pusher
         return TracedPusher(observed, self._queue, tracer) if tracer else observed
@@ -213,8 +220,9 @@ class Workers:
     def reap(self, pipes_max: int | None) -> ReapReport:
         """Make one pass of the reaper, and look after bulk writes; see `Queue.reap`."""
         report = self.reaper().run_once(pipes_max)
+        self.reaper().keeper.run_once(report)
         tidied = self._staging.tidy()
-        report.published, report.removed = tidied.published, tidied.removed
+        report.published, report.removed = tidied.published, report.removed + tidied.removed
         report.failed += tidied.failed
         report.refused += tidied.refused
         return report

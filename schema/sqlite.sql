@@ -31,6 +31,8 @@ CREATE TABLE IF NOT EXISTS pipes (
     lane          INTEGER NOT NULL,
     created_at_ms INTEGER NOT NULL,
     type          TEXT NOT NULL DEFAULT '',  -- of its messages; '' where they have none
+    due_class     INTEGER NOT NULL DEFAULT 0,  -- how long its messages wait until they are due; 0: not at all
+    moved_from    BLOB,  -- the pipe that its messages were moved from
     PRIMARY KEY (queue, shard, pipe)
 ) WITHOUT ROWID;
 
@@ -44,6 +46,8 @@ CREATE TABLE IF NOT EXISTS waiting (
     headers      TEXT,           -- JSON list of objects, or null when no message has any
     bodies       BLOB NOT NULL,
     ttl_ms       INTEGER NOT NULL DEFAULT 0,  -- how long they may wait; 0: as long as the queue says
+    dues         BLOB,     -- when each is due, packed; null: at once
+    origins      TEXT,     -- which each was first, and when it was pushed; null: this one
     PRIMARY KEY (pipe, first)
 );
 
@@ -85,6 +89,7 @@ CREATE TABLE IF NOT EXISTS marks (
     first  INTEGER NOT NULL,
     last   INTEGER NOT NULL,
     ending TEXT NOT NULL,
+    target BLOB,  -- the pipe that they were moved to
     PRIMARY KEY (pipe, first)
 ) WITHOUT ROWID;
 

@@ -157,6 +157,11 @@ class Delivery(TwinOf[SyncDelivery]):
         return self.sync.pushed_at
 
     @property
+    def due(self) -> datetime | None:
+        """From when on it could be delivered, by the database's clock (UTC); None: at once."""
+        return self.sync.due
+
+    @property
     def priority(self) -> int:
         """What it was pushed with."""
         return self.sync.priority

@@ -20,12 +20,10 @@ from cassq.errors import OverloadedError
 from cassq.model.arguments import to_seconds
 from cassq.model.events import Observer
 from cassq.model.ids import MessageId
-from cassq.model.label import to_label
 from cassq.model.message import Headers
 from cassq.model.options import PushOptions, QueueOptions
 from cassq.model.settings import QueueSettings
 from cassq.model.tracing import Tracer
-from cassq.model.uses import is_told
 from cassq.observing.dead_letters import DeadLetters as SyncDeadLetters
 from cassq.observing.dead_letters import DeadMessage
 from cassq.popping.popper import Popper as SyncPopper
@@ -138,7 +136,7 @@ class Queue(ClosingTwin[SyncQueue]):
             self.sync.push_soon, body, headers, timeout=left_s, is_patient=False, **options
         )
         is_large = isinstance(body, bytes) and len(body) > settings.body_bytes_max
-        is_new = bool(options) and not is_told(settings, to_label(options))
+        is_new = bool(options) and not self.sync._may_push_at_once(options)  # noqa: SLF001 - our own
         if self._has_pushed and not (is_new or is_large):
             return push()
         future = await call_in_thread(push)  # it may read, or change, the queue's record

@@ -33,7 +33,11 @@ from cassq.errors import (
     UnavailableError,
 )
 from cassq.limits import TAKE_MESSAGES_MAX
+from cassq.model.pipe import PipeEntry, PipeState
+from cassq.model.shelf import Shelf
+from cassq.pipes.batch_reader import read_all
 from cassq.pipes.outside_view import find_pushed
+from cassq.pipes.shelves import list_pipes_of
 from cassq.popping.fetcher import Fetcher
 from cassq.popping.reach import Reach
 from cassq.runtime.fork_guard import may_run_here, process_name
@@ -71,6 +75,7 @@ class RunReader:
 
     def __init__(self, context: QueueContext, fetcher: Fetcher, name: str) -> None:
         self._fetcher = fetcher
+        self._context = context
         self._storage = context.storage
         self._coordinator = context.coordinator
         self._queue = context.queue
@@ -149,7 +154,7 @@ class RunReader:
         self._check_seated()
         known = {run.lease_id for run in written} | self._leases.ids()
         found: list[LeasedRun] = []
-        for entry in self._storage.list_pipes(self._queue).entries:
+        for entry in self._list_poppable():
             state = self._storage.load_pipe(entry.pipe)
             for row in state.runs if state else ():
                 is_ours = row.holder == tag(self._name) and row.lease_id not in known
@@ -186,14 +191,27 @@ class RunReader:
             self._leases.forget(run)
 
     def stop_at_present(self) -> None:
-        """Take nothing from now on that is pushed after this call."""
+        """Take nothing from now on that is pushed, or due, after this call."""
         until: dict[UUID, int] = {}
-        for entry in self._storage.list_pipes(self._queue).entries:
+        for entry in self._list_poppable():
             state = self._storage.load_pipe(entry.pipe)
             if state:
-                until[entry.pipe] = min(state.head.last, find_pushed(self._storage, entry.pipe, state.head))
+                last = min(state.head.last, find_pushed(self._storage, entry.pipe, state.head))
+                until[entry.pipe] = self._find_due(entry, state, last) if entry.due_class else last
         self._until = until
         self._fetcher.stop_at(dict(until))
+
+    def _list_poppable(self) -> list[PipeEntry]:
+        return list_pipes_of(self._storage, self._queue, self._context.settings, (Shelf.READY, Shelf.DUE))
+
+    def _find_due(self, entry: PipeEntry, state: PipeState, last: int) -> int:
+        """Return the last number of a pipe up to which its messages are due now."""
+        first = state.head.read_from
+        for batch in read_all(self._storage, entry.pipe, last, is_outline=True, read_from=first):
+            for seq, due_ms in enumerate(batch.dues or (), batch.first):
+                if due_ms > state.now_ms:
+                    return min(seq - 1, last)
+        return last
 
     def is_at_stop(self) -> bool:
         """Tell whether everything up to `stop_at_present` was handed out, by whomever."""

@@ -13,6 +13,7 @@ from cassq.errors import PipeLostError
 from cassq.model.ids import just_before, time_key
 from cassq.model.pipe import Phase, PipeEntry
 from cassq.model.queue_record import QueueRecord
+from cassq.model.shelf import Shelf
 from cassq.storage.port import Listing
 
 #: A batch is published only within this time after its pipes were staged, by the database's clock.
@@ -31,7 +32,7 @@ class StagedList:
 
     def read(self, since: UUID | None = None) -> Listing:
         """Read what is staged, from an id on."""
-        return self._storage.list_pipes(self._queue, since, is_staged=True)
+        return self._storage.list_pipes(self._queue, since, shelf=Shelf.STAGED)
 
     def undecided(self, record: QueueRecord, since: UUID | None = None) -> Sequence[PipeEntry]:
         """Return what is staged, without the manifests that the record names."""
@@ -99,7 +100,7 @@ class StagedList:
             self._storage.publish_pipes(self._queue, published)  # again: takes them off the staged list
         for entry in found:
             if entry.pipe not in listed:
-                self._storage.delete_pipe(self._queue, entry.pipe, is_staged=True)
+                self._storage.delete_pipe(self._queue, entry.pipe, shelf=Shelf.STAGED)
         return len(found) - len(published)
 
 

@@ -19,6 +19,7 @@ from cassq.model.label import UNLABELLED, Label
 from cassq.model.message import Batch, Headers, check_body, check_headers, pack_headers, size_of
 from cassq.model.pipe import Head, PipeEntry
 from cassq.model.settings import QueueSettings
+from cassq.model.shelf import Shelf
 from cassq.model.transaction import Seal, Transaction
 
 Answer = TypeVar("Answer")
@@ -113,7 +114,7 @@ class StagedPipes:
         pipes = [*self._sealed, *([self._filling.pipe] if self._filling else [])]
         self._filling, self._sealed = None, []
         for pipe in pipes:
-            self._storage.delete_pipe(self._queue, pipe, is_staged=True)
+            self._storage.delete_pipe(self._queue, pipe, shelf=Shelf.STAGED)
 
     def _has_room(self, filling: _Filling, size: int) -> bool:
         settings = self._settings
@@ -125,8 +126,10 @@ class StagedPipes:
     def _open(self) -> UUID:
         def create() -> UUID:
             pipe = new_pipe_id()  # each attempt another: one whose outcome is unknown is never used
-            entry = PipeEntry(pipe, self._label, self._like.priority, type=self._like.type)
-            self._storage.create_pipe(self._queue, entry, Head(op=new_token()), is_staged=True)
+            entry = PipeEntry(
+                pipe, self._label, self._like.priority, type=self._like.type, shelf=Shelf.STAGED
+            )
+            self._storage.create_pipe(self._queue, entry, Head(op=new_token()))
             return pipe
 
         return self._insist(create)

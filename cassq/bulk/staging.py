@@ -33,6 +33,7 @@ from cassq.errors import AccessDeniedError, CassqError, OutcomeUnknownError, Pip
 from cassq.model.ids import check_name, just_before
 from cassq.model.label import to_label
 from cassq.model.queue_record import QueueRecord, Written
+from cassq.model.shelf import Shelf
 from cassq.model.uses import EVERY_POPPER, uses_types
 
 #: More poppers than a queue has.
@@ -287,7 +288,7 @@ class Staging:
         else:
             self._coordinator.wake(self._queue, len(named))
         with suppress(UnavailableError, OutcomeUnknownError):  # then it goes with what is old
-            self._storage.delete_pipe(self._queue, written.manifest, is_staged=True)
+            self._storage.delete_pipe(self._queue, written.manifest, shelf=Shelf.STAGED)
         return record
 
     def _forget(self, writer: str) -> None:

@@ -5,6 +5,7 @@ late brings no deleted queue back, and what is cleared belongs to no later queue
 """
 
 from collections.abc import Sequence
+from itertools import chain
 
 from cassq.errors import OutcomeUnknownError
 from cassq.limits import NO_LIMIT
@@ -12,6 +13,8 @@ from cassq.model.ids import MessageId, new_token
 from cassq.model.options import QueueOptions
 from cassq.model.queue_record import QueueRecord, QueueState, Sample
 from cassq.model.settings import QueueSettings
+from cassq.model.shelf import MOVING, Shelf
+from cassq.model.uses import uses_due
 from cassq.storage.port import Storage
 
 #: How often the creation of a queue is tried again when others create or delete it at the same time.
@@ -75,25 +78,23 @@ class QueueCatalog:
         They come last: a read that fails there keeps no message here.
         """
         name = deleted.name
-        # What is published meanwhile is inserted into the one list before it leaves the other.
-        staged = self._storage.list_pipes(name, is_staged=True).entries
-        entries = self._storage.list_pipes(name).entries
+        # What moves on meanwhile is inserted into the one list before it leaves the other.
+        shelves = MOVING if uses_due(deleted.settings) else (Shelf.STAGED, Shelf.READY)
+        listed = [self._storage.list_pipes(name, shelf=shelf).entries for shelf in shelves]
         if not self._is_still_deleted(deleted):
             return 0
-        for entry in entries:
-            self._storage.delete_pipe(name, entry.pipe)
-        for entry in staged:
-            self._storage.delete_pipe(name, entry.pipe, is_staged=True)
+        cleared = {entry.pipe: None for entries in listed for entry in entries}
+        for entry in chain.from_iterable(listed):
+            self._storage.delete_pipe(name, entry.pipe, entry.shelf)
         # With what poppers that have not heard of it yet are burying.
-        self._storage.change_dead(name, pipes=[entry.pipe for entry in entries])
-        cleared = {entry.pipe for entry in (*entries, *staged)}
+        self._storage.change_dead(name, pipes=list(cleared))
         after: MessageId | None = None
         while letters := self._storage.read_dead(name, after):
             if not self._is_still_deleted(deleted):
                 break
             pipes = list(dict.fromkeys(letter.message_id.pipe for letter in letters))
             self._storage.change_dead(name, pipes=pipes)
-            cleared.update(pipes)
+            cleared |= dict.fromkeys(pipes)
             after = MessageId(pipes[-1], NO_LIMIT)
         return len(cleared)
 

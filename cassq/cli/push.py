@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -21,7 +21,7 @@ import cassq
 from cassq.cli.exit_codes import NO_INPUT
 from cassq.cli.output import Bar, count_of, print_json, progress_bar, say
 from cassq.cli.session import Session, common_options, pass_session
-from cassq.cli.values import to_duration, to_header
+from cassq.cli.values import to_duration, to_header, to_time
 from cassq.model.options import PushOptions
 from cassq.runtime.clock import DEAF_S
 
@@ -40,6 +40,8 @@ class _Options(TypedDict):
     ttl: timedelta | None
     priority: int
     type: str | None
+    delay: timedelta | None
+    due: datetime | None
     may_be_empty: bool
     quiet: bool
 
@@ -66,6 +68,8 @@ class _Options(TypedDict):
     "--priority", type=int, metavar="0..9", default=0, help="Consumers get the higher first.  [default: 0]"
 )
 @click.option("--type", metavar="NAME", help="Consumers may ask for messages of some types.")
+@click.option("--delay", type=to_duration, metavar="DURATION", help="Consumers get each after so long.")
+@click.option("--due", type=to_time, metavar="TIME", help="Or from then on: in ISO 8601, with a time zone.")
 @click.option("--allow-empty", "may_be_empty", is_flag=True, help="Accept input without a single byte.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the number of messages, not their ids.")
 @common_options
@@ -89,6 +93,8 @@ def push(
             "ttl": options["ttl"],
             "priority": options["priority"],
             "type": options["type"],
+            "delay": options["delay"],
+            "due": options["due"],
         }
         push_soon = partial(opened.push_soon, headers=dict(options["headers"]), **label)
         _push_all(push_soon, bodies, printer)

@@ -5,7 +5,7 @@ Owns the grammar, but for durations, whose grammar is the library's; ranges are 
 
 import json
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import click
 
@@ -28,6 +28,19 @@ def to_duration(text: str | timedelta) -> timedelta:
         return arguments.to_duration(text)
     except InvalidOptionError as error:
         raise click.BadParameter(str(error)) from None
+
+
+def to_time(text: str | datetime) -> datetime:
+    """Read a time in ISO 8601, with its zone."""
+    try:
+        time = text if isinstance(text, datetime) else datetime.fromisoformat(text)
+    except ValueError:
+        time = datetime.min  # noqa: DTZ901 - it has no zone
+    if time.tzinfo is None:
+        raise click.BadParameter(
+            f"{shorten(text)} is not a time with its zone: write 2027-01-01T08:00Z or 2027-01-01T09:00+01:00"
+        )
+    return time
 
 
 def to_pause(text: str | timedelta) -> timedelta:

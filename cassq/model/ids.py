@@ -16,6 +16,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _UUID = "-".join(f"[0-9a-fA-F]{{{length}}}" for length in (8, 4, 4, 4, 12))
 _MESSAGE_ID = re.compile(rf"({_UUID}):([0-9]{{1,19}})")
 
+#: Time-UUIDs count tenths of microseconds, since 1582.
+_TICKS_PER_MS = 10_000
+_TICKS_BEFORE_1970 = 0x01B21DD213814000
+
 #: An error shows at most so much of a value.
 _SHOWN_MAX = 60
 
@@ -74,13 +78,28 @@ def to_message_id(given: object) -> MessageId:
     return MessageId.parse(given)  # type: ignore[arg-type]  # which refuses what is no str
 
 
-def new_pipe_id() -> UUID:
+def new_pipe_id(at_ms: int | None = None) -> UUID:
     """Return a fresh time-UUID.
 
     Node and clock sequence are random for each id (62 random bits beside the time): a clock that was set
     back, a cloned machine or a forked process cannot make the same id again.
+
+    Args:
+        at_ms: its time, in milliseconds since 1970; None: now.
     """
-    return uuid1(node=secrets.randbits(48) | (1 << 40), clock_seq=secrets.randbits(14))
+    made = uuid1(node=secrets.randbits(48) | (1 << 40), clock_seq=secrets.randbits(14))
+    return made if at_ms is None else _at(made, at_ms * _TICKS_PER_MS + _TICKS_BEFORE_1970)
+
+
+def id_time_ms(pipe: UUID) -> int:
+    """Return the time of an id, in milliseconds since 1970."""
+    return (pipe.time - _TICKS_BEFORE_1970) // _TICKS_PER_MS
+
+
+def _at(pipe: UUID, ticks: int) -> UUID:
+    """Return the id with another time."""
+    parts = (ticks & 0xFFFFFFFF, ticks >> 32 & 0xFFFF, ticks >> 48 & 0x0FFF | 0x1000)
+    return UUID(fields=(*parts, pipe.clock_seq_hi_variant, pipe.clock_seq_low, pipe.node))
 
 
 def new_token() -> UUID:
@@ -96,12 +115,14 @@ class Source(NamedTuple):
         priority: of the messages.
         lane: which of the pusher's side-by-side pipes.
         type: of the messages; "" where they have none.
+        due_class: of the messages: see `cassq.model.schedule`.
     """
 
     pusher: str
     priority: int = 0
     lane: int = 0
     type: str = ""
+    due_class: int = 0
 
 
 def time_key(pipe: UUID) -> bytes:
@@ -120,9 +141,7 @@ def just_before(pipe: UUID, seconds: float = 0.0) -> UUID:
 
     Of ids of one moment databases have orders of their own.
     """
-    moment = max(0, pipe.time - 1 - round(seconds * 10_000_000))
-    parts = (moment & 0xFFFFFFFF, moment >> 32 & 0xFFFF, moment >> 48 & 0x0FFF | 0x1000)
-    return UUID(fields=(*parts, pipe.clock_seq_hi_variant, pipe.clock_seq_low, pipe.node))
+    return _at(pipe, max(0, pipe.time - 1 - round(seconds * 1000 * _TICKS_PER_MS)))
 
 
 def check_name(name: object, what: str = "queue name") -> str:

@@ -5,13 +5,14 @@ of one priority and type.
 """
 
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from cassq.errors import InvalidOptionError
 from cassq.model.arguments import tell_duration
 from cassq.model.ids import check_name, shorten
 from cassq.model.options import PushOptions
+from cassq.model.schedule import AT_ONCE, LEAD_MAX_S, SOON
 from cassq.model.settings import TTL_MAX, TTL_MIN
 
 #: The highest priority; 0 is that of a message which names none.
@@ -19,6 +20,10 @@ PRIORITY_MAX = 9
 
 #: A time-to-live is rounded up by 1/64 of itself at most: a batch has messages of one such time.
 STEPS_BITS = 7
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_LEAD_MAX = timedelta(seconds=LEAD_MAX_S)
 
 
 class Label(NamedTuple):
@@ -28,16 +33,25 @@ class Label(NamedTuple):
         ttl_ms: how long it may wait for its consumer; 0 for as long as its queue says.
         priority: consumers get those of a higher one first.
         type: consumers may ask for those of some types; "" for none.
+        due_class: how long it waits until it is due; see `cassq.model.schedule`.
+        due_ms: when that is, by the database's clock; 0 for at once.
     """
 
     ttl_ms: int = 0
     priority: int = 0
     type: str = ""
+    due_class: int = AT_ONCE
+    due_ms: int = 0
+
+    @property
+    def of_batch(self) -> "Label":
+        """What it has in common with all messages of its batch."""
+        return Label(*self[:4]) if self.due_ms else self
 
     @property
     def of_pipe(self) -> "Label":
         """What it has in common with all messages of its pipe."""
-        return Label(0, self.priority, self.type) if self.ttl_ms else self
+        return self._replace(ttl_ms=0, due_ms=0) if self.ttl_ms or self.due_ms else self
 
 
 #: Of messages that were pushed without options.
@@ -61,7 +75,43 @@ def to_label(options: PushOptions) -> Label:
             "goes first, and 0 is that of a message which names none"
         )
     checked = "" if kind is None else check_name(kind, "type of messages")
-    return Label(0 if ttl is None else _to_ttl_ms(ttl), priority, checked)
+    ttl_ms = 0 if ttl is None else _to_ttl_ms(ttl)
+    delay, due_ms = to_delay(options), _to_due_ms(options)
+    due_class = AT_ONCE if delay is None and due_ms is None else SOON
+    return Label(ttl_ms, priority, checked, due_class, due_ms or 0)
+
+
+def to_delay(options: PushOptions) -> timedelta | None:
+    """Return how long messages wait until they are due, from the push on; None where no delay is given.
+
+    Raises:
+        InvalidOptionError: it is no timedelta, negative, or both delay and due are given.
+    """
+    delay = options.get("delay")
+    if delay is None:
+        return None
+    if not isinstance(delay, timedelta) or not timedelta(0) <= delay <= _LEAD_MAX:
+        told = tell_duration(delay) if isinstance(delay, timedelta) else shorten(delay)
+        raise InvalidOptionError(f"delay={told} must be a timedelta from 0 to {_LEAD_MAX.days} days")
+    if options.get("due") is not None:
+        raise InvalidOptionError("a message has a delay or a due time: give one of them")
+    return delay or None
+
+
+def _to_due_ms(options: PushOptions) -> int | None:
+    due = options.get("due")
+    if due is None:
+        return None
+    try:
+        has_zone = isinstance(due, datetime) and due.utcoffset() is not None
+    except Exception as error:
+        raise InvalidOptionError(f"due={shorten(due)} has a time zone that raises {error!r}") from error
+    if not has_zone:
+        raise InvalidOptionError(
+            f"due={shorten(due)} must be a datetime with a time zone, for example "
+            "datetime.now(UTC) + timedelta(hours=1); delay= counts from the push on"
+        )
+    return max(0, -((_EPOCH - due) // _MILLISECOND))
 
 
 def to_types(types: object) -> frozenset[str]:

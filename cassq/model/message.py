@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import overload
+from typing import NamedTuple, overload
 from uuid import UUID
 
 from cassq.errors import BodyTooLargeError, InvalidOptionError
@@ -22,6 +22,18 @@ NO_HEADERS: Headers = {}
 _ENDS_A_LINE = re.compile("[\0\r\n]")
 
 
+class Origin(NamedTuple):
+    """What a message was before it was written again.
+
+    Attributes:
+        message_id: its first id, which people know it by.
+        pushed_at_ms: when it was pushed, by the database's clock.
+    """
+
+    message_id: MessageId
+    pushed_at_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """One entry of a pipe's waiting row.
@@ -33,6 +45,8 @@ class Batch:
         count: number of messages, also in an outline.
         pushed_at_ms: database's clock at the write, milliseconds since 1970; None before it is written.
         ttl_ms: how long its messages may wait for their consumers; 0 for as long as their queue says.
+        dues: when each message may be delivered, by the database's clock; None for at once.
+        origins: what each message was first, where it was written again in another pipe; else None.
     """
 
     first: int
@@ -41,6 +55,8 @@ class Batch:
     count: int
     pushed_at_ms: int | None = None
     ttl_ms: int = 0
+    dues: tuple[int, ...] | None = None
+    origins: tuple[Origin, ...] | None = None
 
     @property
     def last(self) -> int:
@@ -58,6 +74,12 @@ class Batch:
         """The batch without its bodies and headers."""
         return replace(self, bodies=(), headers=None)
 
+    def origin(self, pipe: UUID, seq: int) -> Origin:
+        """Return what message `seq` of a pipe, which must be in the batch, was first."""
+        if self.origins:
+            return self.origins[seq - self.first]
+        return Origin(MessageId(pipe, seq), self.pushed_at_ms or 0)
+
     def message(self, seq: int) -> tuple[bytes, Headers]:
         """Return body and headers of message `seq`, which must be in the batch."""
         place = seq - self.first
@@ -70,7 +92,11 @@ class Batch:
         place = slice(first - self.first, last - self.first + 1)
         headers = self.headers[place] if self.headers else None
         count = last - first + 1
-        return Batch(first, self.bodies[place], headers, count, self.pushed_at_ms, self.ttl_ms)
+        own = Batch(first, self.bodies[place], headers, count, self.pushed_at_ms, self.ttl_ms)
+        if self.dues is None and self.origins is None:
+            return own
+        dues = None if self.dues is None else self.dues[place]
+        return replace(own, dues=dues, origins=None if self.origins is None else self.origins[place])
 
 
 @dataclass(frozen=True, slots=True)

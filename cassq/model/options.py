@@ -3,7 +3,7 @@
 Refuses to judge values: `cassq.model.settings` and `cassq.model.label` do.
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Literal, TypedDict
 
 
@@ -13,6 +13,8 @@ class PushOptions(TypedDict, total=False):
     ttl: timedelta | None
     priority: int
     type: str | None
+    delay: timedelta | None
+    due: datetime | None
 
 
 class AlterOptions(TypedDict, total=False):

@@ -6,12 +6,13 @@ whole life of a pipe; a step it does not have is refused and changes nothing.
 The rule that must not break: no head means that the pipe is gone, never that it is new.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from uuid import UUID
 
 from cassq.limits import UNDECIDED, WINDOW_OUT
 from cassq.model.ids import Source
+from cassq.model.shelf import Shelf
 
 
 class Phase(Enum):
@@ -68,6 +69,7 @@ class End(Enum):
     DEAD = "dead"
     PURGED = "purged"
     EXPIRED = "expired"
+    MOVED = "moved"
 
 
 class RunState(Enum):
@@ -232,11 +234,16 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A stretch of messages that ended, and how. Immutable; lies within one run."""
+    """A stretch of messages that ended, and how. Immutable; lies within one run.
+
+    Attributes:
+        target: the pipe that they were moved to, in their order by due times.
+    """
 
     first: int
     last: int
     end: End
+    target: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +291,9 @@ class PipeEntry:
         lane: which of the pusher's side-by-side pipes it is.
         type: of its messages; "" where they have none.
         created_at_ms: database's clock at the write.
+        due_class: how long its messages wait until they are due; see `cassq.model.schedule`.
+        moved_from: the pipe that its messages were moved from.
+        shelf: the list where it was found.
     """
 
     pipe: UUID
@@ -292,8 +302,11 @@ class PipeEntry:
     lane: int = 0
     type: str = ""
     created_at_ms: int = 0
+    due_class: int = 0
+    moved_from: UUID | None = None
+    shelf: Shelf = field(default=Shelf.READY, compare=False)
 
     @property
     def source(self) -> Source:
         """Whose pipe it is."""
-        return Source(self.pusher, self.priority, self.lane, self.type)
+        return Source(self.pusher, self.priority, self.lane, self.type, self.due_class)

@@ -6,6 +6,7 @@ a message counts as ended only when its mark was acknowledged or read.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from uuid import UUID
 
 from cassq.model.pipe import End, Head, Mark, PipeState, Run, Tally
 from cassq.model.ranges import Range, Ranges
@@ -18,7 +19,10 @@ class Progress:
     holder, how far it was handed out.
     """
 
-    __slots__ = ("_dead", "_ended", "_expired", "_purged", "_rolled_back", "head", "runs", "window")
+    __slots__ = (
+        *("_dead", "_ended", "_expired", "_moved", "_purged", "_rolled_back", "head", "runs", "targets"),
+        "window",
+    )
 
     def __init__(self, state: PipeState) -> None:
         self.window = state.window
@@ -28,6 +32,8 @@ class Progress:
         self._dead = Ranges()
         self._purged = Ranges()
         self._expired = Ranges()
+        self._moved = Ranges()
+        self.targets: set[UUID] = set()
         # How often messages of runs that are over came back; moves into the head with the floor.
         self._rolled_back: dict[int, int] = {}
         self.note_marks(state.marks)
@@ -47,6 +53,9 @@ class Progress:
                 self._purged.add(mark.first, mark.last)
             elif mark.end is End.EXPIRED:
                 self._expired.add(mark.first, mark.last)
+            elif mark.end is End.MOVED and mark.target:
+                self._moved.add(mark.first, mark.last)
+                self.targets.add(mark.target)
             for run in [
                 run for run in self.runs.values() if run.first <= mark.last and mark.first <= run.last
             ]:
@@ -81,6 +90,8 @@ class Progress:
             return End.DEAD
         if seq in self._purged:
             return End.PURGED
+        if seq in self._moved:
+            return End.MOVED
         return End.EXPIRED if seq in self._expired else End.COMMITTED
 
     @property
@@ -106,10 +117,13 @@ class Progress:
         """Return the head with the highest floor it may have, and with the counts up to there.
 
         The floor never cuts a run that is not over, and never passes the cursor: every run, also one that
-        is yet to come, and every mark is either wholly above it or wholly at or below it.
+        is yet to come, and every mark is either wholly above it or wholly at or below it. Nor does it pass
+        what was moved: the marks tell where to.
         """
         head = self.head
         floor = min(self._ended.reach(head.floor + 1), head.cursor)
+        if self._moved:
+            floor = min(floor, next(iter(self._moved)).first - 1)
         for first in self.runs:
             if first <= floor:
                 floor = first - 1
@@ -134,16 +148,20 @@ class Progress:
             del self._rolled_back[first]
 
     def tally(self, pushed: int) -> Tally:
-        """Count what became of the pipe's messages so far, of which `pushed` were pushed."""
+        """Count what became of the pipe's messages so far, of which `pushed` were pushed.
+
+        What was moved counts where it is now.
+        """
         head = self.head
         first, last = head.floor + 1, max(head.cursor, pushed)
         dead = head.dead + self._dead.count_within(first, last)
         purged = head.purged + self._purged_within(first, last)
         expired = head.expired + self._expired_within(first, last)
+        moved = self._moved.count_within(first, last)
         return Tally(
-            pushed=pushed,
+            pushed=pushed - moved,
             popped=head.cursor - head.skipped,
-            committed=head.floor + self._ended.count_within(first, last) - dead - purged - expired,
+            committed=head.floor + self._ended.count_within(first, last) - dead - purged - expired - moved,
             dead=dead,
             purged=purged,
             rolled_back=head.rolled_back

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, repeat
 
 from cassq.limits import NO_LIMIT, TAKE_BYTES_MAX
-from cassq.model.ids import new_token
+from cassq.model.ids import MessageId, new_token
 from cassq.model.message import NO_HEADERS, Batch, Headers
 from cassq.model.pipe import BURIAL, EXPIRY, Head, Run, RunState
 from cassq.model.progress import Progress
@@ -18,8 +18,9 @@ from cassq.model.ranges import Range
 from cassq.model.retrying import LEASE_ENDED, to_reason
 from cassq.model.transaction import RunChange
 
-#: A message on its way to a consumer: number, body, headers, pushed_at_ms.
-Handout = tuple[int, bytes, Headers, int]
+#: A message on its way to a consumer: number, body, headers, pushed_at_ms; and its first id, where it had
+#: another.
+Handout = tuple[int, bytes, Headers, int, MessageId | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,13 @@ class Taken:
         """How many messages are handed out."""
         return sum(part.count for part in self.parts)
 
+    def count_due(self, now_ms: int) -> int:
+        """Return how many of them may be handed out at once."""
+        return sum(
+            part.count if part.dues is None else sum(due <= now_ms for due in part.dues)
+            for part in self.parts
+        )
+
     @property
     def size(self) -> int:
         """How many bytes their bodies have."""
@@ -59,11 +67,13 @@ class Taken:
     def messages(self) -> Iterator[Handout]:
         """The messages one by one, in order."""
         for part in self.parts:
+            first_ids, pushed_at_ms = zip(*part.origins, strict=True) if part.origins else (None, None)
             yield from zip(
                 range(part.first, part.last + 1),
                 part.bodies,
                 part.headers or repeat(NO_HEADERS),
-                repeat(part.pushed_at_ms or 0),
+                pushed_at_ms or repeat(part.pushed_at_ms or 0),
+                first_ids or repeat(None),
                 strict=False,
             )
 
@@ -234,7 +244,7 @@ def leading(
     for batch in batches:
         first, last = max(batch.first, stretch.first), min(batch.last, stretch.last)
         if first <= last and progress.count_left(first, last):
-            is_old = is_over(batch)
+            is_old = is_over(batch.part(first, last) if batch.dues else batch)
             if has_expired not in {None, is_old}:
                 break
             has_expired = is_old

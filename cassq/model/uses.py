@@ -18,6 +18,7 @@ from cassq.model.settings import QueueSettings
 
 _TTL = "uses_message_ttl"
 _PRIORITY = "uses_priority"
+_DUE = "uses_due"
 _TYPES = "uses_types"
 
 #: Before the name of each type, among the stored settings.
@@ -41,6 +42,11 @@ def uses_message_ttl(settings: QueueSettings) -> bool:
 def uses_priority(settings: QueueSettings) -> bool:
     """Tell whether a message was ever pushed with a priority."""
     return _PRIORITY in settings.others
+
+
+def uses_due(settings: QueueSettings) -> bool:
+    """Tell whether a message was ever pushed with a due time."""
+    return _DUE in settings.others
 
 
 def uses_types(settings: QueueSettings) -> bool:
@@ -94,6 +100,10 @@ def with_uses(record: QueueRecord, *labels: Label) -> QueueRecord:
     return replace(record, settings=replace(record.settings, others=others))
 
 
+def _steering(label: Label) -> tuple[tuple[str, int], ...]:
+    return (_TTL, label.ttl_ms), (_PRIORITY, label.priority), (_DUE, label.due_class)
+
+
 def _uses(label: Label) -> set[str]:
-    uses = {name for name, value in ((_TTL, label.ttl_ms), (_PRIORITY, label.priority)) if value}
+    uses = {name for name, value in _steering(label) if value}
     return uses | {_TYPES, _TYPE + label.type} if label.type else uses

@@ -60,15 +60,15 @@ class QueueStats:
         queue: its name.
         state: "active" or "paused".
         waiting: messages that may be delivered now.
-        pending: messages in consumers' hands.
-        delayed: messages that were rolled back with a delay that still runs.
+        pending: messages in consumers' hands, or in those of a popper that took them ahead.
+        delayed: messages that are not due yet, or were rolled back with a delay that still runs.
         pushed, popped, committed, purged, expired: totals of messages; popped counts a message once, expired
             those that were dropped.
         dead: total of messages that went to the dead letters, or are about to go there.
         dead_letters: how many are there now; counted up to 10 000.
         rolled_back: how often a message came back, by a rollback or an expired lease.
         push_rate, pop_rate, commit_rate: messages per second over the last minute or so.
-        oldest_age: since when the oldest message that has not ended is there; None when there is none.
+        oldest_age: since when the oldest message that has not ended is there, or is due; None: there is none.
         pipes: live pipes.
         priorities: the same of each priority that live pipes have, the most urgent first.
         types: the same of each type that live pipes have, by name.

@@ -14,12 +14,14 @@ from uuid import UUID
 from cassq.catalog.queue_context import QueueContext
 from cassq.model.ids import MessageId
 from cassq.model.message import Batch, Message, to_datetime
-from cassq.model.pipe import PipeEntry, PipeState, Run, RunState
+from cassq.model.pipe import End, PipeEntry, PipeState, Run, RunState
 from cassq.model.progress import Progress
+from cassq.model.shelf import Shelf
 from cassq.pipes.batch_reader import BatchReader, check_disjoint
 from cassq.pipes.expiry import Lifetime, lifetime_in
-from cassq.pipes.outside_view import find_pushed, load_seen, progress_seen
+from cassq.pipes.outside_view import find_newest, find_pushed, load_seen, progress_seen
 from cassq.pipes.pipe_order import in_order
+from cassq.pipes.shelves import find_moved, list_pipes
 from cassq.storage.port import BatchQuery
 
 #: Batches that `peek` reads at once.
@@ -31,8 +33,8 @@ class MessageState(Enum):
 
     Attributes:
         WAITING: it may be delivered now.
-        PENDING: a consumer has it.
-        DELAYED: it was rolled back with a delay that still runs.
+        PENDING: a consumer has it, or a popper that took it ahead, also of its due time.
+        DELAYED: it is not due yet, or was rolled back with a delay that still runs.
         COMMITTED: a consumer committed it.
         DEAD: it is a dead letter.
         PURGED: a purge ended it, or it was cancelled.
@@ -60,8 +62,8 @@ class MessageStatus:
     Attributes:
         state: what became of it.
         attempt: how often it was handed out; None where nobody remembers.
-        due: from when it may be delivered again, in UTC: the end of its rest, or of its lease. None where it
-            may be now, or never.
+        due: from when it may be delivered, in UTC: its due time, or the end of its rest or lease. None where
+            it may be now, or never.
         reason: why it came back last, or became a dead letter; "" where it never did.
         holder: the popper that has it; "" where none does.
     """
@@ -116,7 +118,8 @@ class Inspection:
     def peek(self, count: int) -> list[Message]:
         """Return the next `count` messages that may be delivered now, in the order of the pipes."""
         found: list[Message] = []
-        for entry in in_order(self._storage.list_pipes(self._queue).entries, self._context.settings.ageing):
+        listed = list_pipes(self._context, Shelf.READY, Shelf.DUE)
+        for entry in in_order(listed, self._context.settings.ageing):
             for message in self._waiting_in(entry):
                 found.append(message)
                 if len(found) == count:
@@ -125,24 +128,45 @@ class Inspection:
 
     def status(self, message_id: MessageId) -> MessageStatus:
         """Return what became of a message, as far as its pipe, or the dead letters, remember."""
-        pipe, seq = message_id
+        return self._status_at(message_id, message_id)
+
+    def _status_at(self, at: MessageId, message_id: MessageId) -> MessageStatus:
+        pipe, seq = at
         state = load_seen(self._storage, pipe)
         if state is None or seq <= state.head.floor:
             return self._status_of_letter(message_id) or MessageStatus(MessageState.ENDED)
         run = next((run for run in state.runs if run.first <= seq <= run.last), None)
-        ending = progress_seen(state, self._context.settings.max_attempts).ending_of(seq)
+        progress = progress_seen(state, self._context.settings.max_attempts)
+        ending = progress.ending_of(seq)
+        if ending is End.MOVED:
+            moved = find_moved(self._storage, progress.targets, message_id)
+            ended = MessageStatus(MessageState.ENDED)
+            return (
+                self._status_at(moved, message_id) if moved else self._status_of_letter(message_id) or ended
+            )
         if ending:
             found = _told_by(run, MessageState(ending.value), None)
             return (found.state is MessageState.DEAD and self._status_of_letter(message_id)) or found
         if seq > state.head.cursor:
             is_there = seq <= find_pushed(self._storage, pipe, state.head)
+            due_ms = self._due_ms(at)
+            if is_there and due_ms > state.now_ms:
+                return MessageStatus(MessageState.DELAYED, 0, to_datetime(due_ms))
             return MessageStatus(MessageState.WAITING, 0) if is_there else MessageStatus(MessageState.UNKNOWN)
-        return _told_of_live(run, state)
+        told = _told_of_live(run, state)
+        due_ms = self._due_ms(at) if told.state is MessageState.WAITING else 0
+        is_due = due_ms <= state.now_ms
+        return told if is_due else replace(told, state=MessageState.DELAYED, due=to_datetime(due_ms))
+
+    def _due_ms(self, at: MessageId) -> int:
+        """Return when a message is due; 0 for at once. What this process knows of the queue may be old."""
+        return _due_of(find_newest(self._storage, at.pipe, at.seq), at.seq)
 
     def runs(self, count: int) -> list[RunStats]:
         """Return up to `count` runs that have not ended, in the order of the pipes."""
         found: list[RunStats] = []
-        for entry in in_order(self._storage.list_pipes(self._queue).entries, self._context.settings.ageing):
+        listed = list_pipes(self._context, Shelf.READY, Shelf.DUE)
+        for entry in in_order(listed, self._context.settings.ageing):
             if state := load_seen(self._storage, entry.pipe):
                 progress = progress_seen(state, self._context.settings.max_attempts)
                 runs = sorted(progress.runs.values(), key=lambda run: run.first)
@@ -161,12 +185,12 @@ class Inspection:
         for run in sorted(progress.runs.values(), key=lambda run: run.first):
             if run.is_due(state.now_ms):
                 living = _in_time(reader.read_run(run, run.last), lifetime)
-                yield from _messages(entry, living, progress, (run.first, run.last))
+                yield from _messages(entry, living, progress, (run.first, run.last), state.now_ms)
         first = state.head.read_from
         while batches := self._storage.read_batches(entry.pipe, BatchQuery(first, limit=PEEK_BATCHES)):
             check_disjoint(entry.pipe, batches)
             bounds = state.head.cursor + 1, state.head.last
-            yield from _messages(entry, _in_time(batches, lifetime), progress, bounds)
+            yield from _messages(entry, _in_time(batches, lifetime), progress, bounds, state.now_ms)
             first = batches[-1].last + 1
 
     def _status_of_letter(self, message_id: MessageId) -> MessageStatus | None:
@@ -177,7 +201,12 @@ class Inspection:
 
 
 def _in_time(batches: Sequence[Batch], lifetime: Lifetime) -> list[Batch]:
-    return [batch for batch in batches if not lifetime.is_over(batch)]
+    living = (part for batch in batches for part in (_each_of(batch) if batch.dues else (batch,)))
+    return [part for part in living if not lifetime.is_over(part)]
+
+
+def _each_of(batch: Batch) -> Iterator[Batch]:
+    return (batch.part(seq, seq) for seq in range(batch.first, batch.last + 1))
 
 
 def _stats_of(pipe: UUID, run: Run, state: PipeState, progress: Progress) -> RunStats:
@@ -204,16 +233,22 @@ def _told_by(run: Run | None, state: MessageState, due_ms: int | None) -> Messag
     return MessageStatus(state, run.attempts if run else None, due, run.reason if run else "")
 
 
+def _due_of(batch: Batch | None, seq: int) -> int:
+    """Return when message `seq` of a batch is due; 0 for at once."""
+    return batch.dues[seq - batch.first] if batch and batch.dues and seq <= batch.last else 0
+
+
 def _messages(
-    entry: PipeEntry, batches: Sequence[Batch], progress: Progress, bounds: tuple[int, int]
+    entry: PipeEntry, batches: Sequence[Batch], progress: Progress, bounds: tuple[int, int], now_ms: int
 ) -> Iterator[Message]:
     for batch in batches:
         for seq in range(max(batch.first, bounds[0]), min(batch.last, bounds[1]) + 1):
-            if not progress.is_ended(seq):
+            if not progress.is_ended(seq) and _due_of(batch, seq) <= now_ms:
+                message_id, pushed_at_ms = batch.origin(entry.pipe, seq)
                 yield Message(
-                    MessageId(entry.pipe, seq),
+                    message_id,
                     *batch.message(seq),
-                    to_datetime(batch.pushed_at_ms or 0),
+                    to_datetime(pushed_at_ms),
                     priority=entry.priority,
                     type=entry.type or None,
                 )

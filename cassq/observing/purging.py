@@ -14,6 +14,7 @@ planned to take them is refused, and looks again. What must not break:
     |                               | <--- take 1..5 IF op = 2 --- | applied, and hands out 1, 2, 4, 5
 """
 
+from collections import Counter
 from dataclasses import replace
 from uuid import UUID
 
@@ -21,10 +22,13 @@ from cassq.catalog.queue_context import QueueContext
 from cassq.errors import OutcomeUnknownError, UnavailableError
 from cassq.model.ids import MessageId, new_token
 from cassq.model.pipe import End, Mark, PipeEntry, Run, RunState
+from cassq.model.progress import Progress
+from cassq.model.shelf import Shelf
 from cassq.model.transaction import Advance, Cancel, Transaction
 from cassq.pipes import upkeep, window_steps
 from cassq.pipes.fenced_pipe import FencedPipe, Taker
 from cassq.pipes.outside_view import find_pushed, is_spent
+from cassq.pipes.shelves import find_entry, find_moved, list_pipes
 from cassq.runtime.clock import rest
 
 #: How often a pipe is tried again while a popper takes from it.
@@ -45,15 +49,27 @@ class Purging:
 
     def purge(self) -> int:
         """End every message that is in nobody's hands, but for dead letters to be; return how many."""
-        return sum(self._purge_pipe(entry) for entry in self._storage.list_pipes(self._queue).entries)
+        purged: Counter[UUID] = Counter()
+        for entry in list_pipes(self._context, Shelf.READY, Shelf.SCHEDULED, Shelf.MOVED, Shelf.DUE):
+            purged[entry.pipe] += self._purge_pipe(entry)  # it may be a target of one before
+            # What was moved meanwhile, and what is moved and not listed yet.
+            for target in self._targets_of(entry) - purged.keys():
+                purged[target] = self._purge_pipe(replace(entry, pipe=target))
+        return purged.total()
 
     def cancel(self, message_id: MessageId, *, is_running_meant: bool) -> bool:
         """End one message; see `Queue.cancel`."""
-        entries = self._storage.list_pipes(self._queue, since=message_id.pipe).entries
-        for entry in entries[:1]:
-            if entry.pipe == message_id.pipe:
-                return self._cancel_in(entry, message_id.seq, is_running_meant=is_running_meant)
+        now_at: MessageId | None = message_id
+        while now_at and (entry := find_entry(self._context, now_at.pipe)):
+            if self._cancel_in(entry, now_at.seq, is_running_meant=is_running_meant):
+                return True
+            now_at = find_moved(self._storage, self._targets_of(entry), message_id)
         return False
+
+    def _targets_of(self, entry: PipeEntry) -> set[UUID]:
+        """Return the pipes that messages of a pipe were moved to."""
+        state = self._storage.load_pipe(entry.pipe) if entry.due_class else None
+        return Progress(state).targets if state else set()
 
     def _cancel_in(self, entry: PipeEntry, seq: int, *, is_running_meant: bool) -> bool:
         lost: _Lost | None = None

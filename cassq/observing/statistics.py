@@ -17,10 +17,14 @@ from cassq.catalog.queue_context import QueueContext
 from cassq.model.pipe import Phase, PipeEntry, PipeState, RunState, Tally
 from cassq.model.progress import Progress
 from cassq.model.queue_record import QueueRecord, Sample
+from cassq.model.schedule import is_pile
+from cassq.model.shelf import Shelf
 from cassq.observing.dead_letters import LETTERS_MAX
 from cassq.observing.figures import PipeStats, PriorityStats, QueueStats, TypeStats
+from cassq.pipes.batch_reader import read_all
 from cassq.pipes.outside_view import find_newest, find_pushed, progress_seen
 from cassq.pipes.pipe_list import PipeList
+from cassq.pipes.shelves import list_pipes
 from cassq.runtime.reentry import alone
 from cassq.storage.port import Listing
 
@@ -47,6 +51,7 @@ class PipeSurvey:
     progress: Progress
     pushed: int
     tally: Tally
+    not_due: int = 0
 
     def count_out(self) -> tuple[int, int, int]:
         """Return how many messages wait, are pending and are delayed."""
@@ -61,7 +66,7 @@ class PipeSurvey:
                 waiting += left
             else:
                 delayed += left
-        return waiting, pending, delayed
+        return waiting - self.not_due, pending, delayed + self.not_due
 
 
 class _Held(NamedTuple):
@@ -87,10 +92,20 @@ class Statistics:
         """Read the record and every live pipe that the record's totals do not hold yet."""
         for _ in range(SURVEY_ATTEMPTS):
             record = read_record()
+            # What moves on meanwhile moves on to those that are read later.
+            far = list_pipes(self._context, Shelf.SCHEDULED, Shelf.MOVED, Shelf.DUE)
             with alone(self._listing, "stats()"):
                 listing = self._pipes.refresh(record.publications)
-            pipes = [entry for entry in listing.entries if entry.pipe not in record.counted]
+            listed = {entry.pipe: entry for entry in (*far, *listing.entries)}
+            pipes = [entry for entry in listed.values() if entry.pipe not in record.counted]
             surveys = list(self._read(pipes))
+            missing = {target for each in surveys for target in each.progress.targets} - listed.keys()
+            if missing:  # messages were moved under the count, or are moved and not listed yet
+                staged = list_pipes(self._context, Shelf.SORTED)
+                surveys += self._read([entry for entry in staged if entry.pipe in missing])
+                missing -= {each.entry.pipe for each in surveys}
+            if any(self._storage.load_pipe(pipe) for pipe in missing):
+                continue
             # A pipe retires only after its counts entered the totals: the same totals, the same pipes.
             after = read_record()
             if after.totals == record.totals and after.counted == record.counted:
@@ -192,7 +207,25 @@ class Statistics:
         pushed = find_pushed(self._storage, entry.pipe, state.head)
         state = state.seen_at(pushed)
         progress = progress_seen(state, self._context.settings.max_attempts)
-        return PipeSurvey(entry, state, progress, pushed, progress.tally(pushed))
+        not_due = self._count_not_due(entry, state, progress, pushed) if entry.due_class else 0
+        return PipeSurvey(entry, state, progress, pushed, progress.tally(pushed), not_due)
+
+    def _count_not_due(self, entry: PipeEntry, state: PipeState, progress: Progress, pushed: int) -> int:
+        """Return how many of those that were never handed out are due later."""
+        first = state.head.cursor + 1
+        if entry.shelf in {Shelf.SCHEDULED, Shelf.SORTED}:
+            return progress.count_left(first, pushed)
+        count = 0
+        for batch in read_all(
+            self._storage, entry.pipe, pushed, is_outline=True, read_from=state.head.read_from
+        ):
+            for seq, due_ms in enumerate(batch.dues or (), batch.first):
+                if due_ms <= state.now_ms or seq < first:
+                    continue
+                if is_pile(entry.due_class):  # sorted
+                    return progress.count_left(seq, pushed)
+                count += not progress.is_ended(seq)
+        return count
 
     def _by_kind(self, surveys: Sequence[PipeSurvey], now_ms: int) -> dict[tuple[int, str], _Held]:
         """Return what there is of each priority and type."""
@@ -217,7 +250,10 @@ class Statistics:
                 continue
             found = find_newest(self._storage, survey.entry.pipe, first)
             if found and found.pushed_at_ms is not None:
-                oldest = min(oldest or found.pushed_at_ms, found.pushed_at_ms)
+                # What is due counts from then on, and what is not due is not late.
+                since_ms = min(found.dues) if found.dues else found.pushed_at_ms
+                if since_ms <= survey.state.now_ms:
+                    oldest = min(oldest or since_ms, since_ms)
         return oldest
 
 

@@ -4,7 +4,7 @@ Owns the read-ahead: batches are immutable, so a batch that was read once need n
 messages that were left over. Nothing here decides what may be handed out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from itertools import pairwise
@@ -141,6 +141,22 @@ class BatchReader:
             messages = sum(batch.count for batch in batches) / len(batches)
             size = max(1.0, sum(batch.size for batch in batches) / len(batches))
             self._limit = max(1, min(LIMIT_MAX, round(wanted / messages) + 1, round(TAKE_BYTES_MAX / size)))
+
+
+def read_all(
+    storage: PipeStorage, pipe: UUID, last: int, *, is_outline: bool = False, read_from: int = 1
+) -> Iterator[Batch]:
+    """Yield the batches of a pipe from the one that begins at a number on, up to the first gap."""
+    reached = read_from - 1
+    while reached < last:
+        query = BatchQuery(reached + 1, last, limit=LIMIT_MAX, is_outline=is_outline)
+        found = storage.read_batches(pipe, query)
+        check_disjoint(pipe, found)
+        following = _without_gap(found, reached)
+        yield from following
+        if not following or len(following) < len(found):
+            return
+        reached = following[-1].last
 
 
 def check_disjoint(pipe: UUID, batches: Sequence[Batch]) -> None:

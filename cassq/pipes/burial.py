@@ -24,16 +24,13 @@ def bury(storage: Storage, queue: str, entry: PipeEntry, run: Run, messages: Ite
     Raises: StorageUnavailableError, OutcomeUnknownError, AccessDeniedError: it is to be done once more.
     """
     reason = run.reason or NO_REASON
-    letters = [
-        DeadLetter(
-            *(MessageId(entry.pipe, seq), body, headers, pushed_at_ms, run.attempts, reason),
-            priority=entry.priority,
-            type=entry.type,
-        )
-        for seq, body, headers, pushed_at_ms in messages
-    ]
+    letters: list[DeadLetter] = []
+    buried = Ranges()
+    for seq, body, headers, pushed_at_ms, first_id in messages:
+        what = first_id or MessageId(entry.pipe, seq), body, headers, pushed_at_ms, run.attempts, reason
+        letters.append(DeadLetter(*what, priority=entry.priority, type=entry.type))
+        buried.add(seq, seq)
     storage.change_dead(queue, added=letters)
-    buried = Ranges((letter.message_id.seq, letter.message_id.seq) for letter in letters)
     marks = [Mark(part.first, part.last, End.DEAD) for part in buried]
     storage.mark(entry.pipe, marks)
     if letters:

@@ -40,9 +40,28 @@ class Lifetime:
     listed_at_ms: int
 
     def is_over(self, batch: Batch) -> bool:
-        """Tell whether the messages of a batch have expired."""
+        """Tell whether the messages of a batch have expired, all of which are due by then."""
         ttl_ms = batch.ttl_ms or self.ttl_ms
-        return ttl_ms > 0 and max(batch.pushed_at_ms or 0, self.listed_at_ms) + ttl_ms < self.now_ms
+        since_ms = max(batch.pushed_at_ms or 0, self.listed_at_ms, *(batch.dues or ()))
+        return ttl_ms > 0 and since_ms + ttl_ms < self.now_ms
+
+    def alike_until(self, progress: Progress, batches: Sequence[Batch], stretch: Range) -> int:
+        """Return up to which number the messages that are left are alike: they have expired, or have not.
+
+        For messages with due times, of which those of one batch do not expire together.
+        """
+        if not self.concerns(batches):
+            return stretch.last
+        is_first_over: bool | None = None
+        for batch in batches:
+            bounds = max(batch.first, stretch.first), min(batch.last, stretch.last)
+            for part in progress.missing(*bounds):
+                for seq in range(part.first, part.last + 1):
+                    is_over = self.is_over(batch.part(seq, seq))
+                    if is_first_over not in {None, is_over}:
+                        return seq - 1
+                    is_first_over = is_over
+        return stretch.last
 
     def concerns(self, batches: Sequence[Batch]) -> bool:
         """Tell whether any of these can expire at all."""
@@ -106,7 +125,7 @@ def _first_left(fenced: FencedPipe, run: Run) -> int:
 def _is_old(fenced: FencedPipe, seq: int) -> bool:
     lifetime = lifetime_now(fenced)  # before the read: what it tells may be old by then
     found = find_newest(fenced.storage, fenced.pipe, seq)
-    return found is not None and seq <= found.last and lifetime.is_over(found)
+    return found is not None and seq <= found.last and lifetime.is_over(found.part(seq, seq))
 
 
 def plan_waiting(
@@ -150,13 +169,16 @@ def plan_again_in_time(fenced: FencedPipe, run: Run, batches: Sequence[Batch], p
     progress, lifetime = fenced.progress, lifetime_now(fenced)
     if not lifetime.concerns(batches):
         return plan_again(progress, run, batches, portion, fenced.holder)
-    stretch = Range(run.first, run.last)
+    last = run.last
+    if fenced.entry.due_class:
+        last = lifetime.alike_until(progress, batches, Range(run.first, run.last))
+    stretch = Range(run.first, last)
     alike, are_old = lifetime.leading(progress, batches, stretch)
-    if are_old and portion < TAKE_MESSAGES_MAX:
+    if are_old and portion < TAKE_MESSAGES_MAX and last == run.last:
         portion = TAKE_MESSAGES_MAX
         batches = fenced.reader.read_run(run, portion_of(progress, run, portion))
         alike, _ = lifetime.leading(progress, batches, stretch)
-    portion = min(portion, progress.count_left(run.first, min(run.last, alike[-1].last)))
+    portion = min(portion, progress.count_left(run.first, min(last, alike[-1].last)))
     last = portion_of(progress, run, portion)
     plan = plan_again(progress, run, [each for each in alike if each.first <= last], portion, fenced.holder)
     return as_expired(fenced, plan) if are_old else plan

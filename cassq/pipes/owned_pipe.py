@@ -9,6 +9,7 @@ in the head decides who owns, and a claim only spares wasted work. What must not
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from cassq.errors import CassqError, DecodeError
 from cassq.limits import NO_LIMIT, TAKE_BYTES_MAX, TAKE_MESSAGES_MAX, TAKE_RUNS_MAX
@@ -18,6 +19,7 @@ from cassq.model.take_plan import Plan, Room, Taken, as_burial, plan_again, plan
 from cassq.pipes import expiry, upkeep, window_steps
 from cassq.pipes.batch_reader import BatchReader
 from cassq.pipes.burial import bury, drop
+from cassq.pipes.dues import Horizon
 from cassq.pipes.fenced_pipe import FencedPipe
 from cassq.pipes.held_window import HeldWindow
 
@@ -51,6 +53,11 @@ class OwnedPipe(FencedPipe):
 
     until = NO_LIMIT
 
+    @cached_property
+    def horizon(self) -> Horizon:
+        """How far into it messages are near; used by the owner's thread alone."""
+        return Horizon(self)
+
     @property
     def left(self) -> int:
         """How many messages were never handed out; boundless while its end is not decided."""
@@ -61,7 +68,7 @@ class OwnedPipe(FencedPipe):
         """Whether the last look left something to take; nothing is taken beside another owner's window."""
         if self.progress.window and not self.window:
             return False
-        is_at_end = self.is_exhausted or self.head.cursor >= self.until
+        is_at_end = self.is_exhausted or self.head.cursor >= self.until or self.horizon.rests_ms > 0
         return not is_at_end and self.reader.may_have_more_behind(self.head.cursor)
 
     @property
@@ -100,6 +107,8 @@ class OwnedPipe(FencedPipe):
             else run.leased_at_ms + run.lease_ms + self.skew_ms - now_ms
             for run in self.progress.runs.values()
         ]
+        if rests_ms := self.horizon.rests_ms:
+            due.append(rests_ms)
         if self.window:
             due.append(1000 * (self.window.ends_at - self.clock.latest()))
         elif window := self.progress.window:
@@ -207,7 +216,8 @@ class OwnedPipe(FencedPipe):
 
     def _find_nothing(self, head: Head, wanted: int) -> TakeResult | None:
         """Answer a take for which nothing was found; raise where that is damage."""
-        if wanted > 0 and head.is_decided and not self.is_exhausted and head.cursor < self.until:
+        is_there = head.is_decided and not self.is_exhausted and head.cursor < self.until
+        if wanted > 0 and is_there and not self.horizon.is_in_sight:
             # This read began after the end was known, and what is up to there was acknowledged before.
             if self._is_lost():
                 return None
@@ -257,6 +267,12 @@ class OwnedPipe(FencedPipe):
                     continue
             portion = TAKE_MESSAGES_MAX if is_spent or left <= 0 else left
             batches = self.reader.read_run(run, portion_of(self.progress, run, portion))
+            if self.entry.due_class and not is_spent:
+                portion = min(portion, self.horizon.count_near(run, batches))
+                if not portion:
+                    continue
+                last = portion_of(self.progress, run, portion)
+                batches = [batch for batch in batches if batch.first <= last]
             if is_spent:
                 plans.append(as_burial(plan_again(self.progress, run, batches, portion, self.holder)))
             else:
@@ -275,12 +291,20 @@ class OwnedPipe(FencedPipe):
         if self.is_exhausted or until <= head.cursor or not (left or expiry.may_have_expired(self)):
             return head, plans
         batches = self.reader.read(head.read_from, head.cursor, max(left, 1))
+        if self.entry.due_class:
+            until = self.horizon.bound(batches, until)
+            until = lifetime.alike_until(self.progress, batches, Range(head.cursor + 1, until))
+            left = min(left, until - head.cursor)
+            if until <= head.cursor:
+                return head, plans
         alike, are_old = lifetime.leading(self.progress, batches, Range(head.cursor + 1, until))
         if are_old:
             head, expired = expiry.plan_waiting(self, batches, lifetime, until)
             plans.append(expired)
             left = min(wanted, until - head.cursor)
             batches = self.reader.read(head.read_from, head.cursor, left) if left > 0 else ()
+            if self.entry.due_class:
+                return head, plans  # what has not expired comes with the next take
             alike, are_old = lifetime.leading(self.progress, batches, Range(head.cursor + 1, until))
         if left > 0 and not are_old:  # or there is more than one take may carry
             head, fresh = plan_fresh(self.progress, alike, Room(left, until=until), self.holder, head)

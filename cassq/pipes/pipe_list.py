@@ -17,8 +17,10 @@ from collections.abc import Container
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
-from cassq.model.ids import Source, just_before, time_key
+from cassq.model.ids import Source, just_before, new_pipe_id, time_key
 from cassq.model.pipe import PipeEntry
+from cassq.model.shelf import Shelf
+from cassq.model.uses import uses_due
 from cassq.pipes.pipe_order import in_order
 from cassq.storage.port import Listing
 
@@ -39,11 +41,12 @@ class PipeList:
         self._entries: dict[UUID, PipeEntry] = {}
         self._first_seen: dict[UUID, float] = {}
         self._newest: dict[Source, UUID] = {}
+        self._due: dict[UUID, PipeEntry] = {}
         self._floor: UUID | None = None
         self._full_read_at: float | None = None
         self._read_at = 0.0
         self._publications = 0
-        self._now_ms = 0
+        self._now_ms, self._now_at = 0, 0.0
 
     @property
     def entries(self) -> tuple[PipeEntry, ...]:
@@ -68,7 +71,10 @@ class PipeList:
             self._full_read_at = now
             self._publications = publications
         # None that lives lies before where this look began: the floor was the oldest of them.
-        meant = [entry for entry in listing.entries if self.types is None or entry.type in self.types]
+        entries = listing.entries
+        if uses_due(self._context.settings):
+            entries += self._read_due(listing.now_ms, is_full=is_full)
+        meant = [entry for entry in entries if self.types is None or entry.type in self.types]
         found = in_order(meant, self._context.settings.ageing)
         if listing.entries:
             self._floor = min((entry.pipe for entry in listing.entries), key=time_key)
@@ -77,16 +83,21 @@ class PipeList:
         self._newest = {
             entry.source: entry.pipe for entry in sorted(found, key=lambda entry: time_key(entry.pipe))
         }
-        self._now_ms = listing.now_ms
+        self._now_ms, self._now_at = listing.now_ms, now
         return Listing(self.entries, listing.now_ms)
 
     def is_read_within(self, seconds: float) -> bool:
         """Tell whether the list was read so short a while ago."""
         return self._full_read_at is not None and self._clock.now() - self._read_at < seconds
 
+    def estimate_now_ms(self) -> int:
+        """Estimate the database's clock, from the last reading of the list on."""
+        return self._now_ms + round(1000 * (self._clock.now() - self._now_at))
+
     def forget(self, pipe: UUID) -> None:
         """Drop a pipe that turned out to be gone."""
         self._entries.pop(pipe, None)
+        self._due.pop(pipe, None)
 
     def has_successor(self, entry: PipeEntry) -> bool:
         """Tell whether its pusher has opened a newer pipe since."""
@@ -102,6 +113,19 @@ class PipeList:
             return True
         skew_s = self._context.settings.clock_skew_max.total_seconds()
         return (self._now_ms - entry.created_at_ms) / 1000 > self._gone_after_s + skew_s
+
+    def _read_due(self, now_ms: int, *, is_full: bool) -> tuple[PipeEntry, ...]:
+        """Read the list of what is due, whole or what came of late; the older pipes are remembered.
+
+        A pipe comes to it about when its id says, and may stay for long: deletions of others lie behind.
+        """
+        since = None if is_full else new_pipe_id(now_ms - round(1000 * self._gone_after_s))
+        listing = self._storage.list_pipes(self._queue, since, shelf=Shelf.DUE)
+        before = (
+            [] if since is None else [e for e in self._due.values() if time_key(e.pipe) < time_key(since)]
+        )
+        self._due = {entry.pipe: entry for entry in (*before, *listing.entries)}
+        return tuple(self._due.values())
 
     def _since(self, now: float) -> UUID | None:
         """Return where a look begins: `clock_skew_max` before the floor, and as far again as a ruler tells.

@@ -51,9 +51,10 @@ SHY_S = 2.0
 
 
 def may_begin(fenced: FencedPipe) -> bool:
-    """Tell whether a window may begin: in an open pipe whose waiting messages were all read."""
+    """Tell whether a window may begin: in an open pipe whose waiting messages were all read, and are due."""
     return (
-        fenced.head.phase is Phase.OPEN
+        not fenced.entry.due_class
+        and fenced.head.phase is Phase.OPEN
         and not fenced.head.is_decided
         and fenced.reader.is_at_end
         and fenced.clock.now() >= fenced.no_window_until

@@ -33,6 +33,8 @@ class Alarm:
         line: the consumers that wait.
 
     Attributes:
+        next_at: returns the clock's reading from which something that is held is due.
+        hand_out: hands that out; with the lock held.
         is_listening: whether the thread waits to be woken: then it has looked.
         is_look_asked: whether a consumer that cannot wait asked for a look.
         is_woken: whether somebody woke this popper.
@@ -51,6 +53,8 @@ class Alarm:
         self.is_woken = False
         self.is_closing = False
         self.ring: Callable[[], None] = self._changed.notify
+        self.next_at: Callable[[], float] = lambda: float("inf")
+        self.hand_out: Callable[[], None] = lambda: None
 
     @property
     def is_due(self) -> bool:
@@ -58,8 +62,13 @@ class Alarm:
         return self.is_closing or self.is_woken
 
     def rest(self, seconds: float) -> None:
-        """Wait for a change, `seconds` at most; with the lock held."""
-        self._clock.wait(self._changed, seconds)
+        """Wait for a change, `seconds` at most, or until what is held is due; with the lock held."""
+        next_at = self.next_at()
+        if next_at == float("inf"):
+            self._clock.wait(self._changed, seconds)
+            return
+        self._clock.wait(self._changed, max(0.0, min(seconds, next_at - self._clock.now())))
+        self.hand_out()
 
     def pause(self, seconds: float) -> None:
         """Wait after a failure; only closing, or a consumer that cannot wait, ends it early."""

@@ -13,7 +13,7 @@ from typing import Protocol, Self
 
 from cassq.errors import AccessDeniedError, ClosedError, UsageError
 from cassq.model.ids import MessageId
-from cassq.model.message import Batch, Headers, to_datetime
+from cassq.model.message import Batch, Headers, Origin, to_datetime
 from cassq.model.ranges import Ranges
 from cassq.model.retrying import NO_REASON_TO_REJECT, reason_of, to_reason
 from cassq.model.take_plan import Handout
@@ -80,6 +80,7 @@ class Delivery:
         headers: str to str.
         attempt: 1 on the first delivery, one more after each rollback or expired lease.
         pushed_at: when it became durable, by the database's clock (UTC).
+        due: from when on it could be delivered; None for at once.
         priority, type: as it was pushed; None for no type.
     """
 
@@ -104,7 +105,8 @@ class Delivery:
     @property
     def message_id(self) -> MessageId:
         """The message's public id."""
-        return MessageId(self.run.pipe, self.seq)
+        origins = self._batch_slice.batch.origins
+        return self._origin.message_id if origins else MessageId(self.run.pipe, self.seq)
 
     @property
     def attempt(self) -> int:
@@ -114,7 +116,17 @@ class Delivery:
     @property
     def pushed_at(self) -> datetime:
         """When the push became durable, by the database's clock."""
-        return to_datetime(self._batch_slice.batch.pushed_at_ms or 0)
+        return to_datetime(self._origin.pushed_at_ms)
+
+    @property
+    def due(self) -> datetime | None:
+        """From when on it could be delivered, by the database's clock (UTC); None: at once."""
+        batch = self._batch_slice.batch
+        return to_datetime(batch.dues[self.seq - batch.first]) if batch.dues else None
+
+    @property
+    def _origin(self) -> Origin:
+        return self._batch_slice.batch.origin(self.run.pipe, self.seq)
 
     @property
     def priority(self) -> int:
@@ -215,7 +227,8 @@ class Delivery:
     def handout(self) -> Handout:
         """Return the message as a dead letter needs it."""
         batch = self._batch_slice.batch
-        return self.seq, self.body, self.headers, batch.pushed_at_ms or 0
+        first_id = self._origin.message_id if batch.origins else None
+        return self.seq, self.body, self.headers, self._origin.pushed_at_ms, first_id
 
     @property
     def has_ended(self) -> bool:

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable
 
 from cassq.errors import CassqError, ClosedError, UsageError
+from cassq.limits import BUFFER_BYTES_MAX, BUFFER_MESSAGES_MAX
 from cassq.model.ranges import Ranges
 from cassq.pipes.held_run import HeldRun
 from cassq.popping.alarm import Alarm
@@ -47,6 +48,7 @@ class DeliveryBuffer:
         self._line = ConsumerLine()
         self._looks = Looks(silent_service)
         self.alarm = Alarm(clock, self._lock, self._line)
+        self.alarm.next_at, self.alarm.hand_out = self._next_at, self._hand_out_due
         self._appetite = PrefetchSize()
         self._has_surplus = False
         self._popped_at = clock.now()
@@ -76,6 +78,8 @@ class DeliveryBuffer:
                 raise _closed()
             now = self._clock.now()
             self._appetite.note_call(thread, now)
+            if self._hand.held.next_at <= now:
+                self._hand_out_due()
             given = self._hand.cut(count)
             if not given and deadline is not None:
                 given = self._wait(asker, count, deadline, now)
@@ -101,6 +105,8 @@ class DeliveryBuffer:
         with self._lock:
             self._check_open(asker)
             now = self._clock.now()
+            if self._hand.held.next_at <= now:
+                self._hand_out_due()
             consumer, future = self._futures.make(asker, count, now)
             self._appetite.note_call(consumer.thread, now)
             consumer.given = self._hand.cut(count)
@@ -128,7 +134,11 @@ class DeliveryBuffer:
                 until = self.wait_until(consumer)
                 if until is None:
                     return []
+                # The fetch thread hands out what comes due, but for while it waits for the database.
+                until = min(until, self._hand.held.next_at if self._line.first is consumer else until)
                 self._clock.wait(changed, None if until == float("inf") else until - self._clock.now())
+                if self._hand.held.next_at <= self._clock.now():
+                    self._hand_out_due()
                 if consumer.given:
                     self.drop_ended(consumer)
             given, consumer.given = consumer.given, []
@@ -186,8 +196,34 @@ class DeliveryBuffer:
     def put(self, slices: Iterable[BatchSlice]) -> None:
         """Add messages, and hand them to who waits for them."""
         with self._lock:
-            self._hand.add(slices)
+            now = self._clock.now()
+            self._hand.add(slices, now)
+            if self._hand.held.next_at <= now:
+                self._hand.release(now)
             self._serve()
+
+    def _next_at(self) -> float:
+        return self._hand.held.next_at
+
+    def _hand_out_due(self) -> None:
+        if self._hand.release(self._clock.now()):
+            self._serve()
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether it has messages that are not due."""
+        return bool(self._hand.held)
+
+    @property
+    def room_to_hold(self) -> int:
+        """How many messages may be taken ahead of their due times."""
+        held = self._hand.held
+        return max(0, BUFFER_MESSAGES_MAX - held.count) if held.size < BUFFER_BYTES_MAX else 0
+
+    def take_excess(self) -> dict[HeldRun, Ranges]:
+        """Take out what came due and is more than consumers here work off in a moment; return it, by run."""
+        with self._lock:
+            return self._hand.cut_last(self._hand.count - 2 * self._ahead() - self._line.demand)
 
     def _serve(self) -> None:
         while (first := self._line.first) and (given := self._hand.cut(first.count)):

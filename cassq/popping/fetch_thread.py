@@ -19,13 +19,14 @@ is not.
 import contextlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import AccessDeniedError, CassqError, StorageUnavailableError
+from cassq.model.ranges import Ranges
 from cassq.model.take_plan import Taken
-from cassq.model.uses import uses_priority
+from cassq.model.uses import uses_due, uses_priority
 from cassq.pipes.expiry import is_limited
 from cassq.pipes.held_run import HeldRun
 from cassq.pipes.run_rows import Return
@@ -104,12 +105,7 @@ class FetchThread:
         next_s = self._pace.next_find_s(self._clock.now())
         match self._next_step(wanted, next_s, is_starving=is_starving, is_woken=is_woken):
             case _Step.SHARE:
-                if self._buffer.is_idle(self._buffer.slow_s):
-                    self._fetcher.let_go()
-                self._fetcher.share()
-                if is_woken:
-                    self._rivals.pass_on()
-                self._buffer.rest_while_full(self._rest_s)
+                self._share(is_woken=is_woken)
             case _Step.STARVE:
                 self._starve(wanted)
             case _Step.AWAIT:
@@ -121,6 +117,17 @@ class FetchThread:
                     self._buffer.rest_while_fed(POLL_S)
                 elif not self._watch_flow(wanted):
                     self._starve(wanted)
+
+    def _share(self, *, is_woken: bool) -> None:
+        """Leave to others what is more than enough here, and rest."""
+        if self._buffer.is_idle(self._buffer.slow_s):
+            self._fetcher.let_go()
+        self._fetcher.share()
+        if is_woken:
+            self._rivals.pass_on()
+        if uses_due(self._context.settings) and self._rivals.count():
+            self._return(self._buffer.take_excess())
+        self._buffer.rest_while_full(self._rest_s)
 
     def _next_step(self, wanted: int, next_s: float, *, is_starving: bool, is_woken: bool) -> _Step:
         if wanted <= 0:
@@ -202,8 +209,11 @@ class FetchThread:
             may_take = self._check_takes()
         if not may_take:
             self._fetcher.end_windows()
+            if self._buffer.is_holding:
+                self._give_back()
             return []
         is_flowing = self._pace.is_fast(self._clock.now())
+        self._fetcher.room_ahead = self._buffer.room_to_hold
         return self._fetcher.feed(wanted, reach, is_flowing=is_flowing)
 
     def _starve(self, wanted: int) -> None:
@@ -225,7 +235,7 @@ class FetchThread:
                 if others:
                     self._fetcher.let_go()
                 looking = self._rivals.count_looking(others, before)
-                heard = self._listen(self._until_look(pause) * (1 + looking / POLL_SHARED))
+                heard = self._listen_and_keep_up(self._until_look(pause) * (1 + looking / POLL_SHARED))
                 self._fetcher.tend()
                 if heard in {Heard.WOKEN, Heard.CLOSING, Heard.ALONE}:
                     return
@@ -248,6 +258,17 @@ class FetchThread:
         if pause >= POLL_MAX_S and self._fetcher.is_empty:
             return self._polls.spread(pause, LOOKS_PER_S, self._queue)
         return max(min(pause, self._fetcher.next_due()), POLL_MIN_S)
+
+    def _listen_and_keep_up(self, seconds: float) -> Heard:
+        """Listen; what is held until it is due is kept meanwhile."""
+        until = self._clock.now() + seconds
+        while self._buffer.is_holding:
+            self._keep_up()
+            left = until - self._clock.now()
+            heard = self._listen(min(left, self._rest_s))
+            if heard is not Heard.NOTHING or left <= self._rest_s:
+                return heard
+        return self._listen(max(0.0, until - self._clock.now()))
 
     def _listen(self, seconds: float) -> Heard:
         """Listen; while others listen too, hold no claims: whoever is woken must find the pipes free."""
@@ -287,6 +308,9 @@ class FetchThread:
         back = self._buffer.take_back()
         if back:
             self._fetcher.end_windows()
+        self._return(back)
+
+    def _return(self, back: Mapping[HeldRun, Ranges]) -> None:
         for run, parts in back.items():
             with contextlib.suppress(AccessDeniedError):  # they come again when the lease ends
                 run.give_back(parts, Return(is_counted=False))

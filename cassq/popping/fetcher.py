@@ -13,7 +13,10 @@ from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import CassqError, CoordinationUnavailableError, CorruptError
+from cassq.limits import TAKE_MESSAGES_MAX
+from cassq.model.ids import id_time_ms
 from cassq.model.pipe import PipeEntry
+from cassq.model.schedule import AHEAD_MS, is_pile
 from cassq.model.take_plan import Taken
 from cassq.model.uses import uses_priority
 from cassq.pipes.fenced_pipe import Taker
@@ -25,7 +28,7 @@ from cassq.popping.pipe_backoff import GonePipes, PipeBackoff
 from cassq.popping.pipe_opener import AHEAD_MAX, PipeOpener, Refusal
 from cassq.popping.reach import Reach
 from cassq.popping.rivals import Rivals
-from cassq.popping.timing import BETTER_S, REST_S
+from cassq.popping.timing import BETTER_S, LOOK_S, REST_S, SORTED_REST_S
 from cassq.runtime.background_thread import BackgroundThread
 from cassq.runtime.deadline import CLOSING_S, Deadline
 
@@ -33,6 +36,9 @@ _log = logging.getLogger("cassq.popper")
 
 #: So many messages are handed out before another pipe is claimed for more.
 HAUL_MIN = 500
+
+#: So many messages that come due are taken together, be it for a single consumer: each take is a transaction.
+DUE_MIN = 1000
 
 
 class Fetcher:
@@ -77,6 +83,8 @@ class Fetcher:
         self._gone = gone or GonePipes()
         self._is_flowing = False
         self._until: Mapping[UUID, int] | None = None
+        #: So many messages may be taken before they are due.
+        self.room_ahead = 0
 
     def take_only(self, types: Collection[str]) -> None:
         """Take only messages of these types; called before anything is taken."""
@@ -190,18 +198,43 @@ class Fetcher:
                 return
             claimed = self._claims.get(entry.pipe) or self._claim(entry)
             before = len(fetched)
+            if claimed and entry.due_class:
+                self._take_due(claimed, wanted, fetched)
+                found = [taken for _, taken in fetched[before:]]
+                wanted -= sum(taken.count_due(claimed.owned.estimate_now_ms()) for taken in found)
+                if sum(taken.count for taken in found) >= DUE_MIN:
+                    return
+                continue
             if claimed:
                 if 0 < claimed.owned.left <= wanted:
                     self._open_ahead(order.ahead())
                 self._take(claimed, wanted, fetched)
             taken = sum(taken.count for _, taken in fetched[before:])
             wanted -= taken
-            if self._context.settings.pop_width == 1 and self._memory.may_have_older(entry.pipe):
+            is_in_turn = not entry.due_class and self._context.settings.pop_width == 1
+            if is_in_turn and self._memory.may_have_older(entry.pipe):
                 order.hold_back(entry)
             if claimed and taken and (claimed.owned.may_have_more or taken >= HAUL_MIN):
                 # As much as one take may carry: the rest comes from here, not from a younger pipe. Or enough
                 # to work on while the next pipe is claimed and loaded.
                 return
+
+    def _take_due(self, claimed: Claimed, wanted: int, fetched: list[tuple[HeldRun, Taken]]) -> None:
+        """Take what is near its due time, from a pipe of such messages, and leave it alone until more is."""
+        owned = claimed.owned
+        before = len(fetched)
+        owned.horizon.ahead_ms = AHEAD_MS if self.room_ahead else 0
+        if self.room_ahead:
+            wanted = max(
+                wanted, min(self.room_ahead, DUE_MIN if is_pile(owned.entry.due_class) else TAKE_MESSAGES_MAX)
+            )
+        self._take(claimed, wanted, fetched)
+        self.room_ahead = max(0, self.room_ahead - sum(taken.count for _, taken in fetched[before:]))
+        if owned.pipe in self._claims and owned.horizon.rests_ms:
+            rests_s = owned.next_due() or 0.0
+            if rests_s > LOOK_S:
+                self._claims.let_go(owned.pipe)
+                self._memory.note_not_due(owned.pipe, owned.sent_at, min(rests_s, SORTED_REST_S))
 
     def _list(self) -> None:
         with self.beginning:
@@ -264,7 +297,7 @@ class Fetcher:
             self._pipes.forget(entry.pipe)
             self._memory.note_exhausted(entry.pipe)
             return None
-        if self._memory.is_left_alone(entry.pipe):
+        if self._memory.is_left_alone(entry.pipe) or self._is_far(entry):
             return None
         if len(self._claims) >= self._context.settings.pop_width and not self._claims.make_room(entry):
             return None
@@ -286,6 +319,15 @@ class Fetcher:
         if self._until is not None:
             opened.until = self._until[entry.pipe]
         return self._claims.add(opened)
+
+    def _is_far(self, entry: PipeEntry) -> bool:
+        """Tell by its id whether nothing of a sorted pipe is near; then it is left alone for as long."""
+        if not is_pile(entry.due_class):
+            return False
+        far_s = (id_time_ms(entry.pipe) - AHEAD_MS - self._pipes.estimate_now_ms()) / 1000
+        if far_s > 0:
+            self._memory.note_not_due(entry.pipe, self._clock.now(), far_s)
+        return far_s > 0
 
     def _open_ahead(self, entries: Sequence[PipeEntry]) -> None:
         """Begin to open the next pipes, so that they are at hand when this one is through."""

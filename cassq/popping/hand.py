@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from cassq.model.ranges import Ranges
 from cassq.pipes.held_run import HeldRun
 from cassq.popping.delivery import BatchSlice, Delivery
+from cassq.popping.holding import Holding
 
 #: Some messages of a batch slice, from the first to the last.
 Portion = tuple[BatchSlice, int, int]
@@ -19,20 +20,34 @@ class Hand:
     """Slices of batches, those that were taken first first.
 
     Attributes:
-        count: how many messages there are.
+        count: how many messages there are, without those that are held.
+        held: what is not due yet.
     """
 
-    __slots__ = ("_slices", "count")
+    __slots__ = ("_slices", "count", "held")
 
     def __init__(self) -> None:
         self._slices: deque[BatchSlice] = deque()
         self.count = 0
+        self.held = Holding()
 
-    def add(self, slices: Iterable[BatchSlice]) -> None:
-        """Add messages behind the others."""
+    def add(self, slices: Iterable[BatchSlice], now: float = 0.0) -> None:
+        """Add messages behind the others; what is not due is held."""
         for batch_slice in slices:
+            dues = batch_slice.batch.dues
+            if dues and batch_slice.run.local_time(max(dues)) > now:
+                self.held.add(batch_slice)
+            else:
+                self._slices.append(batch_slice)
+                self.count += batch_slice.last - batch_slice.next + 1
+
+    def release(self, now: float) -> bool:
+        """Add what was held and is due; tell whether that is anything."""
+        before = self.count
+        for batch_slice in self.held.release(now):
             self._slices.append(batch_slice)
             self.count += batch_slice.last - batch_slice.next + 1
+        return self.count > before
 
     def put_back(self, given: list[Portion]) -> None:
         """Add messages before the others: they were cut off, and nobody got them."""
@@ -59,9 +74,23 @@ class Hand:
                 slices.popleft()
         return given
 
-    def take_back(self) -> dict[HeldRun, Ranges]:
-        """Empty the hand; return what was in it, by run."""
+    def cut_last(self, count: int) -> dict[HeldRun, Ranges]:
+        """Cut off up to `count` messages that came last; return them, by run."""
         back: dict[HeldRun, Ranges] = {}
+        while self._slices and count > 0:
+            batch_slice = self._slices[-1]
+            first, last = max(batch_slice.next, batch_slice.last - count + 1), batch_slice.last
+            back.setdefault(batch_slice.run, Ranges()).add(first, last)
+            self.count -= last - first + 1
+            count -= last - first + 1
+            batch_slice.last = first - 1
+            if first == batch_slice.next:
+                self._slices.pop()
+        return back
+
+    def take_back(self) -> dict[HeldRun, Ranges]:
+        """Empty the hand; return what was in it, or held, by run."""
+        back = self.held.take_back()
         for batch_slice in self._slices:
             back.setdefault(batch_slice.run, Ranges()).add(batch_slice.next, batch_slice.last)
         self._slices.clear()
@@ -69,8 +98,9 @@ class Hand:
         return back
 
     def runs(self) -> list[HeldRun]:
-        """Return the runs of its messages, those that were taken first first."""
-        return list(dict.fromkeys(batch_slice.run for batch_slice in self._slices))
+        """Return the runs of its messages, and of those that are held, those that were taken first first."""
+        runs = dict.fromkeys(batch_slice.run for batch_slice in self._slices)
+        return list(runs | self.held.runs() if self.held else runs)
 
 
 def count_of(given: list[Portion]) -> int:

@@ -53,9 +53,10 @@ class PipeBackoff:
         self._busy_since: dict[UUID, float] = {}
         self._exhausted: set[UUID] = set()
         self._spoilt: dict[UUID, CorruptError] = {}
-        # These two are changed by consumers' threads, too, and by what interrupts them.
+        # These are changed by consumers' threads, too, and by what interrupts them.
         self._lock = threading.RLock()
         self._drained: dict[UUID, tuple[float, float]] = {}
+        self._not_due_until: dict[UUID, float] = {}
         self._returned_at: dict[UUID, float] = {}
 
     def is_left_alone(self, pipe: UUID) -> bool:
@@ -64,7 +65,10 @@ class PipeBackoff:
         if sent_at < self._woken_at:
             until = 0.0  # the wake-up may be for this one
         return (
-            max(until, self._resting_until.get(pipe, 0.0), self._busy_until.get(pipe, 0.0))
+            max(
+                *(until, self._resting_until.get(pipe, 0.0), self._busy_until.get(pipe, 0.0)),
+                self._not_due_until.get(pipe, 0.0),
+            )
             > self._clock.now()
         )
 
@@ -72,6 +76,16 @@ class PipeBackoff:
         """Note that a pipe has nothing to take for so long."""
         if seconds > 0:
             self._resting_until[pipe] = self._clock.now() + seconds
+
+    def note_not_due(self, pipe: UUID, sent_at: float, seconds: float) -> None:
+        """Note that nothing of a pipe is due for so long, whatever is pushed meanwhile.
+
+        Args:
+            sent_at: as of `note_drained`.
+        """
+        with self._lock:
+            if sent_at >= self._returned_at.get(pipe, float("-inf")):
+                self._not_due_until[pipe] = self._clock.now() + seconds
 
     def note_drained(self, pipe: UUID, sent_at: float, seconds: float) -> None:
         """Note that all of a pipe was handed out, and that nothing of it comes due for so long.
@@ -87,6 +101,7 @@ class PipeBackoff:
         """Note that something of a pipe came back, which no read before tells; callable from any thread."""
         with self._lock:
             self._drained.pop(pipe, None)
+            self._not_due_until.pop(pipe, None)
             self._returned_at[pipe] = self._clock.now()
 
     def note_busy(self, pipe: UUID, *, is_urgent: bool = False) -> None:
@@ -134,6 +149,7 @@ class PipeBackoff:
         now = self._clock.now()
         with self._lock:
             ends = [until for _, until in self._drained.copy().values()]
+            ends += self._not_due_until.copy().values()
         ends += self._resting_until.values()
         return min([*(end - now for end in ends if end > now), default])
 
@@ -143,7 +159,7 @@ class PipeBackoff:
         with self._lock:
             for remembered in (
                 *(self._resting_until, self._busy_until, self._busy_since, self._spoilt),
-                *(self._drained, self._returned_at),
+                *(self._drained, self._returned_at, self._not_due_until),
             ):
                 for pipe in [pipe for pipe in remembered.copy() if pipe not in listed]:
                     remembered.pop(pipe, None)

@@ -58,6 +58,10 @@ PATIENCE_S = 1.0
 #: A pipe with nothing to take is left alone for so long, if nothing comes due before.
 REST_S = 5.0
 
+#: A pipe whose next message is due later for so long at most: what came back, of somebody who works no more,
+#: is found then.
+SORTED_REST_S = 30.0
+
 # Commits
 
 #: Grouped commits wait at most so long for company.

@@ -48,6 +48,11 @@ class Callers:
         return size
 
     @property
+    def due_ms(self) -> int:
+        """When the first of these is due; 0 for at once."""
+        return min((min(request.dues) for request in self._requests if request.dues), default=0)
+
+    @property
     def deadline(self) -> float:
         """When the first of those who still wait has no time left."""
         deadline = float("inf")
@@ -68,7 +73,10 @@ class Callers:
         """Return their messages, numbered from `first` on."""
         bodies = tuple(chain.from_iterable(request.bodies for request in self._requests))
         headers = pack_headers(chain.from_iterable(request.headers for request in self._requests))
-        return Batch(first, bodies, headers, len(bodies), ttl_ms=self._requests[0].label.ttl_ms)
+        ttl_ms, dues = self._requests[0].label.ttl_ms, None
+        if self._requests[0].dues:
+            dues = tuple(chain.from_iterable(request.dues for request in self._requests))
+        return Batch(first, bodies, headers, len(bodies), ttl_ms=ttl_ms, dues=dues)
 
     def store(self, pipe: UUID, batch: Batch, reached: int) -> int:
         """Tell which of their messages are stored: those up to number `reached`; return how many."""

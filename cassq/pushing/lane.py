@@ -33,6 +33,7 @@ from cassq.limits import UNDECIDED, WINDOW_OUT
 from cassq.model.ids import Source
 from cassq.model.message import Batch
 from cassq.model.pipe import Phase
+from cassq.model.schedule import is_pile
 from cassq.model.transaction import Seal, Transaction
 from cassq.pushing.callers import CALL_S, Callers
 from cassq.pushing.pipe_rotation import OpenPipe, PipeRotation
@@ -68,6 +69,10 @@ class LaneHost(Protocol):
         """Raise `QueueNotFoundError` when the queue was deleted."""
         ...
 
+    def latest_ms(self) -> int:
+        """Return what the database's clock shows at the most."""
+        ...
+
     def note_pushed(self, count: int, kind: str) -> None:
         """Hear that so many messages of a type became durable."""
         ...
@@ -91,7 +96,8 @@ class Lane:
         self._host = host
         self._clock = context.clock
         self._type = source.type
-        self._pipes = PipeRotation(context, source, executor)
+        self._is_pile = is_pile(source.due_class)
+        self._pipes = PipeRotation(context, source, executor, host.latest_ms)
         self._pause = threading.Condition()
         self._reason: CassqError | None = None
         self._is_closing = False
@@ -108,7 +114,7 @@ class Lane:
             try:
                 with callers.in_time():
                     self._host.check_open()
-                    opened = self._pipes.writable(callers.count, callers.size)
+                    opened = self._pipes.writable(callers.count, callers.size, callers.due_ms)
             except (StorageUnavailableError, OutcomeUnknownError) as error:
                 self._reason = error
                 pause = self._rest(pause, callers)
@@ -260,7 +266,7 @@ class Lane:
     def _store(self, opened: OpenPipe, batch: Batch, callers: Callers, reached: int) -> None:
         """Tell the callers which of their messages are stored: those up to number `reached`."""
         stored = callers.store(opened.pipe, batch, reached)
-        if stored:
+        if stored and not self._is_pile:  # of which nobody takes yet
             self._host.note_pushed(stored, self._type)
 
     def _not_pushed(self) -> StorageUnavailableError:

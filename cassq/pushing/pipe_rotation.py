@@ -5,6 +5,7 @@ is tried once, a head is written before its pipe is listed, and a pipe that was 
 """
 
 import logging
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from uuid import UUID
@@ -13,6 +14,8 @@ from cassq.catalog.queue_context import QueueContext
 from cassq.errors import CassqError, OutcomeUnknownError
 from cassq.model.ids import Source, new_pipe_id, new_token
 from cassq.model.pipe import Head, PipeEntry
+from cassq.model.schedule import is_pile, least_lead_s, open_max_s
+from cassq.model.shelf import Shelf
 from cassq.model.transaction import Seal, Transaction
 from cassq.pipes import upkeep, window_steps
 from cassq.pipes.fenced_pipe import FencedPipe, Taker
@@ -26,6 +29,9 @@ OPEN_AHEAD = 0.5
 #: A pipe that is being opened ahead is waited for so long at most, by a caller that has the time.
 AHEAD_S = 60.0
 
+#: Messages come to a pile by so much before their turn, mostly: what is due earlier has another one opened.
+DISORDER_MS = 1000
+
 #: A seal that failed is tried again after so long. It has as long itself, for a push may come in behind it.
 RETRY_S = 1.0
 
@@ -38,18 +44,32 @@ class OpenPipe:
         opened_at: the clock's latest reading from before the head was written.
         acked: number of the last acknowledged message.
         size: bytes of the acknowledged bodies.
+        due_from_ms: of a pile: nothing in it is due before.
     """
 
     pipe: UUID
     opened_at: float
     acked: int = 0
     size: int = 0
+    due_from_ms: int = 0
 
 
 class PipeRotation:
-    """Opens, rolls and seals the pipes of one lane."""
+    """Opens, rolls and seals the pipes of one lane.
 
-    def __init__(self, context: QueueContext, source: Source, executor: Executor) -> None:
+    Args:
+        latest_ms: returns what the database's clock shows at the most.
+    """
+
+    def __init__(
+        self,
+        context: QueueContext,
+        source: Source,
+        executor: Executor,
+        latest_ms: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self._latest_ms = latest_ms
+        self._is_pile = is_pile(source.due_class)
         self._context = context
         self._storage = context.storage
         self._queue = context.queue
@@ -64,10 +84,14 @@ class PipeRotation:
         """Push nothing more into the current pipe; whoever calls this settles where it ends."""
         self._current = None
 
-    def writable(self, count: int, size: int) -> OpenPipe:
-        """Return a pipe with room for so much, rolling to the next one when the current one is full."""
+    def writable(self, count: int, size: int, due_ms: int = 0) -> OpenPipe:
+        """Return a pipe with room for so much, rolling to the next one when the current one is full.
+
+        Args:
+            due_ms: when the first of the messages is due, where they are.
+        """
         current = self._current
-        if current and not self._has_room(current, count, size):
+        if current and (due_ms < current.due_from_ms or not self._has_room(current, count, size)):
             self._current = None
             self.finish(current)
         if self._current is None:
@@ -75,8 +99,8 @@ class PipeRotation:
             if ahead and not self._has_room(ahead, count, size):
                 self.finish(ahead)
                 ahead = None
-            self._current = ahead or self._open()
-        if self._next is None and self._is_well_used(self._current):
+            self._current = ahead or self._open(due_ms)
+        if self._next is None and not self._is_pile and self._is_well_used(self._current):
             self._next = self._executor.submit(self._open)
         return self._current
 
@@ -99,7 +123,7 @@ class PipeRotation:
 
     def _has_room(self, opened: OpenPipe, count: int, size: int) -> bool:
         settings = self._context.settings
-        if self._age(opened) >= settings.push_age_max.total_seconds():
+        if self._age(opened) >= self._age_max_s:
             return False
         # An empty pipe takes any batch: the requests are cut so that one batch never exceeds a pipe.
         return opened.acked == 0 or (
@@ -107,13 +131,20 @@ class PipeRotation:
             and opened.size + size <= settings.pipe_bytes_max
         )
 
-    def _open(self) -> OpenPipe:
+    def _open(self, due_ms: int = 0) -> OpenPipe:
         # Outcome unknown: never the same id again. The next attempt takes a new one; what may be left
         # behind is an empty pipe, which poppers of width 1 wait for until somebody seals it.
         opened = OpenPipe(new_pipe_id(), self._clock.latest())
-        entry = PipeEntry(opened.pipe, *self._source)
+        if self._is_pile:
+            # Keepers look at a pile when this is near; the messages of a lane come in about their order.
+            due_from_ms = self._latest_ms() + round(1000 * least_lead_s(self._source.due_class))
+            opened.due_from_ms = min(due_from_ms, due_ms) - DISORDER_MS
+            opened.pipe = new_pipe_id(opened.due_from_ms)
+        elif self._source.due_class:
+            # Poppers read the list of these from some time before the database's clock on.
+            opened.pipe = new_pipe_id(self._latest_ms() or None)
         try:
-            self._storage.create_pipe(self._queue, entry, Head(op=new_token()))
+            self._storage.create_pipe(self._queue, self._entry(opened.pipe), Head(op=new_token()))
         except OutcomeUnknownError:
             self._unsealed.append(opened)
             raise
@@ -154,7 +185,7 @@ class PipeRotation:
         try:
             state = self._storage.load_pipe(opened.pipe)
             if state and state.window:
-                entry = PipeEntry(opened.pipe, *self._source)
+                entry = self._entry(opened.pipe)
                 fenced = FencedPipe(self._context, entry, state, Taker(entry.pusher))
                 if upkeep.seal(fenced):
                     window_steps.take_over(fenced)
@@ -162,8 +193,21 @@ class PipeRotation:
             return error
         return OutcomeUnknownError(f"a popper holds a window of pipe {opened.pipe}")
 
+    def _entry(self, pipe: UUID) -> PipeEntry:
+        source = self._source
+        shelf = Shelf.SCHEDULED if self._is_pile else Shelf.DUE if source.due_class else Shelf.READY
+        return PipeEntry(
+            *(pipe, source.pusher, source.priority, source.lane, source.type),
+            due_class=source.due_class,
+            shelf=shelf,
+        )
+
+    @property
+    def _age_max_s(self) -> float:
+        return open_max_s(self._source.due_class, self._context.settings)
+
     def _reaped_after(self) -> float:
-        return (self._context.settings.push_age_max + self._context.settings.push_grace).total_seconds()
+        return self._age_max_s + self._context.settings.push_grace.total_seconds()
 
     def _age(self, opened: OpenPipe) -> float:
         return self._clock.latest() - opened.opened_at
@@ -172,13 +216,12 @@ class PipeRotation:
         return (
             opened.acked >= OPEN_AHEAD * self._context.settings.pipe_messages_max
             or opened.size >= OPEN_AHEAD * self._context.settings.pipe_bytes_max
-            or self._age(opened) >= OPEN_AHEAD * self._context.settings.push_age_max.total_seconds()
+            or self._age(opened) >= OPEN_AHEAD * self._age_max_s
         )
 
     def is_late(self, opened: OpenPipe) -> bool:
         """Tell whether an acknowledgement that comes now must not be believed without a look at the head."""
-        settings = self._context.settings
-        return self._age(opened) > (settings.push_age_max + settings.push_grace / 2).total_seconds()
+        return self._age(opened) > self._age_max_s + self._context.settings.push_grace.total_seconds() / 2
 
     def tend(self) -> float:
         """Seal what is too old, and what could not be sealed before; never raises.
@@ -189,7 +232,7 @@ class PipeRotation:
             return self._tend()
 
     def _tend(self) -> float:
-        age_max = self._context.settings.push_age_max.total_seconds()
+        age_max = self._age_max_s
         if self._current and self._age(self._current) >= age_max:
             old, self._current = self._current, None
             self.finish(old)

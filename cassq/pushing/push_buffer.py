@@ -95,7 +95,7 @@ class PushBuffer:
             self._wait_for_room(deadline, is_patient=end.is_patient)
             self._messages += 1
             self._bytes += size
-            label = end.label
+            label = end.label.of_batch
             singles = self._singles.get(label)
             if singles is not None and self._may_join(singles, size, deadline):
                 singles.add(body, headers, size, end)
@@ -124,11 +124,11 @@ class PushBuffer:
             while self._aside:
                 body, headers, deadline, end = self._aside.popleft()
                 size = size_of(body, headers)
-                singles = Singles(deadline, end.label)
+                singles = Singles(deadline, end.label.of_batch)
                 singles.add(body, headers, size, end)
                 self._messages += 1
                 self._bytes += size
-                self._end_joining(end.label)
+                self._end_joining(singles.label)
                 self._append(singles)
 
     def _wait_for_room(self, deadline: float, *, is_patient: bool = True) -> None:

@@ -29,11 +29,12 @@ class PushRequest:
     Attributes:
         callers: how many callers of `push` wait for it, each for one message.
         label: what steers its messages.
+        dues: when each of its messages is due; none of them for at once.
         number: tells which of two came first.
     """
 
     __slots__ = (
-        *("_on_finished", "bodies", "callers", "deadline", "headers", "ids", "is_finished", "label"),
+        *("_on_finished", "bodies", "callers", "deadline", "dues", "headers", "ids", "is_finished", "label"),
         *("number", "size"),
     )
 
@@ -48,6 +49,7 @@ class PushRequest:
         self.is_finished = False
         self.callers = 0
         self.label = UNLABELLED
+        self.dues: Sequence[int] = ()
         self.number = 0
         self._on_finished = on_finished
 
@@ -65,6 +67,7 @@ class PushRequest:
             self.ids.add(pipe, first, first + count - 1)
             self.bodies = self.bodies[count:]
             self.headers = self.headers[count:]
+            self.dues = self.dues[count:]
         if not self.bodies:
             self._finish(None)
 
@@ -85,14 +88,16 @@ class Singles(PushRequest):
     away by Ctrl-C before it, nothing stays.
     """
 
-    __slots__ = ("_bodies", "_ends", "_headers")
+    __slots__ = ("_bodies", "_dues", "_ends", "_headers")
 
     def __init__(self, deadline: float, label: Label = UNLABELLED) -> None:
         self._bodies: list[bytes] = []
         self._headers: list[Headers] = []
         self._ends: list[PushFuture | PushLatch] = []
+        self._dues: list[int] = []
         super().__init__(self._bodies, self._headers, deadline, self._end)
         self.label = label
+        self.dues = self._dues
 
     def add(self, body: bytes, headers: Headers, size: int, end: PushFuture | PushLatch) -> None:
         """Let one more message travel along; `end` hears of it."""
@@ -100,6 +105,8 @@ class Singles(PushRequest):
             self.seal()
         self._bodies.append(body)
         self._headers.append(headers)
+        if self.label.due_class:
+            self._dues.append(end.label.due_ms)
         self._ends.append(end)
         self.size += size
         if end.__class__ is PushLatch:
@@ -109,6 +116,7 @@ class Singles(PushRequest):
         """Be left with whole messages."""
         del self._bodies[len(self._ends) :]
         del self._headers[len(self._ends) :]
+        del self._dues[len(self._ends) :]
 
     def _end(self, ids: MessageIds, error: CassqError | None) -> None:
         latches: list[tuple[PushLatch, MessageId]] = []

@@ -21,9 +21,11 @@ from cassq.model.arguments import to_seconds
 from cassq.model.ids import MessageId, Source, new_token
 from cassq.model.label import UNLABELLED, Label
 from cassq.model.message import Headers, MessageIds, check_body, check_headers
+from cassq.model.schedule import class_of
 from cassq.model.settings import QueueSettings
 from cassq.pushing.batch_cutter import BatchCutter, bounds_of
 from cassq.pushing.callers import CALL_S
+from cassq.pushing.due_clock import DueClock
 from cassq.pushing.lane import Lane
 from cassq.pushing.lane_set import LaneSet
 from cassq.pushing.linger import Linger
@@ -55,7 +57,13 @@ class Pusher:
         check_open: raises `QueueNotFoundError` when the queue was deleted; called before each write.
     """
 
-    def __init__(self, context: QueueContext, check_open: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        context: QueueContext,
+        check_open: Callable[[], None] = lambda: None,
+        due_clock: DueClock | None = None,
+    ) -> None:
+        self._due_clock = due_clock or DueClock(context)
         self._record = context.record
         self._queue = context.queue
         self._clock = context.clock
@@ -153,7 +161,8 @@ class Pusher:
                 future: Future[MessageIds] = Future()
                 deadline = self._clock.now() + to_seconds(timeout)
                 request = PushRequest(chunk, headers, deadline, partial(resolve, future))
-                request.label = label
+                request.label = label.of_batch
+                request.dues = (label.due_ms,) * request.count if label.due_class else ()
                 self._buffer.put(request)
                 if on_part:
                     on_part(request)
@@ -202,6 +211,10 @@ class Pusher:
             )
         return left
 
+    def latest_ms(self) -> int:
+        """Return what the database's clock shows at the most; 0 where nothing was pushed with a due time."""
+        return self._due_clock.latest_ms()
+
     def note_pushed(self, count: int, kind: str) -> None:
         """Hear that so many messages of a type became durable."""
         self._waker.note_pushed(count, kind)
@@ -221,7 +234,7 @@ class Pusher:
             if requests:
                 started = self._clock.now()
                 self._written[number] = requests
-                lanes.of(requests[0].label.of_pipe).write(requests)
+                lanes.of(self._kind_of(requests)).write(requests)
                 with self._lock:
                     del self._written[number]
                     if self._buffer.is_closed:
@@ -234,8 +247,16 @@ class Pusher:
                 idle_s = lanes.tend()
         lanes.close()
 
+    def _kind_of(self, requests: list[PushRequest]) -> Label:
+        """Return the kind of pipes for them; while they waited their due times have come nearer."""
+        kind = requests[0].label.of_pipe
+        if not kind.due_class:
+            return kind
+        lead_s = (min(min(request.dues) for request in requests) - self._due_clock.latest_ms()) / 1000
+        return kind._replace(due_class=min(kind.due_class, class_of(lead_s)))
+
     def _make_lane(self, number: int, label: Label) -> Lane:
-        source = Source(self._name, label.priority, number, label.type)
+        source = Source(self._name, label.priority, number, label.type, label.due_class)
         return Lane(self._context, source, host=self, executor=self._beside)
 
     def _put_one(

@@ -11,8 +11,10 @@ from cassq.bulk.staging import Staging
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import QueueNotFoundError
 from cassq.model.queue_record import Sample
+from cassq.model.uses import uses_due
 from cassq.observing.statistics import SAMPLES_MAX, Statistics
 from cassq.reaping.duty import Duty
+from cassq.reaping.reap_report import ReapReport
 from cassq.reaping.reaper import Reaper
 from cassq.runtime.periodic_thread import PeriodicThread
 
@@ -21,6 +23,10 @@ from cassq.runtime.periodic_thread import PeriodicThread
 REAP_S = 2.0
 REAP_MAX_S = 16.0
 REAP_PIPES_MAX = 32
+
+#: How often it looks for what is due soon, and how seldom while nothing is.
+KEEP_S = 2.0
+KEEP_MAX_S = 4.0
 
 #: Pipes that got empty are looked at this soon.
 REAP_SOON_S = 0.5
@@ -55,7 +61,9 @@ class Housekeeping:
         self._record = context.record
         self._staging = staging
         self._clock = context.clock
-        self._duties = (
+        self._context = context
+        self._keeping = Duty(self._keep, KEEP_S, KEEP_MAX_S)
+        self._standing_duties = (
             Duty(self._reap, REAP_S, REAP_MAX_S),
             Duty(self._tidy, TIDY_S, TIDY_S, due_at=self._clock.now() + TIDY_S),
             Duty(self._sample, SAMPLE_S, SAMPLE_MAX_S),
@@ -77,13 +85,18 @@ class Housekeeping:
         finally:
             self._loop.seconds = max(REAP_S, self._due_at() - self._clock.now())
 
+    @property
+    def _duties(self) -> tuple[Duty, ...]:
+        duties = self._standing_duties
+        return (self._keeping, *duties) if uses_due(self._context.settings) else duties
+
     def _due_at(self) -> float:
         return min(duty.due_at for duty in self._duties)
 
     def _do_duties(self) -> None:
         self._record.check_open()
         now = self._passed_at = self._clock.now()
-        if self._reaper.has_hints and now < self._duties[0].due_at:
+        if self._reaper.has_hints and now < self._standing_duties[0].due_at:
             self._reaper.run_once(0)
         for duty in self._duties:
             if now >= duty.due_at:
@@ -92,6 +105,9 @@ class Housekeeping:
     def _reap(self) -> bool:
         report = self._reaper.run_once(REAP_PIPES_MAX)
         return bool(report.sealed or report.returned or report.retired or report.failed)
+
+    def _keep(self) -> bool:
+        return self._reaper.keeper.run_once(ReapReport())
 
     def _tidy(self) -> bool:
         self._staging.tidy()

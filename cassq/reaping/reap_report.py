@@ -20,6 +20,7 @@ class ReapReport:
         buried: messages that are dead letters now: they came back from their last attempt, or expired.
         expired: messages that expired, and that were dropped.
         retired: pipes that were retired and deleted.
+        moved: messages that come due soon and were moved to a pipe in which they are sorted.
         busy: pipes that needed something but are in a popper's hands.
         published: bulk writes that were decided and whose pipes were published for somebody who died.
         removed: staged pipes of failed bulk writes that were deleted.
@@ -33,6 +34,7 @@ class ReapReport:
     buried: int = 0
     expired: int = 0
     retired: int = 0
+    moved: int = 0
     busy: int = 0
     published: int = 0
     removed: int = 0
@@ -59,6 +61,7 @@ class ReapReport:
         self.buried += other.buried
         self.expired += other.expired
         self.retired += other.retired
+        self.moved += other.moved
         self.busy += other.busy
         self.published += other.published
         self.removed += other.removed

@@ -22,6 +22,7 @@ from cassq.pipes import expiry, upkeep, window_steps
 from cassq.pipes.fenced_pipe import FencedPipe, Taker
 from cassq.pipes.owned_pipe import OwnedPipe
 from cassq.pipes.pipe_list import PipeList
+from cassq.reaping.keeper import Keeper
 from cassq.reaping.reap_report import ReapReport
 from cassq.runtime.outage_log import log_trouble
 from cassq.runtime.reentry import alone
@@ -47,6 +48,9 @@ class Reaper:
     Args:
         holder: the name under which it claims pipes.
         on_pipe_gone: called with each pipe that was deleted.
+
+    Attributes:
+        keeper: looks after what is due later.
     """
 
     def __init__(self, context: QueueContext, holder: str, on_pipe_gone: Callable[[UUID], None]) -> None:
@@ -58,6 +62,7 @@ class Reaper:
         self._holder = holder
         self._record = context.record
         self._clock = context.clock
+        self.keeper = Keeper(context, f"{holder}-keeper")
         self._pipes = PipeList(context)
         self._examined_at: dict[UUID, float] = {}
         self._hinted: set[UUID] = set()
@@ -146,7 +151,7 @@ class Reaper:
         self._examined_at[entry.pipe] = self._clock.now()
         state = self._storage.load_pipe(entry.pipe)
         if state is None or state.head.phase is Phase.RETIRED:
-            self._delete(entry.pipe, report)
+            self._delete(entry, report)
             return
         owned = OwnedPipe(self._context, entry, state, Taker(self._holder))
         is_abandoned = self._pipes.is_abandoned(entry)
@@ -194,11 +199,12 @@ class Reaper:
         except CassqError as error:
             self._note_failure(report, f"the totals could not be written: {error}", error)
             return
+        entries = {fenced.pipe: fenced.entry for fenced in over}
         for pipe, fenced in ready.items():
             try:
                 if fenced is None or upkeep.retire(fenced):
                     self._retired.add(pipe)
-                    self._delete(pipe, report)
+                    self._delete(entries[pipe], report)
             except CassqError as error:
                 self._note_failure(report, f"pipe {pipe}: {error}", error)
 
@@ -247,8 +253,9 @@ class Reaper:
     def _read_record(self) -> QueueRecord | None:
         return next(iter(self._storage.read_queues(self._queue)), None)
 
-    def _delete(self, pipe: UUID, report: ReapReport) -> None:
-        self._storage.delete_pipe(self._queue, pipe)
-        self._pipes.forget(pipe)
-        self._on_pipe_gone(pipe)
+    def _delete(self, entry: PipeEntry, report: ReapReport) -> None:
+        self._storage.delete_pipe(self._queue, entry.pipe, entry.shelf)
+        self._pipes.forget(entry.pipe)
+        self._on_pipe_gone(entry.pipe)
+        self.keeper.note_gone(entry)
         report.retired += 1

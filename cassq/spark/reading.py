@@ -16,6 +16,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from cassq.bulk.snapshot import Fate, read_letters, read_sections
 from cassq.errors import QueueNotFoundError
+from cassq.model.shelf import Shelf
+from cassq.pipes.shelves import list_pipes_of
 from cassq.spark.options import ALL_QUEUES, ReadOptions
 from cassq.spark.rows import RowBuilder, check_read_schema
 from cassq.spark.sessions import open_store
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     import cassq
 
 _IN_PIPES = frozenset(Fate) - {Fate.DEAD}
+
+#: The lists of pipes whose messages are shown: of what was moved the pipes that it is in.
+_SHOWN = Shelf.READY, Shelf.SCHEDULED, Shelf.DUE
 
 
 @dataclass
@@ -77,7 +82,7 @@ class SnapshotReader(DataSourceReader):
             width = max(1, self.options.partition_messages // queue.settings.pipe_messages_max)
             listed = [
                 (entry.pipe, entry.pusher)
-                for entry in store.storage.list_pipes(queue.name).entries
+                for entry in list_pipes_of(store.storage, queue.name, queue.settings, _SHOWN)
                 if self.wanted.pipes is None or str(entry.pipe) in self.wanted.pipes
             ]
             if self._fates & _IN_PIPES:

@@ -29,6 +29,7 @@ from cassq.model.message import Batch, Headers
 from cassq.model.pipe import Head, Mark, PipeEntry, PipeState
 from cassq.model.queue_record import QueueRecord
 from cassq.model.rollup import Rollup
+from cassq.model.shelf import Shelf
 from cassq.model.transaction import Answer, Transaction
 
 
@@ -115,11 +116,8 @@ class RecordStorage(Protocol):
 class PipeStorage(Protocol):
     """Lists of pipes, and what is in them: batches, heads, runs and marks."""
 
-    def create_pipe(self, queue: str, entry: PipeEntry, head: Head, *, is_staged: bool = False) -> None:
-        """Create a pipe: the head first, acknowledged, and only then its entry in the queue's list.
-
-        Args:
-            is_staged: list it among the queue's staged pipes, where no popper looks, until `publish_pipes`.
+    def create_pipe(self, queue: str, entry: PipeEntry, head: Head) -> None:
+        """Create a pipe: the head first, acknowledged, and only then its entry, in the list that it names.
 
         Guarantees: nobody can see the entry before the head. `entry.created_at_ms` is filled in.
         Idempotent: never call it twice for one id. After a time-out: use a new id; what may be left over is
@@ -127,19 +125,22 @@ class PipeStorage(Protocol):
         """
         ...
 
-    def list_pipes(self, queue: str, since: UUID | None = None, *, is_staged: bool = False) -> Listing:
-        """Return the listed pipes, in time order of their ids, from `since` (included) on.
-
-        Args:
-            is_staged: those that are staged, instead of those that poppers see.
+    def list_pipes(
+        self, queue: str, since: UUID | None = None, *, until: UUID | None = None, shelf: Shelf = Shelf.READY
+    ) -> Listing:
+        """Return the pipes of one list, in time order of their ids, from `since` to `until` (both included).
 
         Guarantees: every pipe is listed whose `create_pipe` (or `publish_pipes`) returned before the call and
-        whose `delete_pipe` was not called.
+        whose `delete_pipe` was not called, nor `publish_pipes` to another list. `shelf` of the entries is
+        filled in.
         """
         ...
 
-    def publish_pipes(self, queue: str, entries: Sequence[PipeEntry]) -> None:
-        """Move staged pipes to the list that poppers see: the new entries first, then the staged ones go.
+    def publish_pipes(self, queue: str, entries: Sequence[PipeEntry], to: Shelf = Shelf.READY) -> None:
+        """Move pipes from the list where they were found to another one: the new entries come first.
+
+        Args:
+            entries: of one list.
 
         Guarantees: a pipe is listed in at least one of the two lists at any moment; a pipe that was deleted
         is not brought back. `created_at_ms` of the new entries is filled in.
@@ -148,11 +149,8 @@ class PipeStorage(Protocol):
         """
         ...
 
-    def delete_pipe(self, queue: str, pipe: UUID, *, is_staged: bool = False) -> None:
-        """Delete for ever what was waiting, then what was pending with the head, then the entry.
-
-        Args:
-            is_staged: the entry is among the staged ones.
+    def delete_pipe(self, queue: str, pipe: UUID, shelf: Shelf = Shelf.READY) -> None:
+        """Delete for ever what was waiting, then what was pending with the head, then its entry in a list.
 
         Guarantees: nothing that arrives later under this id comes back, whatever its timestamp.
         Idempotent: yes; also for a pipe that is partly deleted already. After a time-out: call it again.

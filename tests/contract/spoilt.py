@@ -36,8 +36,16 @@ SOUND = {
     ("pending", "reason", "null"),  # nobody said why
     ("pending", "expired", "null"),  # none did
     ("waiting", "ttl_ms", "null"),  # as long as the queue says
+    ("waiting", "dues", "null"),  # each is due at once
+    ("waiting", "origins", "null"),  # each is what it was
     ("pipes", "type", "null"),  # they have none
     ("staged", "type", "null"),
+    ("pipes", "due_class", "null"),  # at once
+    ("staged", "due_class", "null"),
+    ("pipes", "moved_from", "null"),  # from nowhere
+    ("staged", "moved_from", "null"),
+    ("pending", "target", "null"),  # nothing was moved
+    ("marks", "target", "null"),
     ("dead", "type", "null"),
     ("dead", "priority", "null"),  # of before letters kept it
     ("queues", "expired", "null"),
@@ -247,7 +255,7 @@ PENDING = {
     ("head", -1, 0): "op cursor read_from floor phase last skipped dead purged rolled_back expired",
     ("run", 2, 1): "last read_from state attempt lease_id leased_at lease_ms not_before holder rolled_back"
     " window_ms reason",
-    ("mark", 1, 2): "last ending",
+    ("mark", 1, 2): "last ending target",
 }
 
 
@@ -273,7 +281,7 @@ def cassandra_ways() -> Iterator[Way]:
 def _cassandra_values(column: str, kind: str) -> Iterator[tuple[str, object]]:
     yield "null", None
     match kind:
-        case "bigint" | "int":
+        case "bigint" | "int" | "tinyint":
             yield "negative", -7
         case "timestamp":
             yield "no_date", datetime(1960, 1, 1)  # noqa: DTZ001 - as the driver binds it
@@ -289,6 +297,7 @@ def _cassandra_values(column: str, kind: str) -> Iterator[tuple[str, object]]:
         case _ if kind.startswith(
             (
                 "uuid",
+                "timeuuid",
                 "blob",
                 "frozen<map<text, text>>",
                 "frozen<map<text, frozen<tuple",

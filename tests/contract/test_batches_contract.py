@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 from stored import EARLY_MS, batch
 
+from cassq.model.ids import MessageId, new_pipe_id
+from cassq.model.message import Batch, Origin
 from cassq.storage.port import BatchQuery
 
 
@@ -40,6 +42,25 @@ class TestBatches:
         for is_outline in (False, True):
             found = storage.read_batches(pipe, BatchQuery(limit=10, is_outline=is_outline))
             assert [read.ttl_ms for read in found] == [1_000, 0, longest]
+
+    def test_a_batch_reads_back_with_due_times_and_with_what_its_messages_were_first(self, storage, pipe):
+        dues = (0, EARLY_MS, 253_402_300_799_999)
+        origins = tuple(Origin(MessageId(new_pipe_id(), seq), EARLY_MS + seq) for seq in (1, 2, 7))
+        pushed = [
+            replace(batch(1, b"a", b"b", b"c"), dues=dues),
+            replace(batch(4, b"d", b"e", b"f"), dues=dues, origins=origins),
+            replace(batch(7, b"g", b"h", b"i"), origins=origins),
+            batch(10, b"j"),
+        ]
+        for each in pushed:
+            storage.append(pipe, each)
+
+        assert unstamped(storage.read_batches(pipe, BatchQuery(limit=10))) == pushed
+        outlines = storage.read_batches(pipe, BatchQuery(limit=10, is_outline=True))
+        assert unstamped(outlines) == [each.outline for each in pushed]
+        assert pushed[1].part(5, 6) == Batch(
+            5, (b"e", b"f"), None, 2, None, 0, dues=dues[1:], origins=origins[1:]
+        )
 
     def test_appending_the_same_batch_again_changes_nothing(self, storage, pipe):
         for _ in range(3):

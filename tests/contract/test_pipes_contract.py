@@ -14,6 +14,7 @@ from support.clocks import HandClock
 from cassq.errors import OutcomeUnknownError, StorageUnavailableError
 from cassq.model.ids import MessageId, new_pipe_id, new_token
 from cassq.model.pipe import End, Head, Mark, PipeEntry
+from cassq.model.shelf import Shelf
 from cassq.model.transaction import (
     Advance,
     RunChange,
@@ -33,14 +34,16 @@ def surely(read):
             continue
 
 
-def listed(storage, queue, *, is_staged=False):
-    return {entry.pipe for entry in storage.list_pipes(queue, is_staged=is_staged).entries}
+def listed(storage, queue, *, shelf=Shelf.READY):
+    return {entry.pipe for entry in storage.list_pipes(queue, shelf=shelf).entries}
 
 
 def staged(storage, queue):
     """Create a staged pipe with one message, sealed; return its entry."""
-    entry = PipeEntry(new_pipe_id(), "a writer/7/task 0", priority=3, lane=2, type="refund")
-    storage.create_pipe(queue, entry, Head(new_token()), is_staged=True)
+    entry = PipeEntry(
+        *(new_pipe_id(), "a writer/7/task 0"), priority=3, lane=2, type="refund", shelf=Shelf.STAGED
+    )
+    storage.create_pipe(queue, entry, Head(new_token()))
     storage.append(entry.pipe, batch(1, b"one"))
     assert storage.transact(entry.pipe, Transaction(Seal(1))).is_applied
     return entry
@@ -155,7 +158,7 @@ class TestStagedPipes:
     def test_a_staged_pipe_is_listed_among_the_staged_only(self, storage, queue):
         entry = staged(storage, queue)
         assert listed(storage, queue) == set()
-        found = storage.list_pipes(queue, is_staged=True)
+        found = storage.list_pipes(queue, shelf=Shelf.STAGED)
         assert [replace(each, created_at_ms=0) for each in found.entries] == [entry]
         assert EARLY_MS < found.entries[0].created_at_ms <= found.now_ms
 
@@ -163,7 +166,7 @@ class TestStagedPipes:
         entry, other = staged(storage, queue), staged(storage, queue)
         storage.publish_pipes(queue, [entry])
         assert [replace(each, created_at_ms=0) for each in storage.list_pipes(queue).entries] == [entry]
-        assert listed(storage, queue, is_staged=True) == {other.pipe}
+        assert listed(storage, queue, shelf=Shelf.STAGED) == {other.pipe}
         assert [found.bodies for found in storage.read_batches(entry.pipe, BatchQuery())] == [(b"one",)]
 
     def test_publishing_again_changes_nothing(self, storage, queue):
@@ -171,13 +174,13 @@ class TestStagedPipes:
         storage.publish_pipes(queue, [entry])
         storage.publish_pipes(queue, [entry])
         assert listed(storage, queue) == {entry.pipe}
-        assert listed(storage, queue, is_staged=True) == set()
+        assert listed(storage, queue, shelf=Shelf.STAGED) == set()
 
     def test_many_are_published_in_one_call(self, storage, queue):
         entries = [staged(storage, queue) for _ in range(103)]
         storage.publish_pipes(queue, entries)
         assert listed(storage, queue) == {entry.pipe for entry in entries}
-        assert listed(storage, queue, is_staged=True) == set()
+        assert listed(storage, queue, shelf=Shelf.STAGED) == set()
 
     def test_publishing_what_was_deleted_brings_nothing_back(self, storage, queue):
         entry = staged(storage, queue)
@@ -189,9 +192,61 @@ class TestStagedPipes:
 
     def test_a_staged_pipe_is_deleted_from_among_the_staged(self, storage, queue):
         entry, other = staged(storage, queue), staged(storage, queue)
-        storage.delete_pipe(queue, entry.pipe, is_staged=True)
+        storage.delete_pipe(queue, entry.pipe, shelf=Shelf.STAGED)
         assert storage.load_pipe(entry.pipe) is None
-        assert listed(storage, queue, is_staged=True) == {other.pipe}
+        assert listed(storage, queue, shelf=Shelf.STAGED) == {other.pipe}
+
+
+class TestLists:
+    @pytest.mark.parametrize("shelf", list(Shelf))
+    def test_a_pipe_is_listed_where_it_was_created_and_nowhere_else(self, storage, queue, shelf):
+        moved_from = new_pipe_id()
+        entry = PipeEntry(new_pipe_id(), "a pusher", due_class=3, moved_from=moved_from, shelf=shelf)
+        storage.create_pipe(queue, entry, Head(new_token()))
+        assert [each for each in Shelf if listed(storage, queue, shelf=each)] == [shelf]
+        (found,) = storage.list_pipes(queue, shelf=shelf).entries
+        assert (replace(found, created_at_ms=0), found.shelf) == (entry, shelf)
+        storage.delete_pipe(queue, entry.pipe, shelf)
+        assert not any(listed(storage, queue, shelf=each) for each in Shelf)
+        assert storage.load_pipe(entry.pipe) is None
+
+    @pytest.mark.parametrize(
+        ("before", "after"),
+        [
+            (Shelf.SCHEDULED, Shelf.DUE),
+            (Shelf.SCHEDULED, Shelf.MOVED),
+            (Shelf.SORTED, Shelf.SCHEDULED),
+            (Shelf.SORTED, Shelf.DUE),
+            (Shelf.MOVED, Shelf.DUE),
+        ],
+    )
+    def test_a_pipe_moves_from_one_list_to_another_as_it_is(self, storage, queue, before, after):
+        entry = PipeEntry(new_pipe_id(), "a pusher", type="a", due_class=2, shelf=before)
+        storage.create_pipe(queue, entry, Head(new_token()))
+        storage.append(entry.pipe, batch(1, b"one"))
+        for _ in range(2):
+            storage.publish_pipes(queue, [entry], after)
+            assert [each for each in Shelf if listed(storage, queue, shelf=each)] == [after]
+        (found,) = storage.list_pipes(queue, shelf=after).entries
+        assert replace(found, created_at_ms=0) == entry
+        assert len(storage.read_batches(entry.pipe, BatchQuery())) == 1
+
+    @pytest.mark.parametrize("shelf", [Shelf.READY, Shelf.SCHEDULED, Shelf.SORTED])
+    def test_a_part_of_a_list_is_read_by_the_times_of_ids(self, storage, queue, shelf):
+        now_ms = storage.list_pipes(queue).now_ms
+        pipes = [new_pipe_id(now_ms + 1000 * second) for second in range(5)]
+        for pipe in pipes:
+            storage.create_pipe(queue, PipeEntry(pipe, "a pusher", shelf=shelf), Head(new_token()))
+
+        def read(**bounds):
+            return [entry.pipe for entry in storage.list_pipes(queue, shelf=shelf, **bounds).entries]
+
+        assert read() == pipes
+        assert read(since=pipes[1]) == pipes[1:]
+        assert read(until=pipes[2]) == pipes[:3]
+        assert read(since=pipes[1], until=pipes[3]) == pipes[1:4]
+        assert read(since=pipes[2], until=pipes[2]) == pipes[2:3]
+        assert read(until=new_pipe_id(now_ms - 1000)) == []
 
 
 class TestWholeState:

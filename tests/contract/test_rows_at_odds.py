@@ -44,7 +44,9 @@ def spoil(path, statement, *values):
         pytest.param("UPDATE heads SET cursor = 1, read_from = 1 WHERE pipe = ?", id="the cursor fell back"),
         pytest.param("UPDATE heads SET cursor = 4 WHERE pipe = ?", id="the cursor stepped over a message"),
         pytest.param("DELETE FROM runs WHERE first = 2 AND pipe = ?", id="a run is gone"),
-        pytest.param("INSERT INTO marks VALUES (?, 4, 4, 'committed')", id="a commit of what was never out"),
+        pytest.param(
+            "INSERT INTO marks VALUES (?, 4, 4, 'committed', NULL)", id="a commit of what was never out"
+        ),
     ],
 )
 def test_a_pipe_whose_rows_contradict_each_other_is_heard_of(path, opened, statement):
@@ -62,8 +64,8 @@ def test_batches_that_overlap_are_heard_of(path, opened):
     queue.close()
     spoil(
         path,
-        "INSERT INTO waiting SELECT pipe, 3, count, pushed_at_ms, lengths, headers, bodies, ttl_ms"
-        " FROM waiting WHERE first = ?",
+        "INSERT INTO waiting (pipe, first, count, pushed_at_ms, lengths, headers, bodies)"
+        " SELECT pipe, 3, count, pushed_at_ms, lengths, headers, bodies FROM waiting WHERE first = ?",
         1,
     )
 

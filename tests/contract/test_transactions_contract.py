@@ -352,6 +352,17 @@ class TestTransactions:
         state = storage.load_pipe(pipe)
         assert (state.head.cursor, state.runs, state.marks) == (22, (again, fresh), (mark,))
 
+    def test_a_mark_may_name_the_pipe_that_messages_were_moved_to(self, storage, pipe):
+        seen = head_of(storage, pipe)
+        marks = (Mark(1, 2, End.MOVED, new_pipe_id()), Mark(4, 5, End.MOVED, new_pipe_id()))
+        cancelled = Mark(3, 3, End.PURGED)
+        moved = replace(seen, op=new_token(), cursor=5, skipped=5)
+        assert storage.transact(
+            pipe, Transaction(Advance(seen.op, moved), marks=(*marks, cancelled))
+        ).is_applied
+        state = storage.load_pipe(pipe)
+        assert sorted(state.marks, key=lambda mark: mark.first) == [marks[0], cancelled, marks[1]]
+
     @pytest.mark.parametrize("wrong", ["op", "lease", "beginning"])
     def test_none_of_it_happens_when_one_condition_fails(self, storage, pipe, wrong):
         old = run(1, 10)

@@ -30,6 +30,7 @@ import cassq
 from cassq.bulk.staging import Staging
 from cassq.errors import CassqError, OutcomeUnknownError
 from cassq.model.ids import MessageId
+from cassq.model.shelf import Shelf
 from cassq.observing.dead_letters import DeadLetters
 from cassq.queue import Queue
 from cassq.storage.sqlite import write_ahead_log
@@ -86,7 +87,7 @@ def _remove_before_pushing() -> None:
 
 def _publish_undecided() -> None:
     def publish(staging: Staging, _writer: str, _batch: int, pipes: Sequence[UUID]) -> bool:
-        for entry in staging._storage.list_pipes(staging._queue, is_staged=True).entries:
+        for entry in staging._storage.list_pipes(staging._queue, shelf=Shelf.STAGED).entries:
             if entry.pipe in pipes:
                 staging._storage.publish_pipes(staging._queue, [entry])
         return True
@@ -206,7 +207,7 @@ def _lines(ledgers: Sequence[str]) -> list[Line]:
 
 def _pipes(store: cassq.Store) -> int:
     """Return how many pipes are listed, those that nobody sees yet among them."""
-    listings = (store.storage.list_pipes(QUEUE, is_staged=is_staged) for is_staged in (False, True))
+    listings = (store.storage.list_pipes(QUEUE, shelf=shelf) for shelf in Shelf)
     return sum(len(listing.entries) for listing in listings)
 
 

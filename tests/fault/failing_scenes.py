@@ -16,6 +16,7 @@ from failing_ports import UNEXPECTED, Failing, Faults, PlantedError
 from cassq.bulk.leased_run import read_leased
 from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.errors import CassqError, DeliveryExpiredError, OutcomeUnknownError, UnavailableError
+from cassq.model.shelf import Shelf
 from cassq.observing.inspection import MessageState
 from cassq.runtime.clock import SystemClock
 from cassq.storage.sqlite.storage import SqliteStorage
@@ -214,7 +215,7 @@ class Scene:
             self.queue.reap()
             self.jump()
         assert self._kept.list_pipes("q").entries == ()
-        assert self._kept.list_pipes("q", is_staged=True).entries == ()
+        assert self._kept.list_pipes("q", shelf=Shelf.STAGED).entries == ()
         assert self.queue.stats().pushed == stats.pushed
         self.close()
 

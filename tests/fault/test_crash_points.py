@@ -30,6 +30,7 @@ from cassq.bulk.writers import ONCE
 from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.errors import CassqError, OutcomeUnknownError, QueueNotFoundError, StorageUnavailableError
 from cassq.model.ids import new_pipe_id
+from cassq.model.shelf import Shelf
 from cassq.storage.cassandra.statements import Call
 from cassq.storage.cassandra.storage import CassandraStorage
 from cassq.storage.sqlite.storage import SqliteStorage
@@ -438,8 +439,8 @@ def play(kind, path, scene, fault):
     bodies = stage.heal()
     scene.judge(stage, bodies, is_done)
     with stage.open() as store:
-        for is_staged in (False, True):
-            assert store.storage.list_pipes("q", is_staged=is_staged).entries == ()
+        for shelf in Shelf:
+            assert store.storage.list_pipes("q", shelf=shelf).entries == ()
         with suppress(QueueNotFoundError):
             stats = store.find_queue("q").stats()
             assert stats.pushed == stats.committed + stats.dead + stats.purged

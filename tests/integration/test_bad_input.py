@@ -291,8 +291,15 @@ def test_a_file_of_an_older_version_is_brought_up_with_what_it_holds(tmp_path):
         db.execute("ALTER TABLE queues DROP COLUMN expired")
         db.execute("ALTER TABLE heads DROP COLUMN expired")
         db.execute("ALTER TABLE waiting DROP COLUMN ttl_ms")
-        for table, column in (("pipes", "type"), ("dead", "type"), ("dead", "priority")):
-            db.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+        younger = {
+            "pipes": ("type", "due_class", "moved_from"),
+            "dead": ("type", "priority"),
+            "waiting": ("dues", "origins"),
+            "marks": ("target",),
+        }
+        for table, columns in younger.items():
+            for column in columns:
+                db.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
         db.execute("PRAGMA user_version = 1")
 
     with cassq.connect(f"sqlite:///{path}") as store, store.queue("orders").popper() as popper:

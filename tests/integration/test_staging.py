@@ -7,6 +7,7 @@ import pytest
 from cassq.bulk.writers import ONCE
 from cassq.errors import InvalidNameError, OutcomeUnknownError, PipeLostError, StorageUnavailableError
 from cassq.model.ids import new_pipe_id
+from cassq.model.shelf import Shelf
 
 
 def fill(queue, bodies, writer="loader", batch=1, task="0"):
@@ -34,7 +35,7 @@ def drain(queue):
 
 
 def staged(queue):
-    return queue._services.storage.list_pipes(queue.name, is_staged=True).entries
+    return queue._services.storage.list_pipes(queue.name, shelf=Shelf.STAGED).entries
 
 
 def numbered(count, prefix=""):
@@ -224,7 +225,7 @@ def test_a_write_that_failed_is_discarded_however_long_that_takes(store, queue, 
 
     queue.staging.discard(writer, 0, pipes)
 
-    assert queue._services.storage.list_pipes(queue.name, is_staged=True).entries == ()
+    assert queue._services.storage.list_pipes(queue.name, shelf=Shelf.STAGED).entries == ()
     assert drain(queue) == []
 
 
@@ -466,7 +467,7 @@ def test_a_task_whose_pipe_was_cleared_away_says_so(queue):
     pipes = queue.staging.open("loader", 1, "0")
     pipes.add(b"x")
     for entry in staged(queue):
-        queue._services.storage.delete_pipe(queue.name, entry.pipe, is_staged=True)
+        queue._services.storage.delete_pipe(queue.name, entry.pipe, shelf=Shelf.STAGED)
     with pytest.raises(PipeLostError, match="write again"):
         pipes.close()
 

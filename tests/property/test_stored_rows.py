@@ -15,6 +15,7 @@ from cassq.model.message import Batch
 from cassq.model.pipe import End, Head, Phase, Run, RunState, Tally
 from cassq.model.queue_record import QueueRecord, Sample
 from cassq.model.settings import QueueSettings
+from cassq.model.shelf import Shelf
 from cassq.storage.cassandra import rows as cassandra_rows
 from cassq.storage.port import DeadLetter
 from cassq.storage.sqlite import rows as sqlite_rows
@@ -68,7 +69,7 @@ def written_again(kind: str, row: tuple) -> tuple:
             return sqlite_rows.run_row(run, run.leased_at_ms)
         case "mark":
             mark = sqlite_rows.to_mark(row)
-            return mark.first, mark.last, mark.end.value
+            return mark.first, mark.last, mark.end.value, mark.target
         case "batch":
             batch = sqlite_rows.to_batch(row)
             return sqlite_rows.batch_row(batch, batch.pushed_at_ms)
@@ -82,7 +83,7 @@ def written_again(kind: str, row: tuple) -> tuple:
 ROWS = {
     "head": sqlite_rows.head_row(HEAD),
     "run": sqlite_rows.run_row(RUN, 0),
-    "mark": (4, 7, "dead"),
+    "mark": (4, 7, "dead", None),
     "batch": sqlite_rows.batch_row(BATCH, 1_000),
     "letter": sqlite_rows.letter_row(LETTER, 2_000),
     "record": ("orders", *sqlite_rows.record_row(RECORD)),
@@ -111,13 +112,18 @@ def test_a_row_of_a_file_is_read_as_it_stands_or_refused(case):
 
 
 @quietly
-@given(spoilt((time_key(PIPE), "me", 0, 0, 1_000)))
+@given(spoilt((time_key(PIPE), "me", 0, 0, 1_000, "a type", 3, time_key(PIPE))))
 def test_an_entry_of_a_file_is_read_as_it_stands_or_refused(row):
     try:
-        entry = sqlite_rows.to_entry(row)
+        entry = sqlite_rows.to_entry(row, Shelf.DUE)
     except DecodeError:
         return
-    assert (time_key(entry.pipe), entry.pusher, entry.priority, entry.lane, entry.created_at_ms) == row
+    assert sqlite_rows.entry_row(entry, entry.created_at_ms) == row
+
+
+def test_a_sound_entry_is_read():
+    row = (time_key(PIPE), "me", 0, 0, 1_000, "a type", 3, None)
+    assert sqlite_rows.entry_row(sqlite_rows.to_entry(row, Shelf.DUE), 1_000) == row
 
 
 #: What the driver may make of a column.
@@ -126,24 +132,24 @@ COLUMNS = st.one_of(
     st.integers(-(2**63), 2**63 - 1),
     st.integers(-2, 12),
     st.text(max_size=8),
-    st.sampled_from(["open", "sealed", "retired", "leased", "committed"]),
+    st.sampled_from(["open", "sealed", "retired", "leased", "committed", "moved"]),
     st.uuids(),
     st.datetimes(),
     st.binary(max_size=8),
 )
 _TIME = datetime(2026, 1, 1)  # noqa: DTZ001 - as the driver returns it
-_HEAD_ROW = (-1, 0, *cassandra_rows.head_values(HEAD), *[None] * 10, 3)
+_HEAD_ROW = (-1, 0, *cassandra_rows.head_values(HEAD), *[None] * 10, 3, None)
 _RUN_ROW = (
     *(4, 1, None, None, 2, None, None, 7, None, None, None, 1, "returned", 2, uuid4()),
-    *(_TIME, 30_000, _TIME, "me", None, 0, "no route", None),
+    *(_TIME, 30_000, _TIME, "me", None, 0, "no route", None, None),
 )
-_MARK_ROW = (4, 2, *[None] * 5, 7, *[None] * 11, "dead", *[None] * 3)
+_MARK_ROW = (4, 2, *[None] * 5, 7, *[None] * 11, "dead", *[None] * 4)
 
 
 @quietly
 @given(
     st.sampled_from([_HEAD_ROW, _RUN_ROW, _MARK_ROW]).flatmap(
-        lambda row: st.dictionaries(st.integers(2, 22), COLUMNS, min_size=1, max_size=3).map(
+        lambda row: st.dictionaries(st.integers(2, 23), COLUMNS, min_size=1, max_size=3).map(
             lambda change: tuple(change.get(place, cell) for place, cell in enumerate(row))
         )
     )
@@ -165,7 +171,7 @@ def test_a_row_of_pending_is_read_as_what_it_says_or_refused(row):
         assert (run.window_ms, run.reason) == (row[20] or 0, row[21] or "")
         assert datetime(1970, 1, 1) + timedelta(milliseconds=run.leased_at_ms) <= row[15]  # noqa: DTZ001
     for mark in marks:
-        assert (mark.first, mark.last, mark.end.value) == (row[0], row[7], row[19])
+        assert (mark.first, mark.last, mark.end.value, mark.target) == (row[0], row[7], row[19], row[23])
     assert len(runs) + len(marks) + bool(head) == 1
 
 
@@ -183,9 +189,9 @@ def test_a_head_that_no_step_leads_to_is_refused():
         with pytest.raises(DecodeError):
             sqlite_rows.to_head(sqlite_rows.head_row(head))
         with pytest.raises(DecodeError):
-            cassandra_rows.find_head([(-1, 0, *cassandra_rows.head_values(head), *[None] * 11)])
+            cassandra_rows.find_head([(-1, 0, *cassandra_rows.head_values(head), *[None] * 12)])
 
 
 def test_every_ending_is_one_that_both_stores_know():
     for end in End:
-        assert sqlite_rows.to_mark((1, 2, end.value)).end is end
+        assert sqlite_rows.to_mark((1, 2, end.value, time_key(PIPE) if end is End.MOVED else None)).end is end

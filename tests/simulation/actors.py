@@ -33,6 +33,7 @@ from cassq.store import Store
 from cassq.verification.ledger import Kind
 
 if TYPE_CHECKING:
+    from due_watch import DueWatch
     from expiry_watch import ExpiryWatch
     from type_watch import TypeWatch
 
@@ -57,6 +58,7 @@ class Stage(Protocol):
     soon: float
     expiry: "ExpiryWatch"
     types: "TypeWatch"
+    dues: "DueWatch"
 
     def open(self, process: Process) -> tuple[Store, Queue]: ...
 
@@ -86,6 +88,7 @@ def push_all(stage: Stage, process: Process, messages: int) -> None:
             "ttl": stage.expiry.own_ttl(bodies),
             "priority": stage.priority_of(bodies),
             "type": stage.types.type_of(bodies),
+            **stage.dues.options(dice, bodies),
         }
         stage.note(process.name, Kind.ATTEMPTED, bodies)
         if dice.random() < 0.3:
@@ -130,6 +133,7 @@ def _note_push(
         kind = Kind.UNKNOWN_PUSH
     else:
         kind = Kind.ACKNOWLEDGED
+        stage.dues.note_told(bodies)
     stage.note(process.name, kind, bodies)
 
 
@@ -211,6 +215,7 @@ def _pop_some(
     popped = deliveries
     stage.hands.give(consumer.name, deliveries)
     for each in deliveries:
+        stage.dues.check(consumer.name, each, stage.ids.get(each.body.decode()))
         stage.note(
             consumer.name,
             Kind.DELIVERED,

@@ -3,6 +3,8 @@
 What must not break: what is noted of a cancellation is what the library told.
 """
 
+from contextlib import suppress
+
 from actors import Stage, place_of
 from scheduler import Process
 
@@ -36,10 +38,16 @@ def cancel_some(stage: Stage, process: Process, times: int, in_a_row: int) -> No
 def _cancel(stage: Stage, process: Process, queue: Queue, body: str, *, is_running_meant: bool) -> None:
     message_id = stage.ids[body]
     words = RUNNING if is_running_meant else ""
+    if stage.dues.is_asleep(body):
+        with suppress(UnavailableError, OutcomeUnknownError):
+            status = queue.status(message_id)
+            stage.dues.check_status(body, status, was_asleep=stage.dues.is_asleep(body))
     stage.note(process.name, Kind.CANCELLING, [body], words=words, **place_of(message_id))
     try:
         is_cancelled = queue.cancel(message_id, running=is_running_meant)
+        stage.dues.check_cancel(body, is_cancelled=is_cancelled, was_asleep=stage.dues.is_asleep(body))
     except OutcomeUnknownError:
+        stage.dues.note_asked(body)
         return
     except UnavailableError:
         is_cancelled = False

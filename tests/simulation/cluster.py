@@ -306,7 +306,7 @@ class Cluster:
     def _listed(self) -> set[int]:
         """Return the pipes that stand in a list, as numbers."""
         return {
-            ck[0][1]
+            ck[0][2]
             for table in ("pipes", "staged")
             for key in self.nodes.keys(table)
             for ck, _ in live_rows(self._merged(table, key, self.replicas))

@@ -241,6 +241,8 @@ def _reader(table: Table, column: str) -> Reader:  # noqa: PLR0911 - one for eac
         return lambda _key, ck, _row: ck[at]
     if kind == "timestamp":
         return lambda _key, _ck, row: _to_time(row.get(column))
+    if "tuple<timeuuid" in kind:
+        return lambda _key, _ck, row: row.get(column) and [(*rest, _to_time(at)) for *rest, at in row[column]]
     if "tuple<timestamp" in kind:
         return lambda _key, _ck, row: [(_to_time(at), *rest) for at, *rest in row.get(column) or ()]
     if kind.startswith("frozen<set"):

@@ -91,11 +91,16 @@ class ExpiryWatch:
         self.sent.update(ids)
         if ids and self._plan.on_expired != "drop":
             self._stage.broken.append(f"dropped without a dead letter: {ids[0]}")
-        dropped = [(self._body_at(*message_id).decode(), message_id) for message_id in ids]
+        dropped = [self._known(message_id) for message_id in ids]
         for body, message_id in dropped:
             self._check(body)
             self._stage.note(_TAKER + process.name, Kind.CANCELLING, [body], **place_of(message_id))
         return dropped
+
+    def _known(self, message_id: MessageId) -> tuple[str, MessageId]:
+        """Return the body of a message, and the id that it had first: it may have been moved since."""
+        body = self._body_at(*message_id).decode()
+        return body, self._stage.ids.get(body, message_id) if self._stage.dues.is_on else message_id
 
     def _check(self, body: str) -> None:
         lines = self._stage.lines

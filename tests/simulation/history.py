@@ -5,6 +5,7 @@ depends on its plan alone, so that a seed that fails fails again.
 """
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,8 @@ from actors import crew_of, place_of, pop_all, purge_all, push_all, reap_all, un
 from bulk_actors import Decisions, hurried, judge_batches, write_all
 from cancel_actors import cancel_some
 from checkpoint import STREAM, Checkpoint
-from cluster import Cluster
+from cluster import EPOCH_MS, Cluster
+from due_watch import FAR_S, DueWatch, hastened
 from ensemble import Ensemble, Seat
 from expiry_watch import ExpiryWatch, giving_back
 from hands import Hands, listening
@@ -43,7 +45,9 @@ from cassq import workers
 from cassq.bulk import run_reader
 from cassq.catalog import cached_record
 from cassq.errors import CassqError, OutcomeUnknownError, QueueNotFoundError, UnavailableError
-from cassq.model.ids import MessageId
+from cassq.model.ids import MessageId, id_time_ms
+from cassq.model.pipe import PipeEntry
+from cassq.model.shelf import Shelf
 from cassq.observing.dead_letters import DeadMessage
 from cassq.pipes import window_steps
 from cassq.popping.arrival_rate import ArrivalRate
@@ -67,6 +71,9 @@ PAUSED_LOOKS = 0.1
 
 #: So long a driver waits for the claim on its name.
 PATIENCE_S = 2.0
+
+#: With these a message has ended, or is to be dead.
+_ENDINGS = {Kind.COMMITTED, Kind.CANCELLED, Kind.GIVEN_UP}
 
 #: A look at the queue while it drains.
 LOOK_S = 0.15
@@ -124,7 +131,7 @@ def run(plan: Plan, *, is_traced: bool = False) -> Outcome:
     stage = _Stage(plan, world, is_traced=is_traced)
     try:
         threads.install()
-        with listening(stage.hands), hurried(), giving_back(stage):
+        with listening(stage.hands), hurried(), giving_back(stage), hastened(plan):
             stage.play()
         return stage.outcome()
     finally:
@@ -194,7 +201,11 @@ class _Stage:
         self.soon = plan.soon
         self.expiry = ExpiryWatch(self, self.cluster.body_at, plan)
         self.types = TypeWatch(plan, self.broken)
+        self.dues = DueWatch(plan, world, self.broken)
+        #: What is left has so long after the last fault: nothing is delivered before it is due.
+        self._healed_s = HEALED_S + max([lead_s for lead_s in plan.leads_s if lead_s < FAR_S], default=0.0)
         self._done: set[str] = set()
+        self._is_at_rest = False
 
     # The play
 
@@ -202,7 +213,7 @@ class _Stage:
         judge_process = self.process("judge", "judge")
         main = self.world.spawn(judge_process, "main", self._main)
         try:
-            self.world.run(main, FAULTS_S + HEALED_S + 60)
+            self.world.run(main, FAULTS_S + HEALED_S + 60 + 3 * max(self.plan.leads_s, default=0.0))
         except SimulationError as error:
             self.broken.append(str(error))
         finally:
@@ -246,7 +257,7 @@ class _Stage:
         for blow in self.plan.blows:
             self.world.after(blow.at, partial(self._strike, blow))
         begun = self.world.now
-        while self.world.now < begun + FAULTS_S and not (
+        while self.world.now < begun + max(FAULTS_S, self.plan.faults_s) and not (
             self.world.now >= begun + self.plan.faults_s
             and all(self.plan.lasting_s > 0 or task.is_done or task.process.is_dead for task in pushing)
         ):
@@ -274,15 +285,16 @@ class _Stage:
                 self._start("popper", self.plan.poppers, self._pop)
             self._steer_at_last()
         queue = store.queue("q")
-        end = self.world.now + HEALED_S
+        end = self.world.now + self._healed_s
         if not self.plan.lasting_s:
             self._start("popper", self.plan.poppers, self._pop)
         if not self.plan.reapers:
             self._start("reaper", 0, partial(reap_all, self))
         while (left := self._left(queue, store, end)) and self.world.now < end:
             self.world.sleep(LOOK_S)
+            end += self._rest_while_far(store) if self.dues.is_on else 0.0
         if left:
-            self.broken.append(f"stuck: {left} {HEALED_S:g} s after the last fault")
+            self.broken.append(f"stuck: {left} {self._healed_s:g} s after the last fault")
         self.is_over = True
         self._judge(queue.stats(), queue.dead.peek(1000))
         if not left:
@@ -295,7 +307,9 @@ class _Stage:
             return "a pusher still pushes, or an operator puts letters back"
         pipes = store.storage.list_pipes("q").entries
         if self.plan.batches:
-            pipes += store.storage.list_pipes("q", is_staged=True).entries
+            pipes += store.storage.list_pipes("q", shelf=Shelf.STAGED).entries
+        if self.dues.is_on:
+            pipes += tuple(self._scheduled(store))
         if pipes and self.world.now > end:
             if any(blow.kind == "compact" for blow in self.plan.blows):
                 # A node that hears of a deletion after others forgot it brings the entry back, again and
@@ -304,6 +318,37 @@ class _Stage:
             return f"{len(pipes)} pipes, {queue.stats()}" if pipes else ""
         return f"{len(pipes)} pipes" if pipes else ""
 
+    def _scheduled(self, store: Store) -> Iterator[PipeEntry]:
+        shelves = [Shelf.SORTED, Shelf.SCHEDULED, Shelf.MOVED, Shelf.DUE]
+        if self.plan.staged_s > HEALED_S:
+            shelves.remove(Shelf.SORTED)  # what was staged in vain stays for longer than the history
+        for shelf in shelves:
+            yield from store.storage.list_pipes("q", shelf=shelf).entries
+
+    def _rest_while_far(self, store: Store) -> float:
+        """Stop everybody until what is left is near, where that is far; return how long that took."""
+        scheduled = store.storage.list_pipes("q", shelf=Shelf.SCHEDULED).entries
+        piles_at = [(id_time_ms(entry.pipe) - EPOCH_MS) / 1000 for entry in scheduled]
+        ended = {line.message for line in self.lines if line.kind in _ENDINGS}
+        until = min(
+            [self.dues.rest_until(ended), *(at for at in piles_at if at > self.world.now + FAR_S / 2)]
+        )
+        rest_s = until - self.world.now - 2 * self.plan.near_s
+        if not FAR_S / 2 < rest_s < math.inf or any(self._works(process) for process in self.cast["pusher"]):
+            return 0.0
+        resting = [
+            process for role in self.cast.values() for process in role if role is not self.cast["judge"]
+        ]
+        self.say(f"sleeps for {rest_s:.0f} s", "world")
+        self._is_at_rest = True
+        for process in resting:
+            self.world.freeze(process)
+        self.world.sleep(rest_s)
+        self._is_at_rest = False
+        for process in resting:
+            self.world.thaw(process)
+        return rest_s
+
     def _works(self, process: Process) -> bool:
         return not process.is_dead and process.name not in self._done
 
@@ -311,6 +356,7 @@ class _Stage:
         for letter in letters:
             self.note("judge", Kind.DEAD_LETTER, [letter.body.decode()], **place_of(letter.message_id))
         self.verdict = verdict = judge(self.lines)
+        verdict.reordered = self.dues.in_order(verdict.reordered)
         if self.plan.lasting_s:
             steering = self.steering
             self.broken += judge_steering(steering, self.lines, self.plan.lasting_s, self.healed_at)
@@ -358,8 +404,9 @@ class _Stage:
                 came_at.setdefault(line.message, line.at)
         for line in self.lines if self.plan.prompt_s else ():
             if line.kind is Kind.ACKNOWLEDGED:
-                waited_s = came_at.get(line.message, self.world.now) - line.at
-                if waited_s > self.plan.prompt_s:
+                ready_at = self.dues.ready_at(line.message, line.at)
+                waited_s = came_at.get(line.message, self.world.now) - ready_at
+                if self.dues.is_late(line.message, waited_s):
                     yield f"late: {line.message} waited for {waited_s:.1f} s"
 
     # Processes
@@ -511,7 +558,7 @@ class _Stage:
         self.world.after(seconds, partial(self._thaw, process))
 
     def _thaw(self, process: Process) -> None:
-        if process.is_frozen and not process.is_dead:
+        if process.is_frozen and not (process.is_dead or self._is_at_rest):
             self.say("thaws", process.name)
             missed_s = self.world.now - process.stopped_at
             process.missed_s += missed_s if self.plan.pauses else 0.0
@@ -547,7 +594,7 @@ class _Stage:
         until = self.world.now + left_s if kind is Kind.EXTENDED else 0.0
         if who == STREAM and not self._is_news(kind, delivery):
             return
-        place = {} if who == STREAM else place_of(MessageId(delivery.run.pipe, delivery.seq))
+        place = {} if who == STREAM else place_of(delivery.message_id)
         self.note(who, kind, [delivery.body.decode()], attempt=delivery.attempt, until=until, **place)
 
     def _is_news(self, kind: Kind, delivery: Delivery) -> bool:

@@ -7,6 +7,7 @@ What carries a rule of the protocol and is found by a test instead of by histori
 from planting import Edit, Mutant, check_planted, plant
 from planting import planted as _one
 from rule_mutants import RULE_MUTANTS
+from schedule_mutants import SCHEDULE_MUTANTS
 
 __all__ = ["MUTANTS", "check_planted", "find", "plant"]
 
@@ -88,10 +89,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "bury with the mark first",
         "cassq.pipes.burial",
         "    storage.change_dead(queue, added=letters)\n"
-        "    buried = Ranges((letter.message_id.seq, letter.message_id.seq) for letter in letters)\n"
         "    marks = [Mark(part.first, part.last, End.DEAD) for part in buried]\n"
         "    storage.mark(entry.pipe, marks)\n",
-        "    buried = Ranges((letter.message_id.seq, letter.message_id.seq) for letter in letters)\n"
         "    marks = [Mark(part.first, part.last, End.DEAD) for part in buried]\n"
         "    storage.mark(entry.pipe, marks)\n"
         "    storage.change_dead(queue, added=letters)\n",
@@ -304,21 +303,21 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "skip the look after a late acknowledgement",
         "cassq.pushing.pipe_rotation",
-        "        return self._age(opened) > (settings.push_age_max + settings.push_grace / 2)"
-        ".total_seconds()\n",
-        "        return self._age(opened) < 0 * settings.push_age_max.total_seconds()\n",
+        "        return self._age(opened) > self._age_max_s + ",
+        "        return self._age(opened) < 0 * self._age_max_s * ",
         about="seals",
     ),
     _one(
         "use a pipe id twice",
         "cassq.pushing.pipe_rotation",
         "        try:\n"
-        "            self._storage.create_pipe(self._queue, entry, Head(op=new_token()))\n"
+        "            self._storage.create_pipe(self._queue, self._entry(opened.pipe), Head(op=new_token()))\n"
         "        except OutcomeUnknownError:\n"
         "            self._unsealed.append(opened)\n"
         "            raise\n",
         "        for _ in range(20):\n"
         "            try:\n"
+        "                entry = self._entry(opened.pipe)\n"
         "                self._storage.create_pipe(self._queue, entry, Head(op=new_token()))\n"
         "                break\n"
         "            except OutcomeUnknownError:\n"
@@ -327,8 +326,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "list the pipe before its head is there",
         _STORAGE,
-        "[[born], [listed]]",
-        "[[listed], [born]]",
+        "[[born], *lists.listing(queue, [entry], entry.shelf)]",
+        "[*lists.listing(queue, [entry], entry.shelf), [born]]",
     ),
     _one(
         "seal behind a batch that is still on its way",
@@ -394,8 +393,8 @@ MUTANTS: tuple[Mutant, ...] = (
         _STORAGE,
         "                [(cql.DELETE_WAITING, (pipe,))],\n"
         "                [(cql.DELETE_PENDING, (pipe,))],\n"
-        "                *([each] for each in entry),\n",
-        "                *([each] for each in entry),\n"
+        "                *lists.unlisting(queue, [pipe], shelf),\n",
+        "                *lists.unlisting(queue, [pipe], shelf),\n"
         "                [(cql.DELETE_WAITING, (pipe,))],\n"
         "                [(cql.DELETE_PENDING, (pipe,))],\n",
     ),
@@ -618,8 +617,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "judge a late acknowledgement by elapsed time alone",
         "cassq.pushing.pipe_rotation",
-        "        return self._age(opened) > (settings.push_age_max",
-        "        return self._clock.now() - opened.opened_at > (settings.push_age_max",
+        "        return self._age(opened) > self._age_max_s + ",
+        "        return self._clock.now() - opened.opened_at > self._age_max_s + ",
         about="pauses",
     ),
     _one(
@@ -629,6 +628,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "        return self.clock.now() + self._ahead_s < self.ends_at\n",
         about="pauses",
     ),
+    # What is due later
+    *SCHEDULE_MUTANTS,
     # Rules one by one
     *RULE_MUTANTS,
 )

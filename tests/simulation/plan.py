@@ -116,6 +116,11 @@ class Plan:
         slip: the one call that fails.
         lasting_s: pushers and poppers work on with what they have, to the end, and while nothing fails a
             message waits for this at most; 0 where they come and go.
+        leads_s: pushes are due after one of these; none where there are none.
+        spread: each differs from that by half of this part of it at most.
+        dated: how likely a push names its due time instead of a delay.
+        soon_s, near_s, staged_s, look_after_s: what the schedule's constants of these names are meanwhile;
+            its others are in proportion.
         pauses: what a process that froze has missed is missed by its clock, too: "told" by its time of day as
             soon as it goes on; "heard" by pushers from the database, at whose looks they stop.
     """
@@ -157,6 +162,13 @@ class Plan:
     priorities: int = 1
     ageing_s: float = 60.0
     types: int = 1
+    leads_s: tuple[float, ...] = ()
+    spread: float = 0.0
+    dated: float = 0.2
+    soon_s: float = 15.0
+    near_s: int = 60
+    staged_s: float = 600.0
+    look_after_s: float = 60.0
     steers: int = 0
     last_acts: tuple[str, ...] = ()
     slip: Slip | None = None
@@ -253,6 +265,7 @@ SHARES = {
     "expiry": ("expiring", 0.03),
     "priorities": ("urgent", 0.03),
     "types": ("typed", 0.03),
+    "schedule": ("scheduled", 0.05),
 }
 
 #: In so many an operator pauses and deletes the queue, or one call fails; drawn apart as well.
@@ -548,6 +561,83 @@ def _about_expiry(dice: random.Random, plan: Plan) -> Plan:
     return replace(expiring, blows=tuple(sorted(blows, key=lambda blow: blow.at)))
 
 
+def _about_schedule(dice: random.Random, plan: Plan) -> Plan:
+    """Messages that are due later, by constant and random leads, while those who keep the schedule stop."""
+    leads_s = dice.choice(
+        (
+            (0.0, 0.05, 0.5, 1.4, 1.6),
+            (0.0, 2.0, 4.0),
+            (1.6, 3.0, 3.0, 5.0),
+            (2.0, 3.0, 7.0, 12.0),
+            (0.2, 3.0, 6.0, 20.0),
+            (3.0, 5.0, 2 * 3600.0),
+        )
+    )
+    scheduled = replace(
+        plan,
+        leads_s=leads_s,
+        spread=dice.choice((0.0, 0.2, 1.0)),
+        soon_s=1.5,
+        near_s=dice.choice((2, 6)),
+        staged_s=dice.choice((0.3, 0.3, 1.0, 600.0)),
+        look_after_s=dice.choice((0.2, 1.0, 6.0)),
+        messages=dice.choice((6, 12, 20)),
+        pushers=dice.choice((1, 1, 2)),
+        poppers=dice.choice((1, 2)),
+        pipe_messages_max=dice.choice((4, 20)),
+        push_width=1,
+        max_attempts=dice.choice((1_000_000, 1_000_000, 2)),
+        faults_s=dice.choice((4.0, 8.0)),
+        reapers=dice.choice((0, 1, 2)),
+        **dice.choice(({"purges": 0}, {"purges": 0, "cancels": 8}, {"purges": dice.choice((1, 3))})),
+    )
+    if dice.random() < 0.3:
+        # Where nothing fails nothing may be late.
+        return replace(
+            scheduled,
+            purges=0,
+            max_attempts=1_000_000,
+            is_generous=False,
+            leads_s=dice.choice((leads_s, leads_s, (7.0, 20.0))),
+            wall_offsets_s=plan.wall_offsets_s[:1],
+            **dice.choice(({}, {"push_age_s": 4.0, "grace_s": 4.0})),
+            prompt_s=LASTING_S + 0.5,  # the first of them is heard of by a look at the record
+            odds=Odds(slow_replica=plan.odds.slow_replica),
+            seat_odds=SeatOdds(),
+            habits=Habits(roll_back=0.0, forget=0.0, dawdle=0.0, extend=0.0),
+            blows=(),
+        )
+    odds = replace(
+        plan.odds,
+        freeze=dice.choice((0.0, 0.005, 0.02)),
+        crash=dice.choice((0.0, 0.0, 0.003, 0.01)),
+        parts=dice.choice((0.0, 0.0, 0.0, 0.1)),
+    )
+    struck = replace(
+        scheduled,
+        odds=odds,
+        types=dice.choice((1, 1, 3)),
+        priorities=dice.choice((1, 1, 3)),
+        **dice.choice(
+            ({}, {}, {}, {"own_ttl_s": 1.0, "purges": 0, "on_expired": dice.choice(("drop", "dead"))})
+        ),
+    )
+    return replace(struck, blows=tuple(_draw_stops(dice, struck)))
+
+
+def _draw_stops(dice: random.Random, plan: Plan) -> list[Blow]:
+    """Draw what happens all the time that faults last, to those who keep the schedule most often."""
+    blows: list[Blow] = []
+    for _ in range(dice.choice((0, 1, 2, 4, 8))):
+        kind = dice.choice(("crash", "freeze", "freeze", "cut", "session", "node", "compact"))
+        roles = ("pusher", "popper", "popper", *["reaper"] * 2 * min(1, plan.reapers))
+        role = "node" if kind in {"node", "compact"} else dice.choice(roles)
+        number = {"pusher": plan.pushers, "popper": plan.poppers, "node": 3, "reaper": plan.reapers}[role]
+        seconds = dice.choice((0.1, 0.4, 1.0, 3.0))
+        blows.append(Blow(dice.random() * plan.faults_s, kind, role, dice.randrange(number), seconds))
+    return sorted(blows, key=lambda blow: blow.at)
+
+
 def _about_totals(dice: random.Random, plan: Plan) -> Plan:
     """Pipes of one or two messages, all over at about the same time, and more than one who reaps them."""
     return replace(
@@ -839,6 +929,7 @@ APART = {
     "expiry": _about_expiry,
     "priorities": _about_priorities,
     "types": _about_types,
+    "schedule": _about_schedule,
     "operators": _about_operators,
     "slips": _about_slips,
 }

@@ -249,8 +249,8 @@ _WINDOW = (
         (
             Edit(
                 "cassq.pipes.window_steps",
-                "        fenced.head.phase is Phase.OPEN\n        and not fenced.head.is_decided\n        and ",
-                "        ",
+                "        and fenced.head.phase is Phase.OPEN\n        and not fenced.head.is_decided\n",
+                "",
             ),
             Edit(
                 "cassq.pipes.owned_pipe",
@@ -394,8 +394,8 @@ _REPLICAS = (
     planted(
         "read an outline that names no bodies",
         _STATEMENTS,
-        '"first, count, pushed_at, writetime(bodies), writetime(headers), ttl_ms"',
-        '"first, count, pushed_at, writetime(pushed_at), writetime(pushed_at), ttl_ms"',
+        '"first, count, pushed_at, writetime(bodies), writetime(headers), ttl_ms, dues, origins"',
+        '"first, count, pushed_at, writetime(pushed_at), writetime(pushed_at), ttl_ms, dues, origins"',
         test=_PARTIAL + "test_what_a_batch_decides_by_being_there_is_whole_on_a_quorum[find_by_outline]",
     ),
     planted(
@@ -692,8 +692,8 @@ _ORDER = (
     planted(
         "hold a younger pipe back only if the older one gave nothing",
         "cassq.popping.fetcher",
-        "            if self._context.settings.pop_width == 1 and self._memory",
-        "            if self._context.settings.pop_width == 1 and not taken and self._memory",
+        "            if is_in_turn and self._memory",
+        "            if is_in_turn and not taken and self._memory",
         test=_FAULT + "test_what_lands_in_an_older_pipe_between_two_reads_comes_before_what_follows_it",
     ),
     planted(
@@ -759,8 +759,8 @@ _BETWEEN = (
             ),
             Edit(
                 "cassq.pipes.burial",
-                "pushed_at_ms, run.attempts, reason)",
-                "pushed_at_ms, run.attempt - 1, reason)",
+                "pushed_at_ms, run.attempts, reason\n",
+                "pushed_at_ms, run.attempt - 1, reason\n",
             ),
         ),
         test=_OWNED
@@ -1126,7 +1126,7 @@ _BETWEEN = (
     planted(
         "drop what came back together with what has expired",
         "cassq.pipes.expiry",
-        "    portion = min(portion, progress.count_left(run.first, min(run.last, alike[-1].last)))\n",
+        "    portion = min(portion, progress.count_left(run.first, min(last, alike[-1].last)))\n",
         "    alike = list(batches)\n",
         test=_EXPIRY + "test_of_a_run_that_came_back_what_still_lives_is_handed_out",
     ),
@@ -1271,7 +1271,7 @@ _BETWEEN = (
     planted(
         "keep a pusher's pipes of all priorities in one order",
         "cassq.model.pipe",
-        "        return Source(self.pusher, self.priority, self.lane, self.type)\n",
+        "        return Source(self.pusher, self.priority, self.lane, self.type, self.due_class)\n",
         "        return Source(self.pusher, 0, self.lane, self.type)\n",
         test="tests/unit/pipes/test_pipe_order.py::"
         "test_the_younger_pipes_of_a_lane_that_is_held_back_are_passed_over",
@@ -1279,14 +1279,14 @@ _BETWEEN = (
     planted(
         "push messages of all priorities into one pipe",
         "cassq.pushing.pusher",
-        "Source(self._name, label.priority, number, label.type)",
+        "Source(self._name, label.priority, number, label.type, label.due_class)",
         "Source(self._name, 0, number, label.type)",
         test=_PRIORITIES + "test_the_higher_priority_goes_first_and_each_in_the_order_of_its_pushes[memory]",
     ),
     planted(
         "push messages of all types into one pipe",
         "cassq.pushing.pusher",
-        "Source(self._name, label.priority, number, label.type)",
+        "Source(self._name, label.priority, number, label.type, label.due_class)",
         "Source(self._name, label.priority, number)",
         about="types",
     ),
@@ -1366,8 +1366,8 @@ _BETWEEN = (
     planted(
         "bury without the type",
         "cassq.pipes.burial",
-        "            type=entry.type,\n",
-        "",
+        ", priority=entry.priority, type=entry.type)",
+        ", priority=entry.priority)",
         about="types",
     ),
     planted(

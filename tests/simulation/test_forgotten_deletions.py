@@ -17,6 +17,7 @@ from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.errors import OutcomeUnknownError, PipeLostError
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.pipe import Head, PipeEntry
+from cassq.model.shelf import Shelf
 from cassq.model.transaction import Seal, Transaction
 from cassq.runtime.clock import SystemClock
 from cassq.storage.cassandra import rows
@@ -72,8 +73,8 @@ def forget(cluster, storage):
         cluster.replicas[2].is_up = True
         found = set()
         for _ in range(30):  # each asks two of three nodes
-            for is_staged in (False, True):
-                found |= {entry.pipe for entry in storage.list_pipes("q", is_staged=is_staged).entries}
+            for shelf in Shelf:
+                found |= {entry.pipe for entry in storage.list_pipes("q", shelf=shelf).entries}
         return found
 
     return begin, end
@@ -104,7 +105,7 @@ def drain(queue):
 def is_nothing_left(store, queue):
     for _ in range(3):
         store.reap()
-    return not any(store.storage.list_pipes("q", is_staged=each).entries for each in (False, True))
+    return not any(store.storage.list_pipes("q", shelf=each).entries for each in Shelf)
 
 
 def published(queue, forget, writer="loader"):
@@ -212,7 +213,8 @@ class TestAnOlderCassqBeside:
         return entry
 
     def listed(self, session):
-        return [rows.to_entry(row[:-1]) for row in session.execute(cql.READ_ENTRIES, ("q", cql.STAGED_SHARD))]
+        found = session.execute(cql.READ_ENTRIES[cql.WHOLE], ("q", cql.STAGED_SHARD))
+        return [rows.to_entry(row[:-1], Shelf.STAGED) for row in found]
 
     def test_what_it_staged_is_published(self, storage, session, queue, older):
         assert queue.staging.publish("loader", 1, [older.pipe])

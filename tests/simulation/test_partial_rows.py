@@ -160,7 +160,7 @@ def test_a_push_that_a_take_over_makes_stored_outlives_a_node(scene):
     pass_time(scene, 3.2)
     (taken,) = scene.own("the one after").take(10).runs
 
-    assert [(body, headers) for _, body, headers, _ in taken.messages] == [(b"precious", {"colour": "blue"})]
+    assert [(body, headers) for _, body, headers, *_ in taken.messages] == [(b"precious", {"colour": "blue"})]
 
 
 def test_a_batch_without_bodies_is_not_there_yet(scene):

@@ -8,6 +8,8 @@ import pytest
 from pyspark.sql import functions as f
 from python_workers import kill_workers, stop_once_at
 
+from cassq.model.shelf import Shelf
+
 PATIENCE_S = 60.0
 
 
@@ -54,7 +56,7 @@ def test_a_write_that_is_hit_writes_every_message_once(spark, store, queue, url,
 
     def hit():
         wait_until(marker.exists)
-        wait_until(lambda: store.storage.list_pipes(name, is_staged=True).entries)
+        wait_until(lambda: store.storage.list_pipes(name, shelf=Shelf.STAGED).entries)
         return kill_workers()
 
     hitting = beside.submit(hit)

@@ -9,6 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
 from cassq.model.ranges import Ranges
+from cassq.model.shelf import Shelf
 from cassq.pipes.run_rows import Return
 
 
@@ -217,7 +218,7 @@ class TestStreamingWrite:
         add("second", [f"b{line}" for line in range(30)])
         self.write(frame(), url, name, folder)
         assert queue.stats().waiting == 80
-        assert store.storage.list_pipes(name, is_staged=True).entries == ()
+        assert store.storage.list_pipes(name, shelf=Shelf.STAGED).entries == ()
 
 
 def test_a_queue_is_copied_into_another_by_a_stream(spark, store, queue, stream, url, name, folder):

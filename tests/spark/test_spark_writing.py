@@ -6,6 +6,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
+from cassq.model.shelf import Shelf
+
 
 @pytest.fixture(autouse=True)
 def _patient_looks(monkeypatch):
@@ -24,7 +26,7 @@ def drain(queue):
 
 
 def staged(store, queue):
-    return store.storage.list_pipes(queue.name, is_staged=True).entries
+    return store.storage.list_pipes(queue.name, shelf=Shelf.STAGED).entries
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ not break: every `NO_...` of the model is a rule here, and every function named 
 
 from dataclasses import dataclass
 
+from _check_model.handover_rules import HANDOVER_RULES
 from _check_model.reader_rules import READER_RULES
 from _check_model.replica_rules import REPLICA_RULES
 from _check_model.staging_rules import STAGING_RULES
@@ -236,4 +237,5 @@ RULES = (
     *_rules("staging", *STAGING_RULES),
     *_rules("reader", *READER_RULES),
     *_rules("replica", *REPLICA_RULES),
+    *_rules("handover", *HANDOVER_RULES),
 )

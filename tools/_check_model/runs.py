@@ -42,6 +42,11 @@ def _window(title: str, **bounds: int) -> Run:
     return Run("window", title, tuple(f"{name}={value}" for name, value in every.items()))
 
 
+def _handover(title: str, *flags: str, **bounds: int) -> Run:
+    every = {"FAULTS": 1, "CRASHES": 1, **bounds}
+    return Run("handover", title, (*(f"{name}={value}" for name, value in every.items()), *flags))
+
+
 PUSH = Run("push", "push, settle, late, drain, retire, delete", ("FAULTS=2", "CRASHES=1"))
 LEASE = _lease("leases, all together", N=2, FAULTS=1, EXPIRIES=1, ROLLBACKS=1, EXTENSIONS=1)
 LEASE_SPLIT = _lease("runs of three, split", N=3, EXPIRIES=1, ROLLBACKS=1)
@@ -79,6 +84,12 @@ STAGING_ONCE = Run(
 )
 STAGING_NEXT = Run("staging", "two drivers, two batches", ("FAULTS=1", "CRASHES=1", "NEXT"))
 
+HANDOVER = _handover("two keepers, two lost replies", FAULTS=2)
+HANDOVER_ONE = _handover("two keepers, one message alone", "ONE")
+HANDOVER_LEASE = _handover("two keepers, a lease that ends", EXPIRIES=1)
+HANDOVER_BACK = _handover("two keepers, an entry that comes back", COMEBACKS=1)
+HANDOVER_FAR = _handover("one keeper, the scheduled list", "FAR", KEEPERS=1, COMEBACKS=1)
+
 #: The longest first: two run side by side.
 VERIFICATIONS = (
     STAGING_NEXT,
@@ -102,6 +113,11 @@ VERIFICATIONS = (
     READER,
     REPLICA,
     REPLICA_LOOK,
+    HANDOVER_LEASE,
+    HANDOVER_ONE,
+    HANDOVER,
+    HANDOVER_BACK,
+    HANDOVER_FAR,
 )
 
 #: One lost reply is enough to miss most rules of pushing, and found sooner.
@@ -160,6 +176,17 @@ _STAGING_BOUNDS = {
 }
 
 
+_HANDOVER_BOUNDS = {
+    "one_op": HANDOVER_ONE,
+    "cancel_free": HANDOVER_ONE,
+    "return_first": HANDOVER_LEASE,
+    # Either of the two keeps a published pipe, while no entry comes back.
+    "look_twice": _handover("", "NO_LIVE_STAYS"),
+    "live_stays": HANDOVER_BACK,
+    "far_first": HANDOVER_FAR,
+}
+
+
 def ablation(rule: Rule) -> Run:
     """Return the search in which a rule is taken away."""
     whole = {
@@ -169,6 +196,7 @@ def ablation(rule: Rule) -> Run:
         "staging": _STAGING_BOUNDS.get(rule.name, STAGING),
         "reader": READER,
         "replica": REPLICA_LOOK,
+        "handover": _HANDOVER_BOUNDS.get(rule.name, _handover("")),
         "window": _WINDOW_BOUNDS.get(rule.name, _window("", FAULTS=1)),
     }[rule.file]
     return Run(rule.file, rule.text, whole.bounds, without=rule.name)

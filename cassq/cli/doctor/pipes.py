@@ -10,7 +10,9 @@ from datetime import timedelta
 import cassq
 from cassq.cli.doctor.finding import Finding, Level
 from cassq.model.pipe import Phase, RunState
+from cassq.model.shelf import Shelf
 from cassq.model.uses import uses_types
+from cassq.pipes.shelves import list_pipes_of
 
 #: So long a pipe may need care before it counts as stuck.
 PATIENCE = timedelta(minutes=1)
@@ -73,7 +75,8 @@ def _count(store: cassq.Store, queue: cassq.Queue) -> tuple[int, dict[str, int]]
     abandoned = overdue = 0
     wanted: set[str] = set() if uses_types(settings) else {""}
     old: list[str] = []
-    for entry in listing.entries:
+    listed = (*listing.entries, *list_pipes_of(store.storage, queue.name, settings, (Shelf.DUE,)))
+    for entry in listed:
         state = store.storage.load_pipe(entry.pipe)
         if state is None:
             continue
@@ -82,10 +85,10 @@ def _count(store: cassq.Store, queue: cassq.Queue) -> tuple[int, dict[str, int]]
         late_ms = (settings.clock_skew_max + PATIENCE) / timedelta(milliseconds=1)
         overdue += sum(run.is_expired(state.now_ms, round(late_ms)) for run in state.runs)
         wanted |= {entry.type} if any(run.state is RunState.LEASED for run in state.runs) else set()
-        has_waiting = state.head.is_decided and state.head.cursor < state.head.last
+        has_waiting = not entry.due_class and state.head.is_decided and state.head.cursor < state.head.last
         old += [entry.type] if has_waiting and age > UNWANTED_AFTER else []
     unwanted = sum(kind not in wanted for kind in old)
-    return len(listing.entries), {ABANDONED: abandoned, OVERDUE: overdue, UNWANTED: unwanted}
+    return len(listed), {ABANDONED: abandoned, OVERDUE: overdue, UNWANTED: unwanted}
 
 
 def _name(counts: dict[str, int]) -> str:

@@ -14,11 +14,12 @@ from cassandra.query import UNSET_VALUE
 
 from cassq.errors import DecodeError
 from cassq.model.ids import MessageId
-from cassq.model.message import Batch
+from cassq.model.message import Batch, Origin
 from cassq.model.pipe import TRANSITIONS, End, Head, Mark, Phase, PipeEntry, Run, RunState, Tally
 from cassq.model.queue_record import QueueRecord, QueueState, Sample, Written
 from cassq.model.rollup import NAMES, Rollup
 from cassq.model.settings import QueueSettings
+from cassq.model.shelf import Shelf
 from cassq.storage.cassandra.statements import HEAD_KIND, HEAD_SEQ, MARK_KIND, RUN_KIND, SET_MARK_KIND
 from cassq.storage.port import DeadLetter
 
@@ -80,23 +81,32 @@ def to_record(row: Row) -> QueueRecord:
         )
 
 
-def to_entry(row: Row) -> PipeEntry:
-    """Read a row of `pipes`."""
+def to_entry(row: Row, shelf: Shelf) -> PipeEntry:
+    """Read a row of `pipes` or `staged`."""
     with _decoding("a pipe's entry", row):
-        pipe, pusher, priority, lane, kind, created_at = row
-        place = pipe, _text(pusher), _number(priority), _count(lane)
-        return PipeEntry(*place, _text(kind or ""), to_ms(created_at))
+        pipe, pusher, priority, lane, kind, due_class, moved_from, created_at = row
+        return PipeEntry(
+            *(pipe, _text(pusher), _number(priority), _count(lane), _text(kind or ""), to_ms(created_at)),
+            due_class=_count(due_class or 0),
+            moved_from=None if moved_from is None else _uuid(moved_from),
+            shelf=shelf,
+        )
 
 
 def entry_values(entry: PipeEntry) -> Values:
     """Return the columns of an entry after queue and shard, without `created_at`."""
-    return entry.pipe, entry.pusher, entry.priority, entry.lane, entry.type or UNSET_VALUE
+    steering = entry.type or UNSET_VALUE, entry.due_class or UNSET_VALUE, entry.moved_from or UNSET_VALUE
+    return entry.pipe, entry.pusher, entry.priority, entry.lane, *steering
 
 
 def batch_values(pipe: UUID, batch: Batch) -> Values:
     """Return the columns of a batch; what it does not have stays unset: a null would be a tombstone."""
     headers = UNSET_VALUE if batch.headers is None else batch.headers
-    return pipe, batch.first, batch.count, batch.bodies, headers, batch.ttl_ms or UNSET_VALUE
+    place = pipe, batch.first, batch.count, batch.bodies, headers, batch.ttl_ms or UNSET_VALUE
+    if batch.dues is None and batch.origins is None:
+        return *place, UNSET_VALUE, UNSET_VALUE
+    origins = [(*each.message_id, each.pushed_at_ms) for each in batch.origins or ()]
+    return *place, batch.dues or UNSET_VALUE, origins or UNSET_VALUE
 
 
 def is_batch_there(row: Row) -> bool:
@@ -107,7 +117,7 @@ def is_batch_there(row: Row) -> bool:
 def to_batch(row: Row) -> Batch:
     """Read a row of `waiting`."""
     with _decoding("a batch", row):
-        first, count, pushed_at, stored_bodies, stored_headers, ttl_ms = row
+        first, count, pushed_at, stored_bodies, stored_headers, *rest = row
         bodies = tuple(stored_bodies)
         headers = None if stored_headers is None else tuple(map(dict, stored_headers))
         if len(bodies) != count or (headers is not None and len(headers) != count):
@@ -115,15 +125,32 @@ def to_batch(row: Row) -> Batch:
         if None in bodies:
             raise ValueError("a body is null")
         place = _message_number(first), bodies, headers, _message_number(count), to_ms(pushed_at)
-        return Batch(*place, _count(ttl_ms or 0))
+        return Batch(*place, *_steering(count, *rest))
 
 
 def to_outline(row: Row) -> Batch:
     """Read a row of `waiting` without its bodies."""
     with _decoding("a batch", row):
-        first, count, pushed_at, _, _, ttl_ms = row
+        first, count, pushed_at, _, _, *rest = row
         place = _message_number(first), (), None, _message_number(count), to_ms(pushed_at)
-        return Batch(*place, _count(ttl_ms or 0))
+        return Batch(*place, *_steering(count, *rest))
+
+
+def _steering(
+    count: int, ttl_ms: object, dues: Sequence[int] | None, origins: Sequence[Row] | None
+) -> tuple[int, tuple[int, ...] | None, tuple[Origin, ...] | None]:
+    """Read what steers the messages of a batch: time-to-live, when each is due, what each was first."""
+    ttl = _count(ttl_ms or 0)
+    if dues is None and origins is None:
+        return ttl, None, None
+    for what, each in (("due times", dues), ("first ids", origins)):
+        if each is not None and len(each) != count:
+            raise ValueError(f"it says it has {count} messages, and has {len(each)} {what}")
+    read = None if dues is None else tuple(map(_count, dues))
+    if origins is None:
+        return ttl, read, None
+    first = ((MessageId(_uuid(pipe), _message_number(seq)), to_ms(at)) for pipe, seq, at in origins)
+    return ttl, read, tuple(Origin(*each) for each in first)
 
 
 def head_values(head: Head) -> Values:
@@ -217,7 +244,19 @@ def _to_run(row: Row) -> Run:
 
 def _to_mark(row: Row) -> Mark:
     with _decoding("a mark", row):
-        return Mark(row[0], _not_before(row[0], row[7]), End(row[19]))
+        target = None if row[23] is None else _uuid(row[23])
+        return _whole_mark(Mark(row[0], _not_before(row[0], row[7]), End(row[19]), target))
+
+
+def mark_values(pipe: UUID, mark: Mark) -> Values:
+    """Return the columns of a mark that a transaction sets."""
+    return pipe, mark.first, mark.last, mark.end.value, mark.target or UNSET_VALUE
+
+
+def _whole_mark(mark: Mark) -> Mark:
+    if (mark.end is End.MOVED) is not (mark.target is not None):
+        raise ValueError(f"what ended is {mark.end.value}, and it was moved to {mark.target}")
+    return mark
 
 
 def letter_values(letter: DeadLetter) -> Values:

@@ -105,14 +105,16 @@ REPLACE_QUEUE = Statement(
     Call.TRANSACTION, f"{_SET_RECORD} WHERE queue = ? AND shard = ? IF state = ?", is_idempotent=False
 )
 
-# The list of pipes
+# The lists of pipes
+
+_ENTRY = "pipe, pusher, priority, lane, type, due_class, moved_from"
 
 
 def _insert_entry(table: str) -> Statement:
     return Statement(
         Call.WRITE,
-        f"INSERT INTO {{ks}}.{table} (queue, shard, pipe, pusher, priority, lane, type, created_at) "
-        f"VALUES (?, ?, ?, ?, ?, ?, ?, to_timestamp(now())) USING TIMESTAMP {BORN_AT}",
+        f"INSERT INTO {{ks}}.{table} (queue, shard, {_ENTRY}, created_at) "
+        f"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, to_timestamp(now())) USING TIMESTAMP {BORN_AT}",
     )
 
 
@@ -120,7 +122,7 @@ def _read_entries(table: str, condition: str = "") -> Statement:
     # With the clock: entries never change, so their ages are right whenever it is read.
     return Statement(
         Call.READ,
-        "SELECT pipe, pusher, priority, lane, type, created_at, to_timestamp(now()) "
+        f"SELECT {_ENTRY}, created_at, to_timestamp(now()) "
         f"FROM {{ks}}.{table} WHERE queue = ? AND shard = ?{condition}",
     )
 
@@ -132,31 +134,33 @@ def _delete_entry(table: str) -> Statement:
     )
 
 
+#: Which of the entries are read: all of them, those from one on, or those between two.
+WHOLE, SINCE, BETWEEN = "", " AND pipe >= ?", " AND pipe >= ? AND pipe <= ?"
+
 INSERT_ENTRY = _insert_entry("pipes")
-READ_ENTRIES = _read_entries("pipes")
-READ_ENTRIES_SINCE = _read_entries("pipes", " AND pipe >= ?")
+READ_ENTRIES = {which: _read_entries("pipes", which) for which in (WHOLE, SINCE, BETWEEN)}
 DELETE_ENTRY = _delete_entry("pipes")
 
 INSERT_STAGED = _insert_entry("staged")
-READ_STAGED = _read_entries("staged")
-READ_STAGED_SINCE = _read_entries("staged", " AND pipe >= ?")
+READ_STAGED = {which: _read_entries("staged", which) for which in (WHOLE, SINCE, BETWEEN)}
 DELETE_STAGED = _delete_entry("staged")
 
 # Waiting
 
 APPEND = Statement(
     Call.WRITE,
-    "INSERT INTO {ks}.waiting (pipe, first, count, bodies, headers, ttl_ms, pushed_at) "
-    f"VALUES (?, ?, ?, ?, ?, ?, to_timestamp(now())) USING TIMESTAMP {BORN_AT}",
+    "INSERT INTO {ks}.waiting (pipe, first, count, bodies, headers, ttl_ms, dues, origins, pushed_at) "
+    f"VALUES (?, ?, ?, ?, ?, ?, ?, ?, to_timestamp(now())) USING TIMESTAMP {BORN_AT}",
 )
 _BATCHES = "FROM {ks}.waiting WHERE pipe = ? AND first >= ? AND first <= ? ORDER BY first"
 # An outline names the columns that it leaves out by when they were written: null where they are not there.
-_OUTLINE = "first, count, pushed_at, writetime(bodies), writetime(headers), ttl_ms"
+_OUTLINE = "first, count, pushed_at, writetime(bodies), writetime(headers), ttl_ms, dues, origins"
+_WHOLE = "first, count, pushed_at, bodies, headers, ttl_ms, dues, origins"
 #: By (is newest first, is outline).
 READ_BATCHES = {
     (is_newest_first, is_outline): Statement(
         Call.READ,
-        f"SELECT {_OUTLINE if is_outline else 'first, count, pushed_at, bodies, headers, ttl_ms'} "
+        f"SELECT {_OUTLINE if is_outline else _WHOLE} "
         f"{_BATCHES} {'DESC' if is_newest_first else 'ASC'} LIMIT ?",
         page_rows=_PAGE_OF_OUTLINES if is_outline else _PAGE_OF_BODIES,
     )
@@ -170,7 +174,7 @@ DELETE_WAITING = Statement(Call.WRITE, f"DELETE FROM {{ks}}.waiting USING TIMEST
 _HEAD_KEY = f"pipe = ? AND seq = {HEAD_SEQ} AND kind = {HEAD_KIND}"
 _STATE = (
     "seq, kind, op, cursor, read_from, floor, phase, last, skipped, dead, purged, rolled_back, state, "
-    "attempt, lease_id, leased_at, lease_ms, not_before, holder, ending, window_ms, reason, expired"
+    "attempt, lease_id, leased_at, lease_ms, not_before, holder, ending, window_ms, reason, expired, target"
 )
 _READ_STATE = f"SELECT {_STATE} FROM {{ks}}.pending WHERE pipe = ?"
 READ_HEAD = Statement(
@@ -216,7 +220,8 @@ DRAIN = _head_change("op last", "op = ? AND last = ?")
 CANCEL = _head_change("op", "cursor < ?")
 
 SET_MARK = _transaction(
-    f"INSERT INTO {{ks}}.pending (pipe, seq, kind, last, ending) VALUES (?, ?, {SET_MARK_KIND}, ?, ?)"
+    "INSERT INTO {ks}.pending (pipe, seq, kind, last, ending, target) "
+    f"VALUES (?, ?, {SET_MARK_KIND}, ?, ?, ?)"
 )
 
 _RUN_COLUMNS = (

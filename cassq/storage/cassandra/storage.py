@@ -13,16 +13,17 @@ from datetime import date
 from uuid import UUID
 
 from cassq.model.consistency import check_state
-from cassq.model.ids import MessageId, time_key
+from cassq.model.ids import MessageId
 from cassq.model.message import Batch
 from cassq.model.pipe import Head, Mark, PipeEntry, PipeState
 from cassq.model.queue_record import QueueRecord, QueueState
 from cassq.model.rollup import Rollup
+from cassq.model.shelf import Shelf
 from cassq.model.transaction import Answer, Transaction
-from cassq.storage.cassandra import rows
+from cassq.storage.cassandra import lists, rows
 from cassq.storage.cassandra import statements as cql
 from cassq.storage.cassandra.letters import count_letters, read_letters, removals
-from cassq.storage.cassandra.session import CassandraSession, Row, Work
+from cassq.storage.cassandra.session import CassandraSession, Work
 from cassq.storage.cassandra.transactions import to_answer, to_work
 from cassq.storage.port import BatchQuery, DeadLetter, Listing
 
@@ -73,79 +74,35 @@ class CassandraStorage:
     def _is_applied(self, statement: cql.Statement, values: rows.Values) -> bool:
         return bool(self._session.execute(statement, values)[0][0])
 
-    def create_pipe(self, queue: str, entry: PipeEntry, head: Head, *, is_staged: bool = False) -> None:
+    def create_pipe(self, queue: str, entry: PipeEntry, head: Head) -> None:
         """See `Storage.create_pipe`."""
-        born = (cql.INSERT_HEAD, (entry.pipe, *rows.head_values(head)))
-        if not is_staged:
-            listed = (cql.INSERT_ENTRY, (queue, cql.SHARD, *rows.entry_values(entry)))
-            self._session.execute_in_turn([[born], [listed]])
-            return
-        copy = replace(entry, lane=cql.COPY_LANE)
-        self._session.execute_in_turn(
-            [
-                [born],
-                [(cql.INSERT_STAGED, (queue, cql.SHARD, *rows.entry_values(entry)))],
-                [(cql.INSERT_ENTRY, (queue, cql.STAGED_SHARD, *rows.entry_values(copy)))],
-            ]
-        )
+        born: Work = (cql.INSERT_HEAD, (entry.pipe, *rows.head_values(head)))
+        self._session.execute_in_turn([[born], *lists.listing(queue, [entry], entry.shelf)])
 
-    def list_pipes(self, queue: str, since: UUID | None = None, *, is_staged: bool = False) -> Listing:
+    def list_pipes(
+        self, queue: str, since: UUID | None = None, *, until: UUID | None = None, shelf: Shelf = Shelf.READY
+    ) -> Listing:
         """See `Storage.list_pipes`."""
-        if is_staged:
-            return self._list_staged(queue, since)
-        found = self._read_list(queue, cql.SHARD, cql.READ_ENTRIES, cql.READ_ENTRIES_SINCE, since)
-        return Listing(tuple(rows.to_entry(row[:-1]) for row in found), self._now_of(found))
+        found, entries = lists.read(self._session, queue, shelf, since, until)
+        now = found[0][-1] if found else self._session.execute(cql.READ_CLOCK)[0][0]
+        return Listing(entries, rows.to_ms(now))
 
-    def _list_staged(self, queue: str, since: UUID | None) -> Listing:
-        """List what is staged, also what an older cassq staged; but not the copies that are made for it.
-
-        A copy whose entry is gone is one whose deletion was forgotten: it tells nothing.
-        """
-        found = self._read_list(queue, cql.SHARD, cql.READ_STAGED, cql.READ_STAGED_SINCE, since)
-        beside = self._read_list(queue, cql.STAGED_SHARD, cql.READ_ENTRIES, cql.READ_ENTRIES_SINCE, since)
-        staged = [rows.to_entry(row[:-1]) for row in found]
-        older = [
-            entry for entry in (rows.to_entry(row[:-1]) for row in beside) if entry.lane != cql.COPY_LANE
-        ]
-        entries = sorted(staged + older, key=lambda entry: time_key(entry.pipe))
-        return Listing(tuple(entries), self._now_of(found or beside))
-
-    def _read_list(
-        self, queue: str, shard: int, whole: cql.Statement, beginning_at: cql.Statement, since: UUID | None
-    ) -> list[Row]:
-        if since is None:
-            return self._session.execute(whole, (queue, shard))
-        return self._session.execute(beginning_at, (queue, shard, since))
-
-    def _now_of(self, found: list[Row]) -> int:
-        return rows.to_ms(found[0][-1] if found else self._session.execute(cql.READ_CLOCK)[0][0])
-
-    def publish_pipes(self, queue: str, entries: Sequence[PipeEntry]) -> None:
+    def publish_pipes(self, queue: str, entries: Sequence[PipeEntry], to: Shelf = Shelf.READY) -> None:
         """See `Storage.publish_pipes`."""
         steps: list[list[Work]] = []
         for begin in range(0, len(entries), _ENTRIES_PER_WRITE):
             moved = entries[begin : begin + _ENTRIES_PER_WRITE]
-            steps.append(
-                [(cql.INSERT_ENTRY, (queue, cql.SHARD, *rows.entry_values(entry))) for entry in moved]
-            )
-            # The copy before the entry: of whoever is stopped in between, the entry is found again.
-            steps.append([(cql.DELETE_ENTRY, (queue, cql.STAGED_SHARD, entry.pipe)) for entry in moved])
-            steps.append([(cql.DELETE_STAGED, (queue, cql.SHARD, entry.pipe)) for entry in moved])
+            steps += lists.listing(queue, moved, to)
+            steps += lists.unlisting(queue, [entry.pipe for entry in moved], moved[0].shelf)
         self._session.execute_in_turn(steps)
 
-    def delete_pipe(self, queue: str, pipe: UUID, *, is_staged: bool = False) -> None:
+    def delete_pipe(self, queue: str, pipe: UUID, shelf: Shelf = Shelf.READY) -> None:
         """See `Storage.delete_pipe`."""
-        entry: list[Work] = [(cql.DELETE_ENTRY, (queue, cql.SHARD, pipe))]
-        if is_staged:  # the copy first, so that whoever is stopped in between is found by the entry
-            entry = [
-                (cql.DELETE_ENTRY, (queue, cql.STAGED_SHARD, pipe)),
-                (cql.DELETE_STAGED, (queue, cql.SHARD, pipe)),
-            ]
         self._session.execute_in_turn(
             [
                 [(cql.DELETE_WAITING, (pipe,))],
                 [(cql.DELETE_PENDING, (pipe,))],
-                *([each] for each in entry),
+                *lists.unlisting(queue, [pipe], shelf),
             ]
         )
 

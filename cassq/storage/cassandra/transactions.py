@@ -41,7 +41,7 @@ def to_work(pipe: UUID, transaction: Transaction) -> list[Work]:
         raise InvalidOptionError("a transaction without a condition would be written whatever is there")
     work: list[Work] = [] if head is None else [_head_work(pipe, head)]
     work.extend(_run_work(pipe, change) for change in transaction.runs)
-    work.extend((cql.SET_MARK, (pipe, mark.first, mark.last, mark.end.value)) for mark in transaction.marks)
+    work.extend((cql.SET_MARK, rows.mark_values(pipe, mark)) for mark in transaction.marks)
     return work
 
 

@@ -5,7 +5,7 @@ Refuses, with `DecodeError`, every row that cassq did not write; nothing is skip
 
 import json
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, fields
 from itertools import accumulate, pairwise
@@ -16,11 +16,12 @@ from uuid import UUID
 from cassq.errors import DecodeError
 from cassq.limits import SEQ_MAX
 from cassq.model.ids import MessageId, from_time_key, time_key
-from cassq.model.message import Batch
+from cassq.model.message import Batch, Origin
 from cassq.model.pipe import TRANSITIONS, End, Head, Mark, Phase, PipeEntry, Run, RunState, Tally
 from cassq.model.queue_record import QueueRecord, QueueState, Sample, Written
 from cassq.model.rollup import NAMES, Rollup
 from cassq.model.settings import QueueSettings
+from cassq.model.shelf import Shelf
 from cassq.storage.port import DeadLetter
 
 Row = tuple[Any, ...]
@@ -49,39 +50,76 @@ def decoding(what: str) -> Iterator[None]:
 
 def entry_row(entry: PipeEntry, created_at_ms: int) -> Row:
     """Return the columns of `pipes` after queue and shard."""
-    return time_key(entry.pipe), entry.pusher, entry.priority, entry.lane, created_at_ms, entry.type
+    moved_from = None if entry.moved_from is None else time_key(entry.moved_from)
+    return (
+        *(time_key(entry.pipe), entry.pusher, entry.priority, entry.lane, created_at_ms, entry.type),
+        *(entry.due_class, moved_from),
+    )
 
 
 def batch_row(batch: Batch, pushed_at_ms: int) -> Row:
-    """Return (first, count, pushed_at_ms, ttl_ms, lengths, headers, bodies)."""
-    lengths = array("I", map(len, batch.bodies))
-    if byteorder == "big":
-        lengths.byteswap()
+    """Return (first, count, pushed_at_ms, ttl_ms, dues, origins, lengths, headers, bodies)."""
+    lengths = _pack("I", map(len, batch.bodies))
     headers = json.dumps([dict(h) for h in batch.headers]) if batch.headers else None
-    place = batch.first, batch.count, pushed_at_ms, batch.ttl_ms
-    return *place, lengths.tobytes(), headers, b"".join(batch.bodies)
+    dues = None if batch.dues is None else _pack("q", batch.dues)
+    origins = None
+    if batch.origins is not None:
+        origins = json.dumps([[*map(str, each.message_id), each.pushed_at_ms] for each in batch.origins])
+    place = batch.first, batch.count, pushed_at_ms, batch.ttl_ms, dues, origins
+    return *place, lengths, headers, b"".join(batch.bodies)
 
 
 def to_batch(row: Row) -> Batch:
     """Read a full row back."""
-    first, count, pushed_at_ms, ttl_ms, packed, headers, joined = row
+    *outline, packed, headers, joined = row
     with decoding("waiting"):
-        lengths = array("I", _bytes(packed))
-        if byteorder == "big":
-            lengths.byteswap()
-        if len(lengths) != _number(count, 1) or sum(lengths) != len(_bytes(joined)):
+        first, count, pushed_at_ms, ttl_ms, dues, origins = _outline(*outline)
+        lengths = _unpack("I", packed)
+        if len(lengths) != count or sum(lengths) != len(_bytes(joined)):
             raise ValueError(f"batch {first} says {count} messages, its bodies do not")
         bodies = tuple(joined[a:b] for a, b in pairwise(accumulate(lengths, initial=0)))
         unpacked = tuple(map(_headers, _list(headers))) if headers is not None else None
         if unpacked is not None and len(unpacked) != count:
             raise ValueError(f"batch {first} says {count} messages, its headers do not")
-        return Batch(_number(first, 1), bodies, unpacked, count, _time(pushed_at_ms), _number(ttl_ms))
+        return Batch(first, bodies, unpacked, count, pushed_at_ms, ttl_ms, dues, origins)
 
 
 def to_outline(row: Row) -> Batch:
-    """Read (first, count, pushed_at_ms, ttl_ms) back."""
+    """Read (first, count, pushed_at_ms, ttl_ms, dues, origins) back."""
     with decoding("waiting"):
-        return Batch(_number(row[0], 1), (), None, _number(row[1], 1), _time(row[2]), _number(row[3]))
+        first, count, pushed_at_ms, ttl_ms, dues, origins = _outline(*row)
+        return Batch(first, (), None, count, pushed_at_ms, ttl_ms, dues, origins)
+
+
+def _outline(*row: object) -> tuple[int, int, int, int, tuple[int, ...] | None, tuple[Origin, ...] | None]:
+    first, count, pushed_at_ms, ttl_ms, packed, stored = row
+    place = _number(first, 1), _number(count, 1), _time(pushed_at_ms), _number(ttl_ms)
+    if packed is None and stored is None:
+        return *place, None, None
+    dues = None if packed is None else tuple(map(_time, _unpack("q", packed)))
+    origins = None if stored is None else tuple(map(_origin, _list(stored)))
+    if any(each is not None and len(each) != count for each in (dues, origins)):
+        raise ValueError(f"batch {first} says {count} messages, its due times or first ids do not")
+    return *place, dues, origins
+
+
+def _origin(stored: tuple[object, ...]) -> Origin:
+    pipe, seq, pushed_at_ms = stored
+    return Origin(MessageId(UUID(_text(pipe)), _number(int(_text(seq)), 1)), _time(pushed_at_ms))
+
+
+def _pack(kind: str, numbers: Iterable[int]) -> bytes:
+    packed = array(kind, numbers)
+    if byteorder == "big":
+        packed.byteswap()
+    return packed.tobytes()
+
+
+def _unpack(kind: str, packed: object) -> "array[int]":
+    numbers = array(kind, _bytes(packed))
+    if byteorder == "big":
+        numbers.byteswap()
+    return numbers
 
 
 def head_row(head: Head) -> Row:
@@ -141,15 +179,20 @@ def to_run(row: Row) -> Run:
 
 
 def to_mark(row: Row) -> Mark:
-    """Read (first, last, ending) back."""
+    """Read (first, last, ending, target) back."""
+    first, last, ending, target = row
     with decoding("marks"):
-        return Mark(_number(row[0], 1), _number(row[1], row[0], SEQ_MAX - 1), End(row[2]))
+        end = End(ending)
+        if (end is End.MOVED) is not (target is not None):
+            raise ValueError(f"what ended is {ending}, and it was moved to {target}")
+        to = None if target is None else from_time_key(_bytes(target))
+        return Mark(_number(first, 1), _number(last, first, SEQ_MAX - 1), end, to)
 
 
-def to_entry(row: Row) -> PipeEntry:
-    """Read (pipe, pusher, priority, lane, created_at_ms, type) back."""
+def to_entry(row: Row, shelf: Shelf) -> PipeEntry:
+    """Read (pipe, pusher, priority, lane, created_at_ms, type, due_class, moved_from) back."""
     with decoding("pipes"):
-        pipe, pusher, priority, lane, created_at_ms, kind = row
+        pipe, pusher, priority, lane, created_at_ms, kind, due_class, moved_from = row
         return PipeEntry(
             from_time_key(_bytes(pipe)),
             _text(pusher),
@@ -157,6 +200,9 @@ def to_entry(row: Row) -> PipeEntry:
             _number(lane),
             _text(kind),
             _time(created_at_ms),
+            due_class=_number(due_class),
+            moved_from=None if moved_from is None else from_time_key(_bytes(moved_from)),
+            shelf=shelf,
         )
 
 

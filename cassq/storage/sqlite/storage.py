@@ -16,6 +16,7 @@ from cassq.model.message import Batch
 from cassq.model.pipe import Head, Mark, PipeEntry, PipeState
 from cassq.model.queue_record import QueueRecord, QueueState
 from cassq.model.rollup import KEPT, NAMES, Rollup, day_of
+from cassq.model.shelf import Shelf
 from cassq.model.transaction import Answer, Seal, Transaction
 from cassq.runtime.clock import Clock, SystemClock
 from cassq.runtime.files import FILE_MODE
@@ -27,13 +28,21 @@ from cassq.storage.sqlite.transactions import MARK, RUN_COLUMNS, head_update, ma
 _HEAD = "op, cursor, read_from, floor, phase, last, skipped, dead, purged, rolled_back, expired"
 _RECORD = "name, incarnation, op, state, settings, totals, counted, samples, writers, publications, expired"
 _ENTRY = (
-    "INSERT OR IGNORE INTO pipes (queue, shard, pipe, pusher, priority, lane, created_at_ms, type)"
-    " VALUES (?,?,?,?,?,?,?,?)"
+    "INSERT OR IGNORE INTO pipes"
+    " (queue, shard, pipe, pusher, priority, lane, created_at_ms, type, due_class, moved_from)"
+    " VALUES (?,?,?,?,?,?,?,?,?,?)"
 )
 
-#: Today's only shard of a queue, and the list of its pipes that are not published yet.
+#: Today's only shard of a queue; its lists have each a shard of their own.
 _SHARD = 0
-_STAGED_SHARD = -1
+_SHARDS = {
+    Shelf.READY: _SHARD,
+    Shelf.DUE: 1,
+    Shelf.SCHEDULED: 2,
+    Shelf.MOVED: 3,
+    Shelf.STAGED: -1,
+    Shelf.SORTED: -2,
+}
 _DELETE_ENTRY = "DELETE FROM pipes WHERE queue = ? AND shard = ? AND pipe = ?"
 _ROLLUP = ", ".join(NAMES)
 
@@ -97,7 +106,7 @@ class SqliteStorage:
             insert = f"INSERT OR IGNORE INTO queues ({_RECORD}) VALUES (?,?,?,?,?,?,?,?,?,?,?)"  # noqa: S608
             return db.execute(insert, (wanted.name, *row)).rowcount == 1
 
-    def create_pipe(self, queue: str, entry: PipeEntry, head: Head, *, is_staged: bool = False) -> None:
+    def create_pipe(self, queue: str, entry: PipeEntry, head: Head) -> None:
         """See `Storage.create_pipe`."""
         key = time_key(entry.pipe)
         with self._file.writing() as db:
@@ -105,36 +114,38 @@ class SqliteStorage:
                 f"INSERT INTO heads (pipe, {_HEAD}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",  # noqa: S608
                 (key, *rows.head_row(head)),
             )
-            db.execute(
-                _ENTRY, (queue, _shard(is_staged=is_staged), *rows.entry_row(entry, self._file.now_ms()))
-            )
+            db.execute(_ENTRY, (queue, _SHARDS[entry.shelf], *rows.entry_row(entry, self._file.now_ms())))
 
-    def list_pipes(self, queue: str, since: UUID | None = None, *, is_staged: bool = False) -> Listing:
+    def list_pipes(
+        self, queue: str, since: UUID | None = None, *, until: UUID | None = None, shelf: Shelf = Shelf.READY
+    ) -> Listing:
         """See `Storage.list_pipes`."""
         with self._file.reading() as db:
             now_ms = self._file.now_ms()
             found = db.execute(
-                "SELECT pipe, pusher, priority, lane, created_at_ms, type FROM pipes"
-                " WHERE queue = ? AND shard = ? AND pipe >= ? ORDER BY pipe",
-                (queue, _shard(is_staged=is_staged), time_key(since) if since else b""),
+                "SELECT pipe, pusher, priority, lane, created_at_ms, type, due_class, moved_from FROM pipes"
+                " WHERE queue = ? AND shard = ? AND pipe >= ? AND pipe <= ? ORDER BY pipe",
+                (queue, _SHARDS[shelf], time_key(since) if since else b"", _until(until)),
             ).fetchall()
-        return Listing(tuple(rows.to_entry(row) for row in found), now_ms)
+        return Listing(tuple(rows.to_entry(row, shelf) for row in found), now_ms)
 
-    def publish_pipes(self, queue: str, entries: Sequence[PipeEntry]) -> None:
+    def publish_pipes(self, queue: str, entries: Sequence[PipeEntry], to: Shelf = Shelf.READY) -> None:
         """See `Storage.publish_pipes`; here it is one step."""
         with self._file.writing() as db:
             now_ms = self._file.now_ms()
-            db.executemany(_ENTRY, [(queue, _SHARD, *rows.entry_row(entry, now_ms)) for entry in entries])
-            db.executemany(_DELETE_ENTRY, [(queue, _STAGED_SHARD, time_key(entry.pipe)) for entry in entries])
+            listed = [(queue, _SHARDS[to], *rows.entry_row(entry, now_ms)) for entry in entries]
+            db.executemany(_ENTRY, listed)
+            left = [(queue, _SHARDS[entry.shelf], time_key(entry.pipe)) for entry in entries]
+            db.executemany(_DELETE_ENTRY, left)
 
-    def delete_pipe(self, queue: str, pipe: UUID, *, is_staged: bool = False) -> None:
+    def delete_pipe(self, queue: str, pipe: UUID, shelf: Shelf = Shelf.READY) -> None:
         """See `Storage.delete_pipe`; here it is one step."""
         key = time_key(pipe)
         with self._file.writing() as db:
             for table in ("waiting", "marks", "runs", "heads"):
                 db.execute(f"DELETE FROM {table} WHERE pipe = ?", (key,))  # noqa: S608
             letters.forget_removed(db, self._file.now_ms())
-            db.execute(_DELETE_ENTRY, (queue, _shard(is_staged=is_staged), key))
+            db.execute(_DELETE_ENTRY, (queue, _SHARDS[shelf], key))
 
     def append(self, pipe: UUID, batch: Batch) -> None:
         """See `Storage.append`."""
@@ -142,14 +153,14 @@ class SqliteStorage:
         with self._file.writing() as db:
             db.execute(
                 "INSERT OR IGNORE INTO waiting"
-                " (pipe, first, count, pushed_at_ms, ttl_ms, lengths, headers, bodies)"
-                " SELECT ?,?,?,?,?,?,?,? WHERE EXISTS (SELECT 1 FROM heads WHERE pipe = ?)",
+                " (pipe, first, count, pushed_at_ms, ttl_ms, dues, origins, lengths, headers, bodies)"
+                " SELECT ?,?,?,?,?,?,?,?,?,? WHERE EXISTS (SELECT 1 FROM heads WHERE pipe = ?)",
                 (key, *rows.batch_row(batch, self._file.now_ms()), key),
             )
 
     def read_batches(self, pipe: UUID, query: BatchQuery) -> Sequence[Batch]:
         """See `Storage.read_batches`."""
-        columns = "first, count, pushed_at_ms, ttl_ms" + (
+        columns = "first, count, pushed_at_ms, ttl_ms, dues, origins" + (
             "" if query.is_outline else ", lengths, headers, bodies"
         )
         order = "DESC" if query.is_newest_first else "ASC"
@@ -176,7 +187,7 @@ class SqliteStorage:
                 (key, floor),
             ).fetchall()
             marks = db.execute(
-                "SELECT first, last, ending FROM marks WHERE pipe = ? AND first > ? ORDER BY first",
+                "SELECT first, last, ending, target FROM marks WHERE pipe = ? AND first > ? ORDER BY first",
                 (key, floor),
             ).fetchall()
         state = PipeState(
@@ -268,5 +279,5 @@ class SqliteStorage:
         return [rows.to_rollup(row) for row in found]
 
 
-def _shard(*, is_staged: bool) -> int:
-    return _STAGED_SHARD if is_staged else _SHARD
+def _until(pipe: UUID | None) -> bytes:
+    return b"\xff" * 16 if pipe is None else time_key(pipe)

@@ -7,6 +7,7 @@ refused. `cassq.model.transaction` tells what each kind asks for.
 from typing import assert_never
 
 from cassq.limits import NO_LIMIT, UNDECIDED
+from cassq.model.ids import time_key
 from cassq.model.pipe import Mark, Phase
 from cassq.model.transaction import Advance, Cancel, Drain, ForceSeal, HeadChange, Retire, RunChange, Seal
 from cassq.storage.sqlite.rows import Row, run_row
@@ -17,16 +18,18 @@ RUN_COLUMNS = (
 )
 
 MARK = (
-    "INSERT INTO marks (pipe, first, last, ending)"
-    " SELECT ?,?,?,? WHERE EXISTS (SELECT 1 FROM heads WHERE pipe = ?)"
-    " ON CONFLICT (pipe, first) DO UPDATE SET last = excluded.last, ending = excluded.ending"
+    "INSERT INTO marks (pipe, first, last, ending, target)"
+    " SELECT ?,?,?,?,? WHERE EXISTS (SELECT 1 FROM heads WHERE pipe = ?)"
+    " ON CONFLICT (pipe, first) DO UPDATE SET last = excluded.last, ending = excluded.ending,"
+    " target = excluded.target"
     " WHERE (excluded.last, excluded.ending) > (last, ending)"
 )
 
 
 def mark_row(key: bytes, mark: Mark) -> Row:
     """Return the values of `MARK`."""
-    return key, mark.first, mark.last, mark.end.value, key
+    target = None if mark.target is None else time_key(mark.target)
+    return key, mark.first, mark.last, mark.end.value, target, key
 
 
 def head_update(key: bytes, change: HeadChange) -> tuple[str, Row]:

@@ -14,6 +14,7 @@ from cassq.errors import PipeLostError
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.queue_record import QueueRecord, Written
 from cassq.model.settings import QueueSettings
+from cassq.model.shelf import Shelf
 from cassq.model.transaction import Advance, Retire, Transaction
 from cassq.storage.sqlite.storage import SqliteStorage
 
@@ -113,5 +114,5 @@ def test_a_manifest_names_every_pipe(scene, count):
     pipes = [new_pipe_id() for _ in range(count)]
     manifest = write_manifest(scene.context, "loader/1/manifest", pipes)
     assert read_manifest(scene.storage, manifest) == set(pipes)
-    scene.storage.delete_pipe("q", manifest, is_staged=True)
+    scene.storage.delete_pipe("q", manifest, shelf=Shelf.STAGED)
     assert read_manifest(scene.storage, manifest) == set()

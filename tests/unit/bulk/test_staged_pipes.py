@@ -9,6 +9,7 @@ from support.contexts import context_of
 from cassq.bulk.staged_pipes import PATIENCE_S, PAUSE_MAX_S, StagedPipes
 from cassq.errors import ClosedError, OutcomeUnknownError, PipeLostError, StorageUnavailableError
 from cassq.model.settings import QueueSettings
+from cassq.model.shelf import Shelf
 from cassq.storage.port import BatchQuery
 from cassq.storage.sqlite.storage import SqliteStorage
 
@@ -45,7 +46,7 @@ def bodies(storage, pipes):
 
 
 def listed(storage):
-    return [entry.pipe for entry in storage.list_pipes("q", is_staged=True).entries]
+    return [entry.pipe for entry in storage.list_pipes("q", shelf=Shelf.STAGED).entries]
 
 
 def fill(staged, count):
@@ -111,7 +112,7 @@ def test_a_write_that_fails_for_good_ends_the_task_and_nothing_can_be_added(
 def test_a_pipe_that_was_cleared_away_is_told_as_lost(storage, staged):
     staged.add(b"0")
     (pipe,) = listed(storage)
-    storage.delete_pipe("q", pipe, is_staged=True)
+    storage.delete_pipe("q", pipe, shelf=Shelf.STAGED)
     with pytest.raises(PipeLostError):
         staged.close()
 

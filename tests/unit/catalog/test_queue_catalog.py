@@ -9,6 +9,7 @@ from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.message import Batch
 from cassq.model.pipe import Head, PipeEntry
 from cassq.model.queue_record import QueueState
+from cassq.model.shelf import Shelf
 from cassq.storage.sqlite.storage import SqliteStorage
 
 
@@ -22,10 +23,10 @@ class Meanwhile:
     def __getattr__(self, name):
         return getattr(self._storage, name)
 
-    def list_pipes(self, queue, *, is_staged=False):
-        if not is_staged and self._happen:
+    def list_pipes(self, queue, *, shelf=Shelf.READY):
+        if shelf is Shelf.READY and self._happen:
             self._happen.pop()()
-        return self._storage.list_pipes(queue, is_staged=is_staged)
+        return self._storage.list_pipes(queue, shelf=shelf)
 
 
 def test_no_pipe_of_a_new_queue_is_cleared_with_the_one_that_was_deleted():

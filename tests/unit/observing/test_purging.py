@@ -10,6 +10,7 @@ from cassq.errors import OutcomeUnknownError, StorageUnavailableError
 from cassq.model.ids import MessageId, new_pipe_id, new_token
 from cassq.model.message import Batch
 from cassq.model.pipe import End, Head, Mark, PipeEntry, RunState
+from cassq.model.queue_record import QueueRecord
 from cassq.model.settings import QueueSettings
 from cassq.model.transaction import Advance, Cancel
 from cassq.observing.purging import Purging
@@ -143,6 +144,7 @@ def test_a_pipe_of_another_queue_is_left_alone(storage, entry, cancel):
     storage.create_pipe("another", other, Head(new_token()))
     storage.append(other.pipe, Batch(1, (b"one",), None, 1))
 
+    assert storage.change_queue(None, QueueRecord("q", new_token(), SETTINGS, new_token()))
     purging = Purging(context_of(storage, SETTINGS, HandClock()))
     assert not purging.cancel(MessageId(other.pipe, 1), is_running_meant=False)
     assert storage.load_pipe(other.pipe).marks == ()

@@ -195,7 +195,7 @@ def test_pipes_of_many_batches_are_read_on_while_takes_are_under_way(store, queu
     for entry in store.storage.list_pipes("orders").entries:
         owned = opener.open(entry)
         while result := owned.take(7).runs:
-            popped += [body for taken in result for _, body, _, _ in taken.messages]
+            popped += [body for taken in result for _, body, *_ in taken.messages]
 
     assert popped == bodies
     assert "beside" in storage.readers

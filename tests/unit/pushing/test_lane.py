@@ -48,6 +48,9 @@ class Host:
     def check_open(self):
         pass
 
+    def latest_ms(self):
+        return 0
+
     def note_pushed(self, count, _type):
         self.pushed += count
 

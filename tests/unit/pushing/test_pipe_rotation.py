@@ -9,8 +9,9 @@ from support.contexts import context_of
 
 import cassq
 from cassq.errors import OutcomeUnknownError, StorageUnavailableError
-from cassq.model.ids import Source, time_key
+from cassq.model.ids import Source, id_time_ms, time_key
 from cassq.model.pipe import Phase
+from cassq.model.schedule import SOON
 from cassq.model.transaction import Seal, Transaction
 from cassq.pushing.pipe_rotation import RETRY_S, PipeRotation
 from cassq.runtime.background_thread import BackgroundThread
@@ -291,6 +292,18 @@ class TestOverTime:
         opened.acked = 5
         supply.finish(opened)
         assert ("were acknowledged and are lost" in caplog.text) is is_told
+
+
+def test_what_is_due_soon_has_ids_by_the_databases_clock(queue, storage, beside):
+    # Given a machine whose time of day is wrong: poppers read a list by that of the database
+    source = Source("a pusher", due_class=SOON)
+    supply = PipeRotation(
+        context_of(storage, queue.settings, SystemClock()), source, beside, latest_ms=lambda: 1_000_000
+    )
+
+    opened = supply.writable(1, 1, due_ms=1_002_000)
+
+    assert id_time_ms(opened.pipe) == 1_000_000
 
 
 class _AtOnce:

@@ -104,7 +104,7 @@ class RawSqlite:
         self._db.execute(_INSERT_RUN, run)
         self._db.execute("COMMIT")
         self._db.execute("BEGIN IMMEDIATE")
-        self._db.execute("INSERT INTO marks VALUES (?, ?, ?, 'committed')", (self._pipe, first, last))
+        self._db.execute("INSERT INTO marks VALUES (?, ?, ?, 'committed', NULL)", (self._pipe, first, last))
         self._db.execute("COMMIT")
 
 

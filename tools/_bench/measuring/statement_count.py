@@ -27,7 +27,7 @@ _KINDS: tuple[tuple[str, tuple[Statement, ...]], ...] = (
     ("pipe sealed: LWT", (cql.SEAL,)),
     ("pipe drained, retired, or sealed by force: LWT", (cql.SET_PHASE, cql.DRAIN)),
     ("pipe deleted: DELETE of three", (cql.DELETE_WAITING, cql.DELETE_PENDING, cql.DELETE_ENTRY)),
-    ("list of pipes: read", (cql.READ_ENTRIES, cql.READ_ENTRIES_SINCE)),
+    ("list of pipes: read", tuple(cql.READ_ENTRIES.values())),
     (
         "head, runs and marks: SERIAL read",
         (cql.READ_HEAD, cql.READ_STATE, cql.READ_STATE_ABOVE, cql.READ_STATE_BEGINNING),

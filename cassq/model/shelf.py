@@ -1,0 +1,31 @@
+"""Which of a queue's lists a pipe stands in.
+
+Owns the names. A pipe stands in one of them, but for the moment in which it moves on: then in two. Who looks
+for a pipe that may move reads the lists in the order of `MOVING`, and so never misses it.
+"""
+
+from enum import Enum
+
+
+class Shelf(Enum):
+    """A list of pipes.
+
+    Attributes:
+        READY: what poppers see: messages that may be delivered at once.
+        DUE: what poppers see, too, where messages of the queue have due times: they are near.
+        SCHEDULED: messages that are due later. Keepers look at it.
+        MOVED: messages that were moved to another pipe: it tells which.
+        STAGED: what a bulk write fills, and has not published.
+        SORTED: what messages are moved to, and is not published.
+    """
+
+    READY = "ready"
+    DUE = "due"
+    SCHEDULED = "scheduled"
+    MOVED = "moved"
+    STAGED = "staged"
+    SORTED = "sorted"
+
+
+#: Each list before those that pipes move on to from it.
+MOVING = (Shelf.STAGED, Shelf.READY, Shelf.SORTED, Shelf.SCHEDULED, Shelf.MOVED, Shelf.DUE)

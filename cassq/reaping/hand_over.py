@@ -1,0 +1,134 @@
+"""Moves what waits in a pile to a pipe in which it is sorted by due times.
+
+Owns the order of steps: stage, decide, publish. The pile's own head decides, in one transaction that marks
+what was moved and names the pipe it was moved to. What must not break:
+
+- the pipe is staged, filled and sealed before that is decided, and published after it;
+- the decision is conditional on the op under which the pile was read; an attempt has a pipe of its own, and
+  sends its decision once;
+- what is staged is deleted only where the pile does not name it, and never will: behind the fence.
+
+    keeper A                        the pile (op 1: m1 m2 m3)     keeper B
+    | reads it, stages T1: m2 m1 m3 |                             |
+    | (frozen)                      | <-- cancel m2 (op 2)        | reads it, stages T2: m1 m3
+    |                               | <-- moved to T2, IF op = 2  | publishes T2
+    | moved to T1, IF op = 1 -----> | refused: A deletes T1       |
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+from uuid import UUID
+
+from cassq.catalog.queue_context import QueueContext
+from cassq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
+from cassq.model.ids import new_pipe_id, new_token
+from cassq.model.message import Batch, Headers, Origin, pack_headers, size_of
+from cassq.model.pipe import End, Head, Mark, PipeEntry
+from cassq.model.ranges import Range
+from cassq.model.schedule import NEAR_S
+from cassq.model.shelf import Shelf
+from cassq.model.transaction import Advance, Seal, Transaction
+from cassq.pipes.fenced_pipe import FencedPipe
+
+
+class _Item(NamedTuple):
+    """One message that is moved."""
+
+    due_ms: int
+    ttl_ms: int
+    origin: Origin
+    body: bytes
+    headers: Headers
+
+
+class HandOver:
+    """Moves messages of one queue."""
+
+    def __init__(self, context: QueueContext) -> None:
+        self._storage = context.storage
+        self._queue = context.queue
+
+    def move(self, pile: FencedPipe, batches: Sequence[Batch], now_ms: int) -> int:
+        """Move what is left of a pile whose end is decided; return how many messages, 0 where it was refused.
+
+        Args:
+            batches: all of the pile's.
+
+        Raises: OutcomeUnknownError: whoever reads the pile next sees whether they were moved.
+        """
+        head = pile.head
+        left = list(pile.progress.missing(head.cursor + 1, head.last))
+        items = sorted(_items(pile.pipe, batches, left), key=lambda item: item.due_ms)
+        entry = self._stage(pile, items, now_ms)
+        if entry is None:
+            return 0
+        marks = tuple(Mark(part.first, part.last, End.MOVED, entry.pipe) for part in left)
+        moved = replace(
+            pile.progress.raise_floor(),
+            op=new_token(),
+            cursor=head.last,
+            read_from=head.last + 1,
+            skipped=head.skipped + head.last - head.cursor,
+        )
+        decision = Transaction(Advance(head.op, moved), marks=marks)
+        if not self._storage.transact(pile.pipe, decision).is_applied:
+            self._storage.delete_pipe(self._queue, entry.pipe, Shelf.SORTED)
+            return 0
+        self.publish(entry, now_ms)
+        return len(items)
+
+    def publish(self, entry: PipeEntry, now_ms: int) -> None:
+        """Take a pipe that was decided on over into the list for its first due time: the id tells that."""
+        near = new_pipe_id(now_ms + 1000 * NEAR_S)
+        to = Shelf.DUE if entry.pipe.time <= near.time else Shelf.SCHEDULED
+        self._storage.publish_pipes(self._queue, [entry], to)
+
+    def _stage(self, pile: FencedPipe, items: Sequence[_Item], now_ms: int) -> PipeEntry | None:
+        """Stage a pipe with these messages; None where that took so long that somebody has deleted it."""
+        pipe = new_pipe_id(max(now_ms, items[0].due_ms))
+        entry = replace(pile.entry, pipe=pipe, moved_from=pile.pipe, shelf=Shelf.SORTED)
+        self._storage.create_pipe(self._queue, entry, Head(op=new_token()))
+        first = 1
+        for batch in _cut(items):
+            self._storage.append(pipe, replace(batch, first=first))
+            first += batch.count
+        is_sealed = self._storage.transact(pipe, Transaction(Seal(len(items)))).is_applied
+        return entry if is_sealed else None
+
+
+def _items(pipe: UUID, batches: Iterable[Batch], left: Sequence[Range]) -> Iterator[_Item]:
+    for batch in batches:
+        for part in left:
+            first, last = max(part.first, batch.first), min(part.last, batch.last)
+            for seq in range(first, last + 1):
+                place = seq - batch.first
+                due_ms = batch.dues[place] if batch.dues else 0
+                yield _Item(due_ms, batch.ttl_ms, batch.origin(pipe, seq), *batch.message(seq))
+
+
+def _cut(items: Iterable[_Item]) -> Iterator[Batch]:
+    """Cut messages into batches, each of one time-to-live."""
+    part: list[_Item] = []
+    size = 0
+    for item in items:
+        weight = size_of(item.body, item.headers)
+        is_full = len(part) >= BATCH_MESSAGES_MAX or size + weight > BATCH_BYTES_MAX
+        if part and (is_full or item.ttl_ms != part[0].ttl_ms):
+            yield _batch(part)
+            part, size = [], 0
+        part.append(item)
+        size += weight
+    yield _batch(part)
+
+
+def _batch(items: Sequence[_Item]) -> Batch:
+    return Batch(
+        1,
+        tuple(item.body for item in items),
+        pack_headers(item.headers for item in items),
+        len(items),
+        ttl_ms=items[0].ttl_ms,
+        dues=tuple(item.due_ms for item in items),
+        origins=tuple(item.origin for item in items),
+    )

@@ -1,0 +1,268 @@
+"""Whether messages come when they are due, as what they were pushed; and a day of the schedule in seconds.
+
+Owns which due time each message has, and what of that may be judged by the clocks of the nodes. Pure but for
+what it objects to. What must not break: nothing is excused but by how far the plan's clocks differ, and, of
+when something was pushed, by how late the plan lets requests land.
+"""
+
+import math
+import random
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cluster import EPOCH_MS
+from plan import Plan
+from scheduler import World
+
+from cassq.model import schedule
+from cassq.model.ids import MessageId
+from cassq.observing.inspection import MessageState, MessageStatus
+from cassq.popping import fetcher
+from cassq.popping.delivery import Delivery
+from cassq.pushing import due_clock, pipe_rotation
+from cassq.reaping import hand_over, housekeeping, keeper
+
+#: From this lead on nobody waits in the history: everybody stops until it is near.
+FAR_S = 300.0
+
+#: What was due has so long to come before everybody stops.
+SETTLED_S = 10.0
+
+#: Among what is compared with the clock of a node the fractions of milliseconds are lost.
+ROUNDING_MS = 2
+
+
+@dataclass(slots=True)
+class _Pushed:
+    """What was pushed together.
+
+    Attributes:
+        called_at: when the call began.
+        lead_ms: how long after that it is due at least.
+        due_ms: when it is due, where the caller gave that; else as the first delivery told.
+        told_at: when the call returned; None where it did not, or failed.
+    """
+
+    called_at: float
+    lead_ms: int
+    due_ms: int | None
+    told_at: float | None = None
+
+
+class DueWatch:
+    """Draws due times, and objects to a message that comes early, or as another one.
+
+    Args:
+        broken: hears of it.
+    """
+
+    def __init__(self, plan: Plan, world: World, broken: list[str]) -> None:
+        self._plan = plan
+        self._world = world
+        self._broken = broken
+        self._pushed: dict[str, _Pushed] = {}
+        self._ids: dict[str, MessageId] = {}
+        self._asked: set[str] = set()
+        self.is_on = bool(plan.leads_s)
+
+    # Pushing
+
+    def options(self, dice: random.Random, bodies: Sequence[str]) -> dict[str, Any]:
+        """Return the delay or the due time of what is pushed together; and note it."""
+        if not self.is_on:
+            return {}
+        lead_s = dice.choice(self._plan.leads_s)
+        if lead_s < FAR_S:
+            lead_s *= 1 + self._plan.spread * (dice.random() - 0.5)
+        now = self._world.now
+        if dice.random() < self._plan.dated:
+            due_at = datetime.fromtimestamp((EPOCH_MS + now * 1000) / 1000 + lead_s, UTC)
+            due_ms = -((datetime(1970, 1, 1, tzinfo=UTC) - due_at) // timedelta(milliseconds=1))
+            one = _Pushed(now, max(0, due_ms - EPOCH_MS - int(now * 1000)), due_ms)
+            options: dict[str, Any] = {"due": due_at}
+        else:
+            delay = timedelta(seconds=lead_s)
+            one = _Pushed(now, -(-delay // timedelta(milliseconds=1)), None)
+            options = {"delay": delay}
+        self._pushed.update({body: _Pushed(one.called_at, one.lead_ms, one.due_ms) for body in bodies})
+        return options
+
+    def note_told(self, bodies: Sequence[str]) -> None:
+        """Hear that a push was acknowledged."""
+        for body in bodies if self.is_on else ():
+            self._pushed[body].told_at = self._world.now
+
+    # Popping
+
+    def check(self, consumer: str, delivery: Delivery, pushed_id: MessageId | None) -> None:
+        """Object where a message comes early, or with another id or time than it was pushed with.
+
+        Args:
+            pushed_id: what its push returned; None where that is not known.
+        """
+        body = delivery.body.decode()
+        pushed = self._pushed.get(body)
+        if pushed is None:
+            return
+        due_ms = _ms(delivery.due) if delivery.due else 0
+        if due_ms > self._latest_ms:
+            self._object(f"early: {consumer} got {body} {due_ms - self._latest_ms} ms before it was due")
+        self._check_due(body, pushed, due_ms)
+        known = self._ids.setdefault(body, pushed_id or delivery.message_id)
+        if delivery.message_id != known:
+            self._object(f"id: {body} was {known} and came as {delivery.message_id}")
+        pushed_ms = _ms(delivery.pushed_at)
+        first_ms = self._db_ms(pushed.called_at) + min(self._plan.skews_ms) - ROUNDING_MS
+        until_s = self._world.now if pushed.told_at is None else pushed.told_at + self._landing_s
+        last_ms = self._db_ms(until_s) + max(self._plan.skews_ms) + ROUNDING_MS
+        if not first_ms <= pushed_ms <= last_ms:
+            self._object(f"pushed_at: {body} came as of {pushed_ms}, not {first_ms} to {last_ms}")
+
+    def _check_due(self, body: str, pushed: _Pushed, due_ms: int) -> None:
+        """Object where the due time is not the one that was asked for."""
+        if pushed.due_ms is None:
+            least_ms = self._least_ms(pushed) if pushed.lead_ms else 0
+            returned_at = self._world.now if pushed.told_at is None else pushed.told_at
+            most_ms = self._db_ms(returned_at) + pushed.lead_ms + self._slow_ms if pushed.lead_ms else 0
+            if not least_ms <= due_ms <= most_ms:
+                self._object(f"due: {body} came as due at {due_ms}, not {least_ms} to {most_ms}")
+            pushed.due_ms = due_ms
+        elif due_ms != pushed.due_ms:
+            self._object(f"due: {body} came as due at {due_ms}, and is at {pushed.due_ms}")
+
+    # Looking, and taking back
+
+    def is_asleep(self, body: str) -> bool:
+        """Tell whether a message that was acknowledged is surely far from due: nobody can have taken it."""
+        pushed = self._pushed.get(body)
+        if pushed is None or pushed.told_at is None:
+            return False
+        due_ms = self._least_ms(pushed) if pushed.due_ms is None else pushed.due_ms
+        return due_ms > self._latest_ms + 1000 * schedule.SOON_S + ROUNDING_MS
+
+    def check_status(self, body: str, status: MessageStatus, *, was_asleep: bool) -> None:
+        """Object where one that is far from due is told to be anything else.
+
+        Args:
+            was_asleep: whether it was so after the answer, too.
+        """
+        if not was_asleep or body in self._asked or self._plan.purges:
+            return
+        if status.state is not MessageState.DELAYED or status.due is None:
+            self._object(f"status: {body} is far from due, and told to be {status.state.value}")
+            return
+        self._check_due(body, self._pushed[body], _ms(status.due))
+
+    def check_cancel(self, body: str, *, is_cancelled: bool, was_asleep: bool) -> None:
+        """Object where one that is far from due could not be cancelled.
+
+        Args:
+            was_asleep: whether it was so after the answer, too.
+        """
+        if was_asleep and not (is_cancelled or body in self._asked or self._plan.purges):
+            self._object(f"cancel: {body} is far from due, and was told not to be cancelled")
+        self.note_asked(body)
+
+    def note_asked(self, body: str) -> None:
+        """Note that a message may have been cancelled."""
+        self._asked.add(body)
+
+    # When, at the latest
+
+    def ready_at(self, body: str, told_at: float) -> float:
+        """Return from when on an acknowledged message could be delivered, as the world's time."""
+        pushed = self._pushed.get(body)
+        if pushed is None or not pushed.due_ms:
+            return told_at
+        return max(told_at, (pushed.due_ms - EPOCH_MS) / 1000)
+
+    def in_order(self, reordered: Sequence[str]) -> list[str]:
+        """Return of what came out of order what had no due times: the others come as they are due."""
+        pushed = [(words, self._pushed.get(words.split(":")[0], _AT_ONCE)) for words in reordered]
+        return [words for words, each in pushed if not (each.lead_ms or each.due_ms)]
+
+    def rest_until(self, ended: Collection[str]) -> float:
+        """Return until when nothing of what has not ended is due, as the world's time.
+
+        Who was refused, or purged, is due as well. What was due lately may still be on its way.
+        """
+        now = self._world.now
+        dues = [self._least_ms(each) for body, each in self._pushed.items() if body not in ended]
+        return min(
+            [at for at in ((each - EPOCH_MS) / 1000 for each in dues) if at > now - SETTLED_S],
+            default=math.inf,
+        )
+
+    def is_late(self, body: str, waited_s: float) -> bool:
+        """Tell whether a message waited for too long, of those that nobody tried to cancel."""
+        return waited_s > self._plan.prompt_s and body not in self._asked
+
+    @property
+    def _latest_ms(self) -> int:
+        """What any node's clock shows at the most."""
+        return self._db_ms(self._world.now) + max(self._plan.skews_ms) + ROUNDING_MS
+
+    @property
+    def _landing_s(self) -> float:
+        """For how long after its acknowledgement a batch may land once more."""
+        odds = self._plan.odds
+        slow_s = odds.stall_s if odds.stall else 0.0
+        return 0.02 + (slow_s + odds.late_s + self._plan.timeout_s if odds.late or odds.stall else 0.0)
+
+    @property
+    def _slow_ms(self) -> int:
+        """By how much later than asked for a message may be due: a reading of the clock takes so long."""
+        may_freeze = self._plan.odds.freeze or any(blow.kind == "freeze" for blow in self._plan.blows)
+        slow_s = 0.1 + 2 * self._plan.timeout_s + 0.002 * due_clock.READ_S + (4.0 if may_freeze else 0.0)
+        return round(1000 * slow_s) + max(self._plan.skews_ms)
+
+    def _least_ms(self, pushed: _Pushed) -> int:
+        if pushed.due_ms is not None:
+            return pushed.due_ms
+        return self._db_ms(pushed.called_at) + min(self._plan.skews_ms) + pushed.lead_ms - ROUNDING_MS
+
+    def _db_ms(self, at: float) -> int:
+        return EPOCH_MS + int(at * 1000)
+
+    def _object(self, words: str) -> None:
+        self._broken.append(words)
+
+
+_AT_ONCE = _Pushed(0.0, 0, 0)
+
+
+def _ms(time: datetime) -> int:
+    return (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+#: What a history about the schedule changes: module, name, and what stands there then.
+def _shrunk(plan: Plan) -> Iterator[tuple[Any, str, Any]]:
+    yield schedule, "SOON_S", plan.soon_s
+    for module in (keeper, hand_over):
+        yield module, "NEAR_S", plan.near_s
+    yield fetcher, "AHEAD_MS", round(1000 * plan.soon_s / 7.5)
+    yield pipe_rotation, "DISORDER_MS", round(1000 * plan.soon_s / 15)
+    yield due_clock, "READ_S", plan.soon_s / 1.5
+    yield keeper, "STAGED_S", plan.staged_s
+    yield keeper, "LOOK_AFTER_S", plan.look_after_s
+    yield keeper, "LET_GO_S", plan.look_after_s
+    yield keeper, "LATE_S", plan.soon_s / 1.5
+    yield housekeeping, "KEEP_S", plan.soon_s / 15
+    yield housekeeping, "KEEP_MAX_S", plan.soon_s / 4
+
+
+@contextmanager
+def hastened(plan: Plan) -> Iterator[None]:
+    """Have days of the schedule pass in seconds, meanwhile, where the plan says so."""
+    changes = list(_shrunk(plan)) if plan.leads_s else []
+    before = [(module, name, getattr(module, name)) for module, name, _ in changes]
+    for module, name, value in changes:
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for module, name, value in before:
+            setattr(module, name, value)

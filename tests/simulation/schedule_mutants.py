@@ -1,0 +1,178 @@
+"""Bugs planted in what is due later: in who tells when, who holds, who moves a pile, and who finds it again.
+
+Owns the patches, like `mutants`.
+"""
+
+from planting import Edit, Mutant, planted
+
+_HAND_OVER = "cassq.reaping.hand_over"
+_KEEPER = "cassq.reaping.keeper"
+
+
+def _scheduled(name: str, module: str, old: str, new: str) -> Mutant:
+    """Return a bug of one edit that histories about the schedule find."""
+    return planted(name, module, old, new, about="schedule")
+
+
+SCHEDULE_MUTANTS: tuple[Mutant, ...] = (
+    # When, and not before
+    _scheduled(
+        "tell the database's clock by the earliest it may show",
+        "cassq.pushing.due_clock",
+        "        self._reading = reading = told_ms, asked_at\n",
+        "        self._reading = reading = told_ms, self._clock.latest()\n",
+    ),
+    _scheduled(
+        "hold by the database's clock as it was before it was asked",
+        "cassq.popping.claims",
+        "        held.read = owned.read_ms, owned.read_at\n",
+        "        held.read = owned.read_ms, owned.sent_at\n",
+    ),
+    _scheduled(
+        "hold by the database's clock alone",
+        "cassq.pipes.held_run",
+        "        return read_at + (database_ms - read_ms) / 1000 * (1 + DRIFT)\n",
+        "        return database_ms / 1000\n",
+    ),
+    _scheduled(
+        "hold nothing",
+        "cassq.popping.hand",
+        "            if dues and batch_slice.run.local_time(max(dues)) > now:\n",
+        "            if dues and batch_slice.run.local_time(max(dues)) == now:\n",
+    ),
+    _scheduled(
+        "hand out a batch of which something is due",
+        "cassq.popping.hand",
+        "            if dues and batch_slice.run.local_time(max(dues)) > now:\n",
+        "            if dues and batch_slice.run.local_time(min(dues)) > now:\n",
+    ),
+    _scheduled(
+        "let go of everything that is held at once",
+        "cassq.popping.holding",
+        "        while heap and heap[0][0] <= now:\n",
+        "        while heap:\n",
+    ),
+    _scheduled(
+        "take the first message that is not near, too",
+        "cassq.pipes.dues",
+        "                        return seq, due_ms\n",
+        "                        return seq + 1, due_ms\n",
+    ),
+    # Moving
+    _scheduled(
+        "move a pile whatever happened to it since it was read",
+        _HAND_OVER,
+        "Transaction(Advance(head.op, moved), marks=marks)",
+        "Transaction(Advance(self._storage.load_pipe(pile.pipe).head.op, moved), marks=marks)",
+    ),
+    _scheduled(
+        "move what has ended, too",
+        _HAND_OVER,
+        "        left = list(pile.progress.missing(head.cursor + 1, head.last))\n",
+        "        left = [Range(head.cursor + 1, head.last)]\n",
+    ),
+    _scheduled(
+        "move messages as they come",
+        _HAND_OVER,
+        "sorted(_items(pile.pipe, batches, left), key=lambda item: item.due_ms)",
+        "list(_items(pile.pipe, batches, left))",
+    ),
+    _scheduled(
+        "list a pile for poppers though it is not sorted",
+        _KEEPER,
+        "[] if _is_taken_from(pile) or _is_sorted(outlines) else self._read(pile)",
+        "[]",
+    ),
+    _scheduled(
+        "give messages that are moved new ids",
+        _HAND_OVER,
+        "        origins=tuple(item.origin for item in items),\n",
+        "",
+    ),
+    _scheduled(
+        "forget when messages were pushed that are moved",
+        _HAND_OVER,
+        "batch.origin(pipe, seq), *batch.message(seq))",
+        "batch.origin(pipe, seq)._replace(pushed_at_ms=due_ms), *batch.message(seq))",
+    ),
+    _scheduled(
+        "publish what a pile is to be moved to before that is decided",
+        _HAND_OVER,
+        "        if not self._storage.transact(pile.pipe, decision).is_applied:\n",
+        "        self.publish(entry, now_ms)\n"
+        "        if not self._storage.transact(pile.pipe, decision).is_applied:\n",
+    ),
+    _scheduled(
+        "let a pile go on before what it was moved to is published",
+        _KEEPER,
+        "        if pile.progress.targets:\n            self._finish(pile)\n            return\n",
+        "        if pile.progress.targets:\n"
+        "            self._storage.publish_pipes(self._queue, [pile.entry], Shelf.MOVED)\n"
+        "            return\n",
+    ),
+    _scheduled(
+        "delete what is staged without moving the op of its pile",
+        _KEEPER,
+        "            if pile.progress.window or not pile.advance(pile.head):\n",
+        "            if pile.progress.window:\n",
+    ),
+    Mutant(
+        "delete what is staged though it is listed, and its pile names it",
+        (
+            Edit(
+                _KEEPER, "        for shelf in (Shelf.SCHEDULED, Shelf.DUE):\n", "        for shelf in ():\n"
+            ),
+            Edit(_KEEPER, "            if entry.pipe in pile.progress.targets:\n", "            if False:\n"),
+        ),
+        about="schedule",
+    ),
+    _scheduled(
+        "drain a pile where it was taken from",
+        _KEEPER,
+        "        last = max([pile.head.cursor, *(batch.last for batch in outlines[-1:])])\n",
+        "        last = pile.head.cursor\n",
+    ),
+    # Finding again
+    _scheduled(
+        "let the floor pass what was moved",
+        "cassq.model.progress",
+        "        if self._moved:\n            floor",
+        "        if False:\n            floor",
+    ),
+    _scheduled(
+        "let a pile retire before what it was moved to",
+        _KEEPER,
+        "        if state and not all(map(self._is_gone, self._load(entry, state).progress.targets)):\n",
+        "        if state and not state.marks:\n",
+    ),
+    _scheduled(
+        "cancel a message only where it was pushed",
+        "cassq.observing.purging",
+        "            now_at = find_moved(self._storage, self._targets_of(entry), message_id)\n",
+        "            now_at = None\n",
+    ),
+    _scheduled(
+        "tell of a message only where it was pushed",
+        "cassq.observing.inspection",
+        "            moved = find_moved(self._storage, progress.targets, message_id)\n",
+        "            moved = None\n",
+    ),
+    _scheduled(
+        "cancel by what this process has heard of due times",
+        "cassq.pipes.shelves",
+        "    if not is_known and uses_due(context.record.read().settings):\n",
+        "    if False:\n",
+    ),
+    _scheduled(
+        "count what a purge ended in a pipe as of the last look at it",
+        "cassq.observing.purging",
+        "            purged[entry.pipe] += self._purge_pipe(entry)",
+        "            purged[entry.pipe] = self._purge_pipe(entry)",
+    ),
+    _scheduled(
+        "forget the older pipes of what is due",
+        "cassq.pipes.pipe_list",
+        "for entry in (*before, *listing.entries)}",
+        "for entry in listing.entries}",
+    ),
+)

@@ -1,0 +1,117 @@
+"""What is held until it is due, and leaves the hand of a popper again."""
+
+import random
+
+import pytest
+
+from cassq.model.message import Batch
+from cassq.model.ranges import Ranges
+from cassq.popping.delivery import BatchSlice
+from cassq.popping.hand import Hand, count_of, to_deliveries
+from cassq.popping.holding import TICK_S
+
+
+class Run:
+    """A run whose lease may end; the database's clock shows as many seconds as this process's."""
+
+    is_live = True
+    pipe = None
+
+    def local_time(self, due_ms):
+        return due_ms / 1000
+
+
+def slice_of(run, dues, first=1):
+    bodies = tuple(b"%d" % due for due in dues)
+    return BatchSlice(run, Batch(first, bodies, None, len(dues), 1, dues=tuple(dues)), None)
+
+
+@pytest.fixture
+def hand():
+    return Hand()
+
+
+def released(hand, now):
+    hand.release(now)
+    return [int(each.body) for each in to_deliveries(hand.cut(10**9))]
+
+
+def test_nothing_leaves_before_it_is_due_and_all_of_it_then_in_order(hand):
+    dice = random.Random(7)
+    dues = [dice.randrange(1, 5000) for _ in range(500)]
+    hand.add([slice_of(Run(), dues)], 0.0)
+    assert hand.count == 0
+    found, now = [], 0.0
+    while now < 5.0:
+        now += 0.05
+        batch = released(hand, now)
+        assert all(now - 0.05 - TICK_S < due / 1000 <= now for due in batch)
+        found += batch
+    assert sorted(found) == sorted(dues)
+    assert not hand.held
+
+
+def test_what_is_due_together_stays_together(hand):
+    hand.add([slice_of(Run(), [1000] * 100)], 0.0)
+    hand.release(1.0)
+    assert hand.count == 100
+    ((batch_slice, first, last),) = hand.cut(100)
+    assert (batch_slice.batch.count, first, last) == (100, 1, 100)
+
+
+def test_what_has_no_due_time_is_in_hand_at_once(hand):
+    batch = Batch(1, (b"x",), None, 1, 1)
+    hand.add([BatchSlice(Run(), batch, None)], 0.0)
+    assert hand.count == 1
+
+
+def test_it_tells_when_to_come_again(hand):
+    assert hand.held.next_at == float("inf")
+    hand.add([slice_of(Run(), [3000, 2000])], 0.0)
+    assert hand.held.next_at == 2.0
+    hand.release(2.0)
+    assert hand.held.next_at == 3.0
+
+
+def test_what_has_no_lease_any_more_is_dropped(hand):
+    run = Run()
+    hand.add([slice_of(run, [1000, 2000])], 0.0)
+    run.is_live = False
+    assert released(hand, 5.0) == []
+
+
+def test_what_is_held_goes_back_with_what_is_in_hand(hand):
+    run, other = Run(), Run()
+    hand.add([slice_of(run, [1000, 9000, 9000]), slice_of(other, [9000])], 0.0)
+    hand.release(1.0)
+    assert hand.runs() == [run, other]
+    back = hand.take_back()
+    assert {each: list(parts) for each, parts in back.items()} == {
+        run: list(Ranges([(1, 3)])),
+        other: [(1, 1)],
+    }
+    assert not hand.held
+    assert hand.count == 0
+
+
+def test_what_came_last_is_cut_off(hand):
+    run, other = Run(), Run()
+    hand.add([slice_of(run, [1000] * 5), slice_of(other, [2000] * 3)], 0.0)
+    hand.release(3.0)
+    assert {each: list(parts) for each, parts in hand.cut_last(2).items()} == {other: [(2, 3)]}
+    found = {each: list(parts) for each, parts in hand.cut_last(3).items()}
+    assert found == {other: [(1, 1)], run: [(4, 5)]}
+    assert hand.cut_last(0) == hand.cut_last(-5) == {}
+    assert hand.count == count_of(hand.cut(100)) == 3
+
+
+def test_what_is_due_already_is_in_hand_at_once(hand):
+    hand.add([slice_of(Run(), [1000, 2000])], 2.0)
+    assert hand.count == 2
+
+
+def test_neighbours_that_are_due_together_wait_for_the_last_of_them(hand):
+    hand.add([slice_of(Run(), [1000, 1004, 1002, 1010, 1009, 1000])], 0.0)
+    assert released(hand, 1.003) == [1000]
+    assert released(hand, 1.004) == [1000, 1004, 1002]
+    assert released(hand, 1.010) == [1010, 1009]

@@ -1,0 +1,215 @@
+"""How late scheduled messages are, also while poppers are killed, and what due times cost.
+
+    tools/bench/schedule         100 000 messages with random delays of up to 2 minutes, 4 popper processes
+
+Owns the crew: every consumer is a process with a popper of its own, which keeps the schedule, too; one of
+them is killed now and then, and another one started. What each has popped it writes down before it commits.
+Early is by the clock of this machine, from before the call that pushed; lost is what nobody had.
+"""
+
+import argparse
+import os
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from datetime import timedelta
+from pathlib import Path
+
+from _bench.clients import cassq_work
+from _bench.clients.bodies import make_bodies
+from _bench.clients.cassq_clients import CassqClient
+from _bench.clients.client_process import ClientProcess, Spent, timed
+from _bench.measuring.compare import Figures, Measure, interleave, progress, ratio
+from _bench.measuring.percentiles import Latencies
+from _bench.measuring.settings_line import tell_settings
+from _bench.options import add_store, choose, parser, run
+from _bench.page.table import Report, Table, raw_figures, tell_figures, tell_number, tell_ratio
+from _bench.stage import Stage, staged
+from cassq import UnavailableError
+
+_LOOK_S = 0.5
+
+#: For so long after the last is due nobody is killed, and what is late may come.
+_REST_S = 60.0
+
+
+def push_scheduled(client: CassqClient, first: int, count: int, most_s: float) -> Spent:
+    """Push messages with random delays; a body tells its number, and from when on it may come."""
+    dice = random.Random(first)
+
+    def push() -> None:
+        futures = []
+        for number in range(first, first + count):
+            delay = timedelta(microseconds=dice.randrange(round(most_s * 1e6)))
+            due_ns = time.monotonic_ns() + delay // timedelta(microseconds=1) * 1000
+            futures.append(client.queue.push_soon(b"%d %d" % (number, due_ns), delay=delay))
+        for future in futures:
+            future.result()
+
+    return timed(count, push)
+
+
+def note_lateness(client: CassqClient, path: str) -> None:
+    """Pop, write down what came and how late, commit; until a file beside the notes says: enough."""
+    notes = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+    with client.queue.popper() as popper:
+        while not Path(path).with_name("enough").exists():
+            with suppress(UnavailableError):  # so many processes at once may keep a look from its end
+                deliveries = popper.pop_many(100, timeout=_LOOK_S)
+                now_ns = time.monotonic_ns()
+                found = (each.body.split() for each in deliveries)
+                lines = [b"%s %d\n" % (number, now_ns - int(due_ns)) for number, due_ns in found]
+                os.write(notes, b"".join(lines))
+                popper.commit_many(deliveries)
+    os.close(notes)
+
+
+def push_constant(client: CassqClient, count: int, body_bytes: int, delay_s: float) -> Spent:
+    """Push one by one from one thread, with one delay or none, and wait for the last."""
+    bodies = make_bodies(count, body_bytes)
+    delay = timedelta(seconds=delay_s) if delay_s else None
+
+    def push() -> None:
+        for future in [client.queue.push_soon(body, delay=delay) for body in bodies]:
+            future.result()
+
+    spent = timed(count, push)
+    time.sleep(delay_s)
+    return spent
+
+
+def lateness(stage: Stage, options: argparse.Namespace) -> tuple[Counter[int], list[float]]:
+    """Return how often each message was popped, and how late each was, in seconds."""
+    popped, lates = Counter[int](), []
+    with ExitStack() as openers:
+        folder = Path(openers.enter_context(tempfile.TemporaryDirectory()))
+        crew = [_start(openers, stage, folder, n) for n in range(options.poppers)]
+        pushers = [openers.enter_context(ClientProcess(stage.opener, f"pusher-{n}")) for n in range(2)]
+        for each in (*crew, *pushers):
+            each.wait_ready(180)
+        share = options.scheduled // len(pushers)
+        begun = time.monotonic()
+        for place, each in enumerate(pushers):
+            each.begin(push_scheduled, place * share, share, options.most)
+        for place, each in enumerate(crew):
+            each.begin(note_lateness, str(folder / f"{place}"))
+        dice, place = random.Random(1), len(crew)
+        with progress(round(options.most), "killing") as bar:
+            while (passed_s := time.monotonic() - begun) < options.most:
+                time.sleep(min(options.kill, options.most - passed_s + 0.1))
+                bar.update(round(min(options.kill, options.most - passed_s)))
+                if options.kill < options.most:
+                    crew.pop(dice.randrange(len(crew))).kill()
+                    crew.append(_start(openers, stage, folder, place))
+                    crew[-1].begin(note_lateness, str(folder / f"{place}"))
+                    place += 1
+        for each in pushers:
+            each.result()
+        _await(folder, share * len(pushers))
+        (folder / "enough").touch()
+        for each in crew:
+            each.result()
+        for number, late_ns in _notes(folder):
+            popped[number] += 1
+            lates.append(late_ns / 1e9)
+    return popped, lates
+
+
+def _start(openers: ExitStack, stage: Stage, folder: Path, number: int) -> ClientProcess:
+    return openers.enter_context(ClientProcess(stage.opener, f"popper-{number}-{folder.name}"))
+
+
+def _notes(folder: Path) -> list[tuple[int, int]]:
+    lines = [line.split() for each in folder.iterdir() for line in each.read_bytes().splitlines()]
+    return [(int(line[0]), int(line[1])) for line in lines if len(line) == 2]
+
+
+def _await(folder: Path, count: int) -> None:
+    until = time.monotonic() + _REST_S
+    while time.monotonic() < until and len({number for number, _ in _notes(folder)}) < count:
+        time.sleep(1)
+
+
+def costs(stage: Stage, options: argparse.Namespace, rounds: int) -> dict[str, Figures]:
+    """Measure pushes and pops without a due time, and with one constant delay."""
+    with ExitStack() as openers:
+        client = openers.enter_context(ClientProcess(stage.opener, "client"))
+        client.wait_ready()
+        measures: dict[str, Measure] = {}
+        for name, delay_s in (("at once", 0.0), ("a delay of 3 s", 3.0)):
+            measures[f"push_soon, {name}"] = client.rate_of(
+                push_constant, options.messages, options.body, delay_s
+            )
+            measures[f"pop_many, {name}"] = client.rate_of(cassq_work.pop_many, options.messages, 1000, 1)
+        return interleave(measures, rounds, title="schedule")
+
+
+def tabulate(
+    options: argparse.Namespace, popped: Counter[int], lates: list[float]
+) -> tuple[Table, dict[str, float]]:
+    """Return how late messages were as a table, and raw."""
+    waits = Latencies()
+    for each in lates:
+        waits.note_ns(round(max(0.0, each) * 1e9))
+    wanted = options.scheduled // 2 * 2
+    raw = {
+        "pushed": float(wanted),
+        "lost": float(wanted - len(popped)),
+        "early": float(sum(each < 0 for each in lates)),
+        "more_than_once": float(sum(times > 1 for times in popped.values())),
+        **{f"late_p{percentile}_ms": waits.at_ms(percentile) for percentile in (50, 90, 99, 100)},
+    }
+    told = [f"{raw[name]:.0f}" for name in ("pushed", "lost", "early", "more_than_once")]
+    told += [f"{tell_number(raw[f'late_p{percentile}_ms'])} ms" for percentile in (50, 90, 99, 100)]
+    names = ("pushed", "lost", "early", "popped again", "late p50", "p90", "p99", "most")
+    killed = f"one of {options.poppers} poppers killed each {options.kill:g} s"
+    return Table("How late", ("poppers", *names), [(killed, *told)]), raw
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit code."""
+    made = parser("schedule", "How late are scheduled messages, and what do due times cost?")
+    add_store(made)
+    add = made.add_argument
+    add("--scheduled", type=int, metavar="N", help="messages with random delays (100000)")
+    add("--most", type=int, metavar="S", help="the longest delay (120)")
+    add("--poppers", type=int, metavar="N", help="processes (4)")
+    add("--kill", type=int, metavar="S", help="between two that are killed (10)")
+    add("--messages", type=int, metavar="N", help="of the rates, each round (40000)")
+    add("--body", type=int, default=256, metavar="B", help="bytes (%(default)s)")
+    options = made.parse_args(arguments)
+    options.scheduled = choose(options.scheduled, 100_000, 2_000, is_short=options.short)
+    options.most = choose(options.most, 120, 3, is_short=options.short)
+    options.poppers = choose(options.poppers, 4, 2, is_short=options.short)
+    options.kill = choose(options.kill, 10, 100, is_short=options.short)
+    options.messages = choose(options.messages, 40_000, 2_000, is_short=options.short)
+    rounds = choose(options.rounds, 5, 1, is_short=options.short)
+    with staged(options) as stage:
+        load = {
+            "scheduled": f"{options.scheduled}, delays of 0 to {options.most:g} s",
+            "poppers": f"{options.poppers} processes, one is killed each {options.kill:g} s",
+            "rates": f"{options.messages} x {options.body} B",
+        }
+        settings = tell_settings(stage.told, load, {"rounds": str(rounds)})
+        rates = costs(stage, options, rounds)
+        popped, lates = lateness(stage, options)
+    late, raw = tabulate(options, popped, lates)
+    rows = [
+        (
+            name,
+            tell_figures(figures, "/s"),
+            tell_ratio(ratio(figures, rates[name.split(",")[0] + ", at once"])),
+        )
+        for name, figures in rates.items()
+    ]
+    table = Table("One constant delay", ("way", "messages", "ratio"), rows)
+    Report("schedule", settings, [late, table], {"lateness": raw} | raw_figures(rates)).tell(options.json)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

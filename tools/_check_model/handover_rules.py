@@ -1,0 +1,78 @@
+"""The rules of moving messages to another pipe.
+
+Owns their names and words, and the code that carries each; where a rule stands in handover.pml, the comment
+`RULE name` there says. The model moves more than the code, which moves nothing that was handed out.
+What must not break: every `NO_...` of handover.pml is a rule here.
+"""
+
+_PORT = "cassq.storage.port.Storage"
+_MOVE = "cassq.reaping.hand_over.HandOver"
+_KEEPER = "cassq.reaping.keeper.Keeper"
+
+#: Name, words and functions of each.
+HANDOVER_RULES = (
+    (
+        "op",
+        "messages are moved only under the op with which they were read",
+        f"{_MOVE}.move cassq.model.transaction.Advance",
+    ),
+    (
+        "one_op",
+        "one message alone is moved only under the op with which it was read",
+        "cassq.model.transaction.Advance cassq.model.transaction.Cancel",
+    ),
+    (
+        "cancel_free",
+        "what waits is cancelled only where no mark of it stands",
+        "cassq.model.transaction.Cancel cassq.observing.purging",
+    ),
+    ("stage_first", "a target is staged and filled before anything is moved to it", f"{_MOVE}._stage"),
+    (
+        "return_first",
+        "a lease that is over is returned before its messages are moved",
+        f"{_KEEPER}._make_ready",
+    ),
+    ("one_t", "the decision to move is sent once", f"{_MOVE}.move"),
+    (
+        "settle_fence",
+        "where its outcome is unknown the op is moved before anything is deleted",
+        f"{_MOVE}.move {_KEEPER}._look_after",
+    ),
+    (
+        "leave_gone",
+        "a source that is gone tells nothing: its keeper deletes nothing",
+        f"{_MOVE}.move",
+    ),
+    (
+        "publish_before_retire",
+        "a pipe retires only once every target that its marks name is published",
+        f"{_KEEPER}._finish {_KEEPER}._let_go",
+    ),
+    (
+        "whole_marks",
+        "whoever asks which targets a pipe names reads all of its marks",
+        f"{_PORT}.load_pipe cassq.model.progress.Progress.raise_floor",
+    ),
+    (
+        "marks_first",
+        "what a pipe names is looked for in a list that was read after its marks",
+        f"{_KEEPER}._finish",
+    ),
+    (
+        "listed_known",
+        "a target leaves the staged list only once its entry in the other is acknowledged",
+        f"{_PORT}.publish_pipes",
+    ),
+    (
+        "fence_tidy",
+        "what its source does not name is deleted only once the source's op was moved",
+        f"{_KEEPER}._look_after",
+    ),
+    ("look_twice", "where the source is gone only what is staged still is deleted", f"{_KEEPER}._let_go"),
+    ("live_stays", "nothing is deleted of a target that another list has", f"{_KEEPER}._look_after"),
+    (
+        "far_first",
+        "lists are looked at in the order in which entries move through them",
+        f"{_KEEPER}._look_after cassq.model.shelf.MOVING",
+    ),
+)
