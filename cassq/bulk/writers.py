@@ -10,14 +10,12 @@ from dataclasses import replace
 from math import inf
 from uuid import UUID
 
+from cassq.model.ids import TICKS_BEFORE_1970, TICKS_PER_MS
 from cassq.model.pipe import PipeEntry
 from cassq.model.queue_record import QueueRecord, Written
 
 #: Writers of one batch only, whose entry in the record goes when all is published; a time-UUID follows.
 ONCE = "once-"
-
-#: A time-UUID's time in 1970, in its units of 100 ns.
-_GREGORIAN = 0x01B21DD213814000
 
 
 def is_decided(record: QueueRecord, writer: str, batch: int) -> bool:
@@ -77,5 +75,5 @@ def _born_ms(writer: str) -> float:
     """Return when a writer of one batch got its name, by its own clock: good enough for what is days old."""
     with suppress(ValueError):
         if writer.startswith(ONCE):
-            return (UUID(writer.removeprefix(ONCE)).time - _GREGORIAN) / 10_000
+            return (UUID(writer.removeprefix(ONCE)).time - TICKS_BEFORE_1970) / TICKS_PER_MS
     return inf

@@ -17,8 +17,11 @@ _UUID = "-".join(f"[0-9a-fA-F]{{{length}}}" for length in (8, 4, 4, 4, 12))
 _MESSAGE_ID = re.compile(rf"({_UUID}):([0-9]{{1,19}})")
 
 #: Time-UUIDs count tenths of microseconds, since 1582.
-_TICKS_PER_MS = 10_000
-_TICKS_BEFORE_1970 = 0x01B21DD213814000
+TICKS_PER_MS = 10_000
+TICKS_BEFORE_1970 = 0x01B21DD213814000
+
+#: No id is older.
+OLDEST = UUID("00000000-0000-1000-8080-808080808080")
 
 #: An error shows at most so much of a value.
 _SHOWN_MAX = 60
@@ -88,12 +91,12 @@ def new_pipe_id(at_ms: int | None = None) -> UUID:
         at_ms: its time, in milliseconds since 1970; None: now.
     """
     made = uuid1(node=secrets.randbits(48) | (1 << 40), clock_seq=secrets.randbits(14))
-    return made if at_ms is None else _at(made, at_ms * _TICKS_PER_MS + _TICKS_BEFORE_1970)
+    return made if at_ms is None else _at(made, at_ms * TICKS_PER_MS + TICKS_BEFORE_1970)
 
 
 def id_time_ms(pipe: UUID) -> int:
     """Return the time of an id, in milliseconds since 1970."""
-    return (pipe.time - _TICKS_BEFORE_1970) // _TICKS_PER_MS
+    return (pipe.time - TICKS_BEFORE_1970) // TICKS_PER_MS
 
 
 def _at(pipe: UUID, ticks: int) -> UUID:
@@ -141,7 +144,7 @@ def just_before(pipe: UUID, seconds: float = 0.0) -> UUID:
 
     Of ids of one moment databases have orders of their own.
     """
-    return _at(pipe, max(0, pipe.time - 1 - round(seconds * 1000 * _TICKS_PER_MS)))
+    return _at(pipe, max(0, pipe.time - 1 - round(seconds * 1000 * TICKS_PER_MS)))
 
 
 def check_name(name: object, what: str = "queue name") -> str:

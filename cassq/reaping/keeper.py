@@ -16,7 +16,7 @@ from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import AccessDeniedError, CassqError, CoordinationUnavailableError
-from cassq.model.ids import id_time_ms, just_before, new_pipe_id, new_token
+from cassq.model.ids import OLDEST, id_time_ms, just_before, new_pipe_id, new_token
 from cassq.model.message import Batch
 from cassq.model.pipe import Phase, PipeEntry, PipeState
 from cassq.model.schedule import NEAR_S, open_max_s
@@ -47,8 +47,6 @@ SORTED_S = 3600
 
 #: A pass begins with no other pipe after so long: other queues of the process wait for their turn.
 PASS_MAX_S = 5.0
-
-_OLDEST = UUID("00000000-0000-1000-8080-808080808080")
 
 #: A pile comes to its list about when its id says, or a little later.
 LATE_S = 10.0
@@ -135,7 +133,7 @@ class Keeper:
     def _near(self) -> Sequence[PipeEntry]:
         """Read what is scheduled, up to what is near."""
         if not self._now_ms:
-            self._now_ms = self._storage.list_pipes(self._queue, shelf=Shelf.SCHEDULED, until=_OLDEST).now_ms
+            self._now_ms = self._storage.list_pipes(self._queue, shelf=Shelf.SCHEDULED, until=OLDEST).now_ms
             self._near_at = self._clock.now()
         passed_ms = round(1000 * (self._clock.now() - self._near_at))
         until = new_pipe_id(self._now_ms + passed_ms + 1000 * NEAR_S)

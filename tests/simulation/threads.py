@@ -24,6 +24,7 @@ from typing import Any, Self
 from greenlet import GreenletExit
 from scheduler import EPOCH_S, SimulationError, Task, world
 
+from cassq.model.ids import TICKS_BEFORE_1970, TICKS_PER_MS
 from cassq.runtime.fork_guard import process_name
 
 
@@ -294,7 +295,7 @@ def _uuid4() -> uuid.UUID:
 
 
 #: 100 ns intervals between the beginning of UUID time and that of the world.
-_UUID_EPOCH = 0x01B21DD213814000 + EPOCH_S * 10_000_000
+_UUID_EPOCH = TICKS_BEFORE_1970 + EPOCH_S * 1000 * TICKS_PER_MS
 
 
 def _uuid1(node: int, clock_seq: int) -> uuid.UUID:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from cassq.errors import StorageUnavailableError
 from cassq.limits import NO_LIMIT, SEQ_MAX
-from cassq.model.ids import MessageId, from_time_key, time_key
+from cassq.model.ids import TICKS_BEFORE_1970, TICKS_PER_MS, MessageId, from_time_key, time_key
 from cassq.model.ranges import Ranges
 from cassq.storage.cassandra import rows
 from cassq.storage.cassandra import statements as cql
@@ -28,9 +28,6 @@ _VERSION = 1 << 124
 _BEGIN = _VERSION << 63
 _END = 2 * _BEGIN - 1
 
-# 1970, as time-UUIDs count: units of 100 ns.
-_EPOCH = 0x01B21DD213814000
-_UNITS_PER_MS = 10_000
 _AGES_MS = tuple(1000 << power for power in range(30, -1, -1))
 
 
@@ -112,4 +109,4 @@ def _letter_at(place: int) -> MessageId:
 
 def _place_in_time(ms: int) -> int:
     """Return the place before every letter whose pipe was made at that time or later."""
-    return (_VERSION | max(0, ms * _UNITS_PER_MS + _EPOCH) << 64) << 63
+    return (_VERSION | max(0, ms * TICKS_PER_MS + TICKS_BEFORE_1970) << 64) << 63

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from cassq.model.ids import time_key
+from cassq.model.ids import OLDEST, time_key
 from cassq.model.pipe import PipeEntry
 from cassq.model.shelf import Shelf
 from cassq.storage.cassandra import rows
@@ -28,9 +28,6 @@ _SHARDS = {
 
 #: The lists whose deletions are kept for longer than nodes keep hints.
 _STAGED = {Shelf.STAGED, Shelf.SORTED}
-
-#: No id is older.
-_OLDEST = UUID("00000000-0000-1000-8080-808080808080")
 
 
 def listing(queue: str, entries: Sequence[PipeEntry], shelf: Shelf) -> list[list[Work]]:
@@ -81,7 +78,7 @@ def _read(
     until: UUID | None,
 ) -> Sequence[Row]:
     if until is not None:
-        return session.execute(statements[cql.BETWEEN], (*key, since or _OLDEST, until))
+        return session.execute(statements[cql.BETWEEN], (*key, since or OLDEST, until))
     if since is not None:
         return session.execute(statements[cql.SINCE], (*key, since))
     return session.execute(statements[cql.WHOLE], key)

@@ -4,7 +4,7 @@ from uuid import UUID, uuid1
 
 from cassq.bulk import writers
 from cassq.bulk.writers import ONCE
-from cassq.model.ids import new_pipe_id
+from cassq.model.ids import TICKS_BEFORE_1970, TICKS_PER_MS, new_pipe_id
 from cassq.model.pipe import PipeEntry
 from cassq.model.queue_record import QueueRecord, Written
 from cassq.model.settings import QueueSettings
@@ -50,7 +50,7 @@ def test_whose_batch_is_not_published_is_never_forgotten():
 def test_only_a_name_with_a_time_tells_when_its_writer_began():
     old, odd = f"{ONCE}{uuid1()}", f"{ONCE}of-somebody"
     record = record_of(**{old: Written(0, None), odd: Written(0, None)})
-    born_ms = (UUID(old.removeprefix(ONCE)).time - 0x01B21DD213814000) / 10_000
+    born_ms = (UUID(old.removeprefix(ONCE)).time - TICKS_BEFORE_1970) / TICKS_PER_MS
     assert writers.born_before(record, born_ms) == set()
     assert writers.born_before(record, born_ms + 1) == {old}
 
