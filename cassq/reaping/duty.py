@@ -8,6 +8,9 @@ from collections.abc import Callable
 
 from cassq.runtime.poll_spread import PASSES_PER_S, PollSpread
 
+#: A pass begins with no other pipe after so long: other queues of the process wait for their turn.
+PASS_MAX_S = 5.0
+
 
 class Duty:
     """Work whose next pass is due at some time.

@@ -26,6 +26,7 @@ from cassq.model.uses import bits_of, uses_due
 from cassq.pipes import upkeep
 from cassq.pipes.batch_reader import read_all
 from cassq.pipes.fenced_pipe import FencedPipe, Taker
+from cassq.reaping.duty import PASS_MAX_S
 from cassq.reaping.hand_over import HandOver
 from cassq.reaping.reap_report import ReapReport
 from cassq.runtime.outage_log import log_trouble
@@ -44,9 +45,6 @@ LET_GO_S = 3600.0
 
 #: Of what is staged it reads what came since so long ago: the deletions before it are many.
 SORTED_S = 3600
-
-#: A pass begins with no other pipe after so long: other queues of the process wait for their turn.
-PASS_MAX_S = 5.0
 
 #: A pile comes to its list about when its id says, or a little later.
 LATE_S = 10.0

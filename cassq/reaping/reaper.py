@@ -22,6 +22,7 @@ from cassq.pipes import expiry, upkeep, window_steps
 from cassq.pipes.fenced_pipe import FencedPipe, Taker
 from cassq.pipes.owned_pipe import OwnedPipe
 from cassq.pipes.pipe_list import PipeList
+from cassq.reaping.duty import PASS_MAX_S
 from cassq.reaping.keeper import Keeper
 from cassq.reaping.reap_report import ReapReport
 from cassq.runtime.outage_log import log_trouble
@@ -34,9 +35,6 @@ COUNT_ATTEMPTS = 8
 
 #: A pipe that was examined is left alone for so long, unless somebody points at it.
 EXAMINE_S = 10.0
-
-#: A short pass begins with no other pipe after so long: other queues of the process wait for their turn.
-PASS_MAX_S = 5.0
 
 #: What an observer is told of a pass.
 _FIGURES = "examined", "sealed", "returned", "buried", "expired", "retired", "busy"
