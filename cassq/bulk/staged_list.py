@@ -11,9 +11,10 @@ from uuid import UUID
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import PipeLostError
 from cassq.model.ids import just_before, time_key
-from cassq.model.pipe import Phase, PipeEntry
+from cassq.model.pipe import PipeEntry
 from cassq.model.queue_record import QueueRecord
 from cassq.model.shelf import Shelf
+from cassq.pipes.outside_view import is_standing
 from cassq.storage.port import Listing
 
 #: A batch is published only within this time after its pipes were staged, by the database's clock.
@@ -70,8 +71,7 @@ class StagedList:
 
     def _stands(self, pipe: UUID) -> bool:
         """Tell whether a pipe is there; one that retired was published before."""
-        state = self._storage.load_pipe(pipe)
-        return state is not None and state.head.phase is not Phase.RETIRED
+        return is_standing(self._storage.load_pipe(pipe))
 
     def publish(self, pipes: set[UUID]) -> None:
         """Take those of these pipes that are staged still over into the queue's own list."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
-from cassq.model.pipe import Phase, PipeEntry, PipeState, RunState, Tally
+from cassq.model.pipe import PipeEntry, PipeState, RunState, Tally
 from cassq.model.progress import Progress
 from cassq.model.queue_record import QueueRecord, Sample
 from cassq.model.schedule import is_pile
@@ -22,7 +22,7 @@ from cassq.model.shelf import Shelf
 from cassq.observing.dead_letters import LETTERS_MAX
 from cassq.observing.figures import PipeStats, PriorityStats, QueueStats, TypeStats
 from cassq.pipes.batch_reader import read_all
-from cassq.pipes.outside_view import find_newest, find_pushed, progress_seen
+from cassq.pipes.outside_view import find_newest, find_pushed, is_standing, progress_seen
 from cassq.pipes.pipe_list import PipeList
 from cassq.pipes.shelves import list_pipes
 from cassq.runtime.reentry import alone
@@ -202,7 +202,7 @@ class Statistics:
 
     def _read_one(self, entry: PipeEntry) -> PipeSurvey | None:
         state = self._storage.load_pipe(entry.pipe)
-        if state is None or state.head.phase is Phase.RETIRED:
+        if not is_standing(state):
             return None  # what was retired is in the totals
         pushed = find_pushed(self._storage, entry.pipe, state.head)
         state = state.seen_at(pushed)

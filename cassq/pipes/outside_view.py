@@ -4,11 +4,12 @@ Owns the readings that everybody shares who only looks: how much was pushed, wha
 is out, and that what came back from its last attempt is dead, though nobody has written the letter yet.
 """
 
+from typing import TypeGuard
 from uuid import UUID
 
 from cassq.limits import NO_LIMIT
 from cassq.model.message import Batch
-from cassq.model.pipe import End, Head, Mark, PipeState, Run, RunState
+from cassq.model.pipe import End, Head, Mark, Phase, PipeState, Run, RunState
 from cassq.model.progress import Progress
 from cassq.storage.port import BatchQuery, PipeStorage
 
@@ -33,6 +34,11 @@ def load_seen(storage: PipeStorage, pipe: UUID) -> PipeState | None:
     if state is None or state.window is None:
         return state
     return state.seen_at(find_pushed(storage, pipe, state.head))
+
+
+def is_standing(state: PipeState | None) -> TypeGuard[PipeState]:
+    """Tell by a read of a pipe whether it is there: neither deleted nor retired."""
+    return state is not None and state.head.phase is not Phase.RETIRED
 
 
 def is_spent(run: Run, attempts_max: int) -> bool:

@@ -14,7 +14,7 @@ from cassq.model.take_plan import returned
 from cassq.model.transaction import Drain, ForceSeal, Retire, RunChange, Transaction
 from cassq.pipes import window_steps
 from cassq.pipes.fenced_pipe import FencedPipe
-from cassq.pipes.outside_view import find_newest, find_pushed, is_spent
+from cassq.pipes.outside_view import find_newest, find_pushed, is_spent, is_standing
 
 
 def needs_care(fenced: FencedPipe, *, is_abandoned: bool) -> bool:
@@ -108,8 +108,7 @@ def retire(fenced: FencedPipe) -> bool:
     op = new_token()
     if fenced.settle(Transaction(Retire(fenced.head.op, op)), op):
         return True
-    state = fenced.storage.load_pipe(fenced.pipe)
-    return state is None or state.head.phase is Phase.RETIRED
+    return not is_standing(fenced.storage.load_pipe(fenced.pipe))
 
 
 def purge(fenced: FencedPipe) -> int | None:

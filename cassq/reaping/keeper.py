@@ -26,6 +26,7 @@ from cassq.model.uses import bits_of, uses_due
 from cassq.pipes import upkeep
 from cassq.pipes.batch_reader import read_all
 from cassq.pipes.fenced_pipe import FencedPipe, Taker
+from cassq.pipes.outside_view import is_standing
 from cassq.reaping.duty import PASS_MAX_S
 from cassq.reaping.hand_over import HandOver
 from cassq.reaping.reap_report import ReapReport
@@ -148,7 +149,7 @@ class Keeper:
     def _keep(self, entry: PipeEntry, report: ReapReport) -> None:
         report.examined += 1
         state = self._storage.load_pipe(entry.pipe)
-        if state is None or state.head.phase is Phase.RETIRED:
+        if not is_standing(state):
             self._storage.delete_pipe(self._queue, entry.pipe, Shelf.SCHEDULED)
             return
         if state.head.phase is Phase.OPEN and not self._is_abandoned(entry):
@@ -219,7 +220,7 @@ class Keeper:
                 self._storage.publish_pipes(self._queue, [entry], shelf)  # once more: that takes it off here
                 return
         state = self._storage.load_pipe(entry.moved_from) if entry.moved_from else None
-        if entry.moved_from and state and state.head.phase is not Phase.RETIRED:
+        if entry.moved_from and is_standing(state):
             pile = self._load(replace(entry, pipe=entry.moved_from), state)
             if entry.pipe in pile.progress.targets:
                 self._hand_over.publish(entry, self._now_ms)
@@ -255,8 +256,7 @@ class Keeper:
         return FencedPipe(self._context, entry, state, Taker(self._holder))
 
     def _is_gone(self, pipe: UUID) -> bool:
-        state = self._storage.load_pipe(pipe)
-        return state is None or state.head.phase is Phase.RETIRED
+        return not is_standing(self._storage.load_pipe(pipe))
 
     def _is_abandoned(self, entry: PipeEntry) -> bool:
         """Tell whether a pile is so old that its pusher must have sealed it, if it lives."""

@@ -20,6 +20,7 @@ from cassq.model.pipe import Phase, PipeEntry
 from cassq.model.queue_record import QueueRecord
 from cassq.pipes import expiry, upkeep, window_steps
 from cassq.pipes.fenced_pipe import FencedPipe, Taker
+from cassq.pipes.outside_view import is_standing
 from cassq.pipes.owned_pipe import OwnedPipe
 from cassq.pipes.pipe_list import PipeList
 from cassq.reaping.duty import PASS_MAX_S
@@ -148,7 +149,7 @@ class Reaper:
         report.examined += 1
         self._examined_at[entry.pipe] = self._clock.now()
         state = self._storage.load_pipe(entry.pipe)
-        if state is None or state.head.phase is Phase.RETIRED:
+        if not is_standing(state):
             self._delete(entry, report)
             return
         owned = OwnedPipe(self._context, entry, state, Taker(self._holder))
@@ -243,10 +244,9 @@ class Reaper:
         if pipe in self._retired:
             return True
         try:
-            state = self._storage.load_pipe(pipe)
+            return not is_standing(self._storage.load_pipe(pipe))
         except CorruptError:
             return False  # whatever it is, it still stands; the others are counted all the same
-        return state is None or state.head.phase is Phase.RETIRED
 
     def _read_record(self) -> QueueRecord | None:
         return next(iter(self._storage.read_queues(self._queue)), None)

@@ -1052,8 +1052,8 @@ _BETWEEN = (
     planted(
         "publish again what has retired",
         "cassq.bulk.staged_list",
-        "        return state is not None and state.head.phase is not Phase.RETIRED\n",
-        "        return state is not None\n",
+        "        return is_standing(self._storage.load_pipe(pipe))\n",
+        "        return self._storage.load_pipe(pipe) is not None\n",
         test="tests/unit/bulk/test_staged_list.py::test_an_old_entry_of_a_pipe_that_retired_proves_nothing",
     ),
     planted(
