@@ -5,7 +5,7 @@ import random
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from support.patience import until
+from support.patience import patiently, until
 
 import cassq
 import cassq.aio
@@ -34,15 +34,6 @@ def pop(popper, count):
     return found
 
 
-def patiently(popper):
-    """Return what is there now, however slow the look is."""
-    while True:
-        try:
-            return popper.pop(timeout=0)
-        except cassq.UnavailableError:
-            continue
-
-
 def test_nothing_comes_before_its_delay_has_passed(queue):
     dice = random.Random(3)
     begun = {}
@@ -66,7 +57,7 @@ def test_nothing_comes_before_its_delay_has_passed(queue):
                 delivery.commit()
                 came.append(delivery.body)
         assert len(set(came)) == 200
-        assert patiently(popper) is None
+        assert patiently(lambda: popper.pop(timeout=0)) is None
 
 
 def test_a_due_time_is_a_time_in_any_zone_and_the_past_is_now(queue):
@@ -77,7 +68,7 @@ def test_a_due_time_is_a_time_in_any_zone_and_the_past_is_now(queue):
         (delivery,) = pop(popper, 1)
         assert delivery.body == b"old"
         delivery.commit()
-        assert patiently(popper) is None
+        assert patiently(lambda: popper.pop(timeout=0)) is None
     assert queue.stats().delayed == 1
     assert queue.purge() == 1
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack, nullcontext
 from datetime import timedelta
 
 import pytest
-from support.patience import until
+from support.patience import patiently, until
 
 import cassq
 import cassq.aio
@@ -30,22 +30,13 @@ def bodies(popper, count):
     return found
 
 
-def patiently(popper):
-    """Return what is there now, however slow the look is."""
-    while True:
-        try:
-            return popper.pop(timeout=0)
-        except cassq.UnavailableError:
-            continue
-
-
 def test_who_asks_for_types_gets_those_and_nothing_else_in_the_order_of_their_pushes(queue):
     for number in range(3):
         for kind in KINDS:
             queue.push(f"{kind} {number}".encode(), type=kind)
     with queue.popper(types=["refund"]) as popper:
         assert bodies(popper, 3) == [f"refund {number}".encode() for number in range(3)]
-        assert patiently(popper) is None
+        assert patiently(lambda: popper.pop(timeout=0)) is None
     with queue.popper() as popper:
         assert sorted(bodies(popper, 6)) == sorted(
             f"{kind} {number}".encode() for kind in ("invoice", None) for number in range(3)
@@ -233,7 +224,7 @@ def test_a_queue_says_once_that_it_has_types(queue, monkeypatch):
 
 def test_who_asks_for_a_type_that_nobody_pushed_yet_changes_nothing_and_gets_the_first(queue):
     with queue.popper(types=["refund", *(f"typo-{n}" for n in range(100))]) as popper:
-        assert patiently(popper) is None
+        assert patiently(lambda: popper.pop(timeout=0)) is None
         assert not uses_types(queue.settings)
         queue.push(b"x", type="refund")
         assert bodies(popper, 1) == [b"x"]
