@@ -36,6 +36,7 @@ from cassq.limits import TAKE_MESSAGES_MAX
 from cassq.model.pipe import PipeEntry, PipeState
 from cassq.model.shelf import Shelf
 from cassq.pipes.batch_reader import read_all
+from cassq.pipes.dues import due_after
 from cassq.pipes.outside_view import find_pushed
 from cassq.pipes.shelves import list_pipes_of
 from cassq.popping.fetcher import Fetcher
@@ -207,11 +208,8 @@ class RunReader:
     def _find_due(self, entry: PipeEntry, state: PipeState, last: int) -> int:
         """Return the last number of a pipe up to which its messages are due now."""
         first = state.head.read_from
-        for batch in read_all(self._storage, entry.pipe, last, is_outline=True, read_from=first):
-            for seq, due_ms in enumerate(batch.dues or (), batch.first):
-                if due_ms > state.now_ms:
-                    return min(seq - 1, last)
-        return last
+        batches = read_all(self._storage, entry.pipe, last, is_outline=True, read_from=first)
+        return min(last, next((seq - 1 for seq, _ in due_after(batches, 0, state.now_ms)), last))
 
     def is_at_stop(self) -> bool:
         """Tell whether everything up to `stop_at_present` was handed out, by whomever."""

@@ -22,6 +22,7 @@ from cassq.model.shelf import Shelf
 from cassq.observing.dead_letters import LETTERS_MAX
 from cassq.observing.figures import PipeStats, PriorityStats, QueueStats, TypeStats
 from cassq.pipes.batch_reader import read_all
+from cassq.pipes.dues import due_after
 from cassq.pipes.outside_view import find_newest, find_pushed, is_standing, progress_seen
 from cassq.pipes.pipe_list import PipeList
 from cassq.pipes.shelves import list_pipes
@@ -212,20 +213,14 @@ class Statistics:
 
     def _count_not_due(self, entry: PipeEntry, state: PipeState, progress: Progress, pushed: int) -> int:
         """Return how many of those that were never handed out are due later."""
-        first = state.head.cursor + 1
+        head = state.head
         if entry.shelf in {Shelf.SCHEDULED, Shelf.SORTED}:
-            return progress.count_left(first, pushed)
-        count = 0
-        for batch in read_all(
-            self._storage, entry.pipe, pushed, is_outline=True, read_from=state.head.read_from
-        ):
-            for seq, due_ms in enumerate(batch.dues or (), batch.first):
-                if due_ms <= state.now_ms or seq < first:
-                    continue
-                if is_pile(entry.due_class):  # sorted
-                    return progress.count_left(seq, pushed)
-                count += not progress.is_ended(seq)
-        return count
+            return progress.count_left(head.cursor + 1, pushed)
+        batches = read_all(self._storage, entry.pipe, pushed, is_outline=True, read_from=head.read_from)
+        later = (seq for seq, _ in due_after(batches, head.cursor, state.now_ms))
+        if is_pile(entry.due_class):  # sorted
+            return progress.count_left(next(later, pushed + 1), pushed)
+        return sum(not progress.is_ended(seq) for seq in later)
 
     def _by_kind(self, surveys: Sequence[PipeSurvey], now_ms: int) -> dict[tuple[int, str], _Held]:
         """Return what there is of each priority and type."""

@@ -5,7 +5,7 @@ that is not near; of what is due soon all. What must not break: without somebody
 taken before it is due, by the earliest reading of the database's clock.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from cassq.model.message import Batch
 from cassq.model.pipe import Run
@@ -14,7 +14,7 @@ from cassq.pipes.fenced_pipe import FencedPipe
 
 
 class Horizon:
-    """How far into a pipe messages are near, for its owner.
+    """How far into a pipe messages with due times are near, for its owner.
 
     Attributes:
         ahead_ms: messages are taken so long before they are due, for somebody who holds them until then.
@@ -22,7 +22,6 @@ class Horizon:
 
     def __init__(self, fenced: FencedPipe) -> None:
         self._fenced = fenced
-        self._has_dues = fenced.entry.due_class > 0
         self._far: tuple[int, int] | None = None
         self.ahead_ms = 0
 
@@ -50,12 +49,16 @@ class Horizon:
 
     def _first_far(self, batches: Sequence[Batch], behind: int) -> tuple[int, int] | None:
         """Return the first message behind a number that is not near, and when it is due; None: none is."""
-        if not self._has_dues or (self.ahead_ms and not is_pile(self._fenced.entry.due_class)):
+        if self.ahead_ms and not is_pile(self._fenced.entry.due_class):
             return None
         until_ms = self._fenced.estimate_now_ms() - 1 + self.ahead_ms  # it is rounded
-        for batch in batches:
-            if batch.last > behind and batch.dues and max(batch.dues) > until_ms:
-                for seq, due_ms in enumerate(batch.dues, batch.first):
-                    if seq > behind and due_ms > until_ms:
-                        return seq, due_ms
-        return None
+        return next(due_after(batches, behind, until_ms), None)
+
+
+def due_after(batches: Iterable[Batch], behind: int, until_ms: int) -> Iterator[tuple[int, int]]:
+    """Yield the messages behind a number that are due after a time: their numbers, and when they are due."""
+    for batch in batches:
+        if batch.last > behind and batch.dues and max(batch.dues) > until_ms:
+            for seq, due_ms in enumerate(batch.dues, batch.first):
+                if seq > behind and due_ms > until_ms:
+                    yield seq, due_ms

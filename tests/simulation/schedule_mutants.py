@@ -55,8 +55,8 @@ SCHEDULE_MUTANTS: tuple[Mutant, ...] = (
     _scheduled(
         "take the first message that is not near, too",
         "cassq.pipes.dues",
-        "                        return seq, due_ms\n",
-        "                        return seq + 1, due_ms\n",
+        "                    yield seq, due_ms\n",
+        "                    yield seq + 1, due_ms\n",
     ),
     # Moving
     _scheduled(
