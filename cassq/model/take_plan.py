@@ -18,8 +18,8 @@ from cassq.model.ranges import Range
 from cassq.model.retrying import LEASE_ENDED, to_reason
 from cassq.model.transaction import RunChange
 
-#: A message on its way to a consumer: number, body, headers, pushed_at_ms; and its first id, where it had
-#: another.
+#: A message on its way to a consumer: number, body, headers, pushed_at_ms, and its public id; None for the id
+#: that its pipe and its number make.
 Handout = tuple[int, bytes, Headers, int, MessageId | None]
 
 

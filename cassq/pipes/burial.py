@@ -26,8 +26,8 @@ def bury(storage: Storage, queue: str, entry: PipeEntry, run: Run, messages: Ite
     reason = run.reason or NO_REASON
     letters: list[DeadLetter] = []
     buried = Ranges()
-    for seq, body, headers, pushed_at_ms, first_id in messages:
-        what = first_id or MessageId(entry.pipe, seq), body, headers, pushed_at_ms, run.attempts, reason
+    for seq, body, headers, pushed_at_ms, message_id in messages:
+        what = message_id or MessageId(entry.pipe, seq), body, headers, pushed_at_ms, run.attempts, reason
         letters.append(DeadLetter(*what, priority=entry.priority, type=entry.type))
         buried.add(seq, seq)
     storage.change_dead(queue, added=letters)

@@ -105,8 +105,7 @@ class Delivery:
     @property
     def message_id(self) -> MessageId:
         """The message's public id."""
-        origins = self._batch_slice.batch.origins
-        return self._origin.message_id if origins else MessageId(self.run.pipe, self.seq)
+        return self._origin.message_id
 
     @property
     def attempt(self) -> int:
@@ -226,9 +225,8 @@ class Delivery:
 
     def handout(self) -> Handout:
         """Return the message as a dead letter needs it."""
-        batch = self._batch_slice.batch
-        first_id = self._origin.message_id if batch.origins else None
-        return self.seq, self.body, self.headers, self._origin.pushed_at_ms, first_id
+        message_id, pushed_at_ms = self._origin
+        return self.seq, self.body, self.headers, pushed_at_ms, message_id
 
     @property
     def has_ended(self) -> bool:
