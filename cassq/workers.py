@@ -149,7 +149,7 @@ class Workers:
         return [_failed(refused[each[2]]) if each[2] in refused else next(stored) for each in messages]
 
     def _make_pusher(self) -> AnyPusher:
-        pusher = Pusher(self._context, self._check_record, self._due_clock)
+        pusher = Pusher(self._context, self._due_clock, self._check_record)
         events, tracer = self._context.events, self._context.tracer
         observed = ObservedPusher(pusher, events) if events else pusher
         return TracedPusher(observed, self._queue, tracer) if tracer else observed

@@ -213,8 +213,8 @@ class FetchThread:
                 self._give_back()
             return []
         is_flowing = self._pace.is_fast(self._clock.now())
-        self._fetcher.room_ahead = self._buffer.room_to_hold
-        return self._fetcher.feed(wanted, reach, is_flowing=is_flowing)
+        room_ahead = self._buffer.room_to_hold
+        return self._fetcher.feed(wanted, reach, is_flowing=is_flowing, room_ahead=room_ahead)
 
     def _starve(self, wanted: int) -> None:
         """Announce hunger and wait to be woken; look again now and then, for the wake-up that got lost.

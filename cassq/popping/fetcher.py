@@ -83,8 +83,7 @@ class Fetcher:
         self._gone = gone or GonePipes()
         self._is_flowing = False
         self._until: Mapping[UUID, int] | None = None
-        #: So many messages may be taken before they are due.
-        self.room_ahead = 0
+        self._room_ahead = 0
 
     def take_only(self, types: Collection[str]) -> None:
         """Take only messages of these types; called before anything is taken."""
@@ -98,12 +97,13 @@ class Fetcher:
         self._opener.drop()
 
     def feed(
-        self, wanted: int, reach: Reach = Reach.LISTED, *, is_flowing: bool = False
+        self, wanted: int, reach: Reach = Reach.LISTED, *, is_flowing: bool = False, room_ahead: int = 0
     ) -> list[tuple[HeldRun, Taken]]:
         """Take up to about `wanted` messages, from the oldest pipes first.
 
         Args:
             is_flowing: messages come fast, so windows are worth it, unless others are hungry.
+            room_ahead: so many messages may be taken before they are due.
 
         Raises:
             CoordinationUnavailableError: takes are not allowed now.
@@ -113,6 +113,7 @@ class Fetcher:
         if reach in {Reach.BUSY, Reach.DRAINED}:
             self._memory.retry(is_woken=reach is Reach.DRAINED)
         self._is_flowing = is_flowing and not self.rivals.count()
+        self._room_ahead = room_ahead
         fetched: list[tuple[HeldRun, Taken]] = []
         if uses_priority(self._record.settings) and not self._pipes.is_read_within(BETTER_S):
             self._list()
@@ -223,13 +224,12 @@ class Fetcher:
         """Take what is near its due time, from a pipe of such messages, and leave it alone until more is."""
         owned = claimed.owned
         before = len(fetched)
-        owned.horizon.ahead_ms = AHEAD_MS if self.room_ahead else 0
-        if self.room_ahead:
-            wanted = max(
-                wanted, min(self.room_ahead, DUE_MIN if is_pile(owned.entry.due_class) else TAKE_MESSAGES_MAX)
-            )
+        owned.horizon.ahead_ms = AHEAD_MS if self._room_ahead else 0
+        if self._room_ahead:
+            most = DUE_MIN if is_pile(owned.entry.due_class) else TAKE_MESSAGES_MAX
+            wanted = max(wanted, min(self._room_ahead, most))
         self._take(claimed, wanted, fetched)
-        self.room_ahead = max(0, self.room_ahead - sum(taken.count for _, taken in fetched[before:]))
+        self._room_ahead = max(0, self._room_ahead - sum(taken.count for _, taken in fetched[before:]))
         if owned.pipe in self._claims and owned.horizon.rests_ms:
             rests_s = owned.next_due() or 0.0
             if rests_s > LOOK_S:

@@ -31,7 +31,7 @@ class Hand:
         self.count = 0
         self.held = Holding()
 
-    def add(self, slices: Iterable[BatchSlice], now: float = 0.0) -> None:
+    def add(self, slices: Iterable[BatchSlice], now: float) -> None:
         """Add messages behind the others; what is not due is held."""
         for batch_slice in slices:
             dues = batch_slice.batch.dues

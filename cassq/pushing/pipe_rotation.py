@@ -66,7 +66,7 @@ class PipeRotation:
         context: QueueContext,
         source: Source,
         executor: Executor,
-        latest_ms: Callable[[], int] = lambda: 0,
+        latest_ms: Callable[[], int],
     ) -> None:
         self._latest_ms = latest_ms
         self._is_pile = is_pile(source.due_class)

@@ -54,16 +54,17 @@ class Pusher:
     """Pushes into one queue; shared by all threads of a process.
 
     Args:
+        due_clock: the clock of the queue's database.
         check_open: raises `QueueNotFoundError` when the queue was deleted; called before each write.
     """
 
     def __init__(
         self,
         context: QueueContext,
+        due_clock: DueClock,
         check_open: Callable[[], None] = lambda: None,
-        due_clock: DueClock | None = None,
     ) -> None:
-        self._due_clock = due_clock or DueClock(context)
+        self._due_clock = due_clock
         self._record = context.record
         self._queue = context.queue
         self._clock = context.clock

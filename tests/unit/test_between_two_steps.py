@@ -23,6 +23,7 @@ from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.held_run import HeldRun
 from cassq.pipes.owned_pipe import OwnedPipe
 from cassq.pipes.run_rows import Return
+from cassq.pushing.due_clock import DueClock
 from cassq.pushing.pusher import Pusher
 from cassq.reaping.reaper import Reaper
 from cassq.storage.sqlite.storage import SqliteStorage
@@ -62,7 +63,8 @@ def test_what_is_pushed_while_a_wake_up_is_under_way_has_one_of_its_own():
     with cassq.connect("memory:") as store:
         queue = store.queue("q")
         coordinator = SlowBell(store.coordinator)
-        pusher = Pusher(context_of(store.storage, queue.settings, coordinator=coordinator))
+        context = context_of(store.storage, queue.settings, coordinator=coordinator)
+        pusher = Pusher(context, DueClock(context))
         pusher.note_pushed(1, "")
         assert coordinator.begun.wait(30)
         pusher.note_pushed(1, "")

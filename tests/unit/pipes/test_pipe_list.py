@@ -94,7 +94,7 @@ def test_a_pipe_that_is_opened_while_another_pusher_opens_one_is_seen_at_the_nex
 
     def supply_of(pusher):
         context = context_of(scene.storage, SETTINGS, scene.clock)
-        return PipeRotation(context, Source(pusher), beside)
+        return PipeRotation(context, Source(pusher), beside, lambda: 0)
 
     def another_comes_first():
         scene.storage.before_it_is_listed = lambda: None

@@ -80,7 +80,9 @@ def beside():
 
 
 def supply_of(queue, storage, executor):
-    return PipeRotation(context_of(storage, queue.settings, SystemClock()), Source("a pusher"), executor)
+    return PipeRotation(
+        context_of(storage, queue.settings, SystemClock()), Source("a pusher"), executor, lambda: 0
+    )
 
 
 def test_a_pipe_that_is_opened_too_late_is_not_filled_after_a_younger_one(queue, storage, beside):
@@ -130,7 +132,7 @@ def test_a_pipe_of_which_nobody_knows_whether_it_was_opened_is_sealed(queue, sto
 def test_an_acknowledgement_is_late_when_half_of_the_grace_is_over(queue, storage, beside, before_s, is_late):
     # The other half is for a pause that no clock has told yet.
     clock = HandClock()
-    supply = PipeRotation(context_of(storage, queue.settings, clock), Source("a pusher"), beside)
+    supply = PipeRotation(context_of(storage, queue.settings, clock), Source("a pusher"), beside, lambda: 0)
     opened = supply.writable(1, 1)
     clock.seconds += (queue.settings.push_age_max + queue.settings.push_grace / 2).total_seconds() - before_s
 
@@ -139,7 +141,7 @@ def test_an_acknowledgement_is_late_when_half_of_the_grace_is_over(queue, storag
 
 def test_a_push_waits_behind_a_seal_no_longer_than_until_the_next_one(queue, storage, beside):
     clock = HandClock()
-    supply = PipeRotation(context_of(storage, queue.settings, clock), Source("a pusher"), beside)
+    supply = PipeRotation(context_of(storage, queue.settings, clock), Source("a pusher"), beside, lambda: 0)
     supply.writable(1, 1)
     clock.seconds += queue.settings.push_age_max.total_seconds()
     patience = []
@@ -163,7 +165,9 @@ class TestOverTime:
 
     @pytest.fixture
     def supply(self, queue, storage, opening, clock):
-        return PipeRotation(context_of(storage, queue.settings, clock), Source("a pusher"), opening)
+        return PipeRotation(
+            context_of(storage, queue.settings, clock), Source("a pusher"), opening, lambda: 0
+        )
 
     @pytest.fixture
     def age_max(self, queue):

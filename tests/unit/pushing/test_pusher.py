@@ -19,6 +19,7 @@ from cassq.errors import (
 )
 from cassq.model.ids import new_pipe_id
 from cassq.model.label import UNLABELLED
+from cassq.pushing.due_clock import DueClock
 from cassq.pushing.lane_set import LaneSet
 from cassq.pushing.pusher import PARCELS_IN_FLIGHT, PUSH_TIMEOUT, Pusher
 
@@ -62,7 +63,7 @@ class Scene:
         self.queue = store.queue("q", pipe_messages_max=2)
         self.clock, self.storage = Clock(), Gate(store.storage)
         context = context_of(self.storage, self.queue.settings, self.clock, coordinator=store.coordinator)
-        self.pusher = Pusher(context)
+        self.pusher = Pusher(context, DueClock(context))
 
     def get_stuck(self):
         """Let the lane stand in a call; return the future of what it stores there."""

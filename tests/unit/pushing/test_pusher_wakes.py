@@ -9,6 +9,7 @@ from support.contexts import context_of
 import cassq
 from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.model.label import UNLABELLED
+from cassq.pushing.due_clock import DueClock
 from cassq.pushing.popper_waker import QUIET_S
 from cassq.pushing.pusher import PUSH_TIMEOUT, Pusher
 from cassq.runtime.clock import SystemClock
@@ -52,7 +53,7 @@ def scene():
         queue = store.queue("orders")
         coordinator, clock = Listening(store.coordinator), HandClock()
         context = context_of(store.storage, queue.settings, clock, queue="orders", coordinator=coordinator)
-        pusher = Pusher(context)
+        pusher = Pusher(context, DueClock(context))
         yield pusher, coordinator, clock
         pusher.close()
 
