@@ -140,7 +140,7 @@ class PipeStorage(Protocol):
         """Move pipes from the list where they were found to another one: the new entries come first.
 
         Args:
-            entries: of one list.
+            entries: of one list, which is not that one.
 
         Guarantees: a pipe is listed in at least one of the two lists at any moment; a pipe that was deleted
         is not brought back. `created_at_ms` of the new entries is filled in.

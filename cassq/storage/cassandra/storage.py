@@ -93,7 +93,7 @@ class CassandraStorage:
         for begin in range(0, len(entries), _ENTRIES_PER_WRITE):
             moved = entries[begin : begin + _ENTRIES_PER_WRITE]
             steps += lists.listing(queue, moved, to)
-            steps += lists.unlisting(queue, [entry.pipe for entry in moved], moved[0].shelf)
+            steps += lists.unlisting(queue, [entry.pipe for entry in moved], entries[0].shelf)
         self._session.execute_in_turn(steps)
 
     def delete_pipe(self, queue: str, pipe: UUID, shelf: Shelf = Shelf.READY) -> None:

@@ -135,7 +135,7 @@ class SqliteStorage:
             now_ms = self._file.now_ms()
             listed = [(queue, _SHARDS[to], *rows.entry_row(entry, now_ms)) for entry in entries]
             db.executemany(_ENTRY, listed)
-            left = [(queue, _SHARDS[entry.shelf], time_key(entry.pipe)) for entry in entries]
+            left = [(queue, _SHARDS[entries[0].shelf], time_key(entry.pipe)) for entry in entries]
             db.executemany(_DELETE_ENTRY, left)
 
     def delete_pipe(self, queue: str, pipe: UUID, shelf: Shelf = Shelf.READY) -> None:
