@@ -46,7 +46,7 @@ HANDOVER_RULES = (
     (
         "publish_before_retire",
         "a pipe retires only once every target that its marks name is published",
-        f"{_KEEPER}._finish {_KEEPER}._let_go",
+        f"{_KEEPER}._finish {_KEEPER}._leave_to_reaper",
     ),
     (
         "whole_marks",
@@ -68,7 +68,7 @@ HANDOVER_RULES = (
         "what its source does not name is deleted only once the source's op was moved",
         f"{_KEEPER}._look_after",
     ),
-    ("look_twice", "where the source is gone only what is staged still is deleted", f"{_KEEPER}._let_go"),
+    ("look_twice", "where the source is gone only what is staged still is deleted", f"{_KEEPER}._look_after"),
     ("live_stays", "nothing is deleted of a target that another list has", f"{_KEEPER}._look_after"),
     (
         "far_first",
