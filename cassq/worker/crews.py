@@ -16,8 +16,8 @@ from cassq.errors import CassqError, ClosedError, InvalidOptionError
 from cassq.model.retrying import reason_of
 from cassq.popping.delivery import Delivery
 from cassq.popping.popper import Popper
-from cassq.worker.keeper import Keeper
 from cassq.worker.outcomes import Ending, check_done, ending_of, failure_of
+from cassq.worker.watchdog import Watchdog
 
 _log = logging.getLogger("cassq.worker")
 
@@ -61,11 +61,11 @@ class ThreadCrew:
     """
 
     def __init__(
-        self, popper: Popper, duty: Duty, keeper: Keeper, on_end: Callable[[BaseException | None], None]
+        self, popper: Popper, duty: Duty, watchdog: Watchdog, on_end: Callable[[BaseException | None], None]
     ) -> None:
         self._popper = popper
         self._duty = duty
-        self._keeper = keeper
+        self._watchdog = watchdog
         self._on_end = on_end
 
     def start(self) -> int:
@@ -86,7 +86,7 @@ class ThreadCrew:
 
     def _serve(self, delivery: Delivery) -> None:
         error: BaseException | None = None
-        with self._keeper.holding(delivery, self._duty.timeout_s):
+        with self._watchdog.holding(delivery, self._duty.timeout_s):
             span = delivery.begin_work()
             try:
                 with self._duty.around(delivery):

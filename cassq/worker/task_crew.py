@@ -15,8 +15,8 @@ from cassq.aio.popper import Popper as AioPopper
 from cassq.errors import CassqError
 from cassq.popping.popper import Popper
 from cassq.worker.crews import Duty, end, judge, log_trouble
-from cassq.worker.keeper import Keeper
 from cassq.worker.outcomes import Ending, failure_of
+from cassq.worker.watchdog import Watchdog
 
 #: So many messages at a time are rolled back or rejected by one crew.
 ENDS_MAX = 4
@@ -26,11 +26,11 @@ class TaskCrew:
     """Tasks that call a coroutine function; see `cassq.worker.crews.ThreadCrew`."""
 
     def __init__(
-        self, popper: Popper, duty: Duty, keeper: Keeper, on_end: Callable[[BaseException | None], None]
+        self, popper: Popper, duty: Duty, watchdog: Watchdog, on_end: Callable[[BaseException | None], None]
     ) -> None:
         self._popper = AioPopper(popper)
         self._duty = duty
-        self._keeper = keeper
+        self._watchdog = watchdog
         self._on_end = on_end
         self._left = duty.concurrency
         self._ends = ThreadPoolExecutor(ENDS_MAX, f"cassq-end-{popper.queue}")
@@ -73,7 +73,7 @@ class TaskCrew:
         def cancel() -> None:
             loop.call_soon_threadsafe(task.cancel)
 
-        with self._keeper.holding(delivery.sync, self._duty.timeout_s, cancel):
+        with self._watchdog.holding(delivery.sync, self._duty.timeout_s, cancel):
             await asyncio.wait((task,))
             error = asyncio.CancelledError() if task.cancelled() else task.result()
             trouble = await self._end(delivery, judge(delivery.sync, error))

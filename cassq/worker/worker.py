@@ -23,7 +23,7 @@ from cassq.popping.shared_intake import CommitMode
 from cassq.runtime.clock import DEAF_S, Clock, SystemClock
 from cassq.store import Store
 from cassq.worker.crews import Duty, Hook, ThreadCrew
-from cassq.worker.keeper import Keeper
+from cassq.worker.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from cassq.worker.task_crew import TaskCrew
@@ -72,7 +72,7 @@ class Worker:
         self._timeout_s = float("inf") if timeout is None else to_seconds(timeout)
         self._hooks = tuple(hooks)
         self._clock: Clock = SystemClock()
-        self._keeper = Keeper(self._clock)
+        self._watchdog = Watchdog(self._clock)
         # By queue and types: what is called, and how it commits.
         self._duties: dict[tuple[str, frozenset[str]], tuple[Duty, CommitMode]] = {}
         # What the run under way hears, or the next one; a signal handler may put something in.
@@ -163,17 +163,17 @@ class Worker:
     @property
     def done(self) -> int:
         """For how many messages handlers have ended, however."""
-        return self._keeper.done
+        return self._watchdog.done
 
     @property
     def busy(self) -> int:
         """How many handlers are at work."""
-        return self._keeper.busy
+        return self._watchdog.busy
 
     @property
     def late(self) -> int:
         """How many of them go on beyond their time-outs: their threads are lost until they end."""
-        return self._keeper.late
+        return self._watchdog.late
 
     def _run(self) -> None:
         with ExitStack() as stack:
@@ -182,7 +182,7 @@ class Worker:
                 stack.enter_context(queues[name].popper(commit=commit, types=types or None))
                 for (name, types), (_, commit) in self._duties.items()
             ]
-            stack.enter_context(self._keeper.open())
+            stack.enter_context(self._watchdog.open())
             duties = [duty for duty, _ in self._duties.values()]
             crews = [self._crew(*each) for each in zip(poppers, duties, strict=True)]
             end = _End(sum(crew.start() for crew in crews), self._news, self._clock)
@@ -201,7 +201,7 @@ class Worker:
         for popper in poppers:  # in threads: each waits for the database
             threading.Thread(target=popper.close, name="cassq-stop", daemon=True).start()
         if not end.wait_for_all(seconds):
-            self._keeper.give_back_all()
+            self._watchdog.give_back_all()
             end.wait_for_all(GRACE_S)
 
     def _crew(self, popper: Popper, duty: Duty) -> "ThreadCrew | TaskCrew":
@@ -211,10 +211,10 @@ class Worker:
             news.put(("ended", error))
 
         if not _is_awaited(duty.handler):
-            return ThreadCrew(popper, duty, self._keeper, on_end)
+            return ThreadCrew(popper, duty, self._watchdog, on_end)
         from cassq.worker.task_crew import TaskCrew  # noqa: PLC0415 - asyncio takes long to import
 
-        return TaskCrew(popper, duty, self._keeper, on_end)
+        return TaskCrew(popper, duty, self._watchdog, on_end)
 
 
 def _is_awaited(handler: Callable[..., object]) -> bool:

@@ -30,7 +30,7 @@ LOOK_S = 0.5
 class _Call:
     """A handler at work; a context manager, because a generator would cost more than the rest."""
 
-    keeper: "Keeper"
+    watchdog: "Watchdog"
     delivery: Delivery
     deadline: float
     timeout_s: float
@@ -38,16 +38,16 @@ class _Call:
     is_late: bool = False
 
     def __enter__(self) -> None:
-        self.keeper.calls.add(self)  # one step, as `discard` and `list` are
+        self.watchdog.calls.add(self)  # one step, as `discard` and `list` are
 
     def __exit__(self, *_: object) -> None:
-        self.keeper.calls.discard(self)
-        with self.keeper.lock:
-            self.keeper.done += 1
+        self.watchdog.calls.discard(self)
+        with self.watchdog.lock:
+            self.watchdog.done += 1
 
 
-class Keeper:
-    """Keeps the messages of the handlers at work: see the module.
+class Watchdog:
+    """Watches the handlers at work: see the module.
 
     Attributes:
         calls: the handlers at work.
@@ -60,7 +60,7 @@ class Keeper:
         self.lock = threading.Lock()
         self.calls: set[_Call] = set()
         self.done = 0
-        self._thread = PeriodicThread("cassq-keeper", clock)
+        self._thread = PeriodicThread("cassq-watchdog", clock)
         self._step: PeriodicStep | None = None
 
     @contextmanager
