@@ -16,11 +16,12 @@ from _bench.clients import cassq_work
 from _bench.clients.bodies import Schedule, make_bodies, stamp_of, steady
 from _bench.clients.cassq_clients import CassqClient
 from _bench.clients.client_process import ClientProcess, Spent, timed
-from _bench.measuring.compare import Figures, Measure, interleave, progress, ratio
+from _bench.measuring.compare import progress
 from _bench.measuring.percentiles import Latencies
 from _bench.measuring.settings_line import tell_settings
 from _bench.options import add_store, choose, parser, run
-from _bench.page.table import Report, Table, raw_figures, tell_figures, tell_number, tell_ratio
+from _bench.page.table import Report, Table, raw_figures, tell_number
+from _bench.scenarios.costs import measure_costs, tabulate_costs
 from _bench.stage import Stage, staged
 from cassq import UnavailableError
 
@@ -28,8 +29,8 @@ _PRIORITY = 9
 _LOOK_S = 0.5
 _LEAD_S = 3.0
 
-#: In how many priorities those are mixed that are compared with one.
-_LEVELS = 10
+#: In how many priorities those are mixed that are compared.
+_WAYS = {"one priority": 1, "ten priorities in turn": 10}
 
 
 def consume(client: CassqClient, hold_s: float, since_ns: int, until_ns: int) -> list[float]:
@@ -104,20 +105,6 @@ def tabulate(found: dict[str, list[float]], urgent: int) -> tuple[Table, dict[st
     return Table("Behind a backlog", ("pushed with", "popped", "p50", "p99", "longest"), rows), raw
 
 
-def costs(stage: Stage, options: argparse.Namespace, rounds: int) -> dict[str, Figures]:
-    """Measure pushes and pops with one priority and with ten."""
-    with ExitStack() as openers:
-        client = openers.enter_context(ClientProcess(stage.opener, "client"))
-        client.wait_ready()
-        measures: dict[str, Measure] = {}
-        for name, levels in (("one priority", 1), ("ten priorities in turn", _LEVELS)):
-            measures[f"push_soon, {name}"] = client.rate_of(
-                push_mixed, options.messages, options.body, levels
-            )
-            measures[f"pop_many, {name}"] = client.rate_of(cassq_work.pop_many, options.messages, 1000, 1)
-        return interleave(measures, rounds, title="priority")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     made = parser("priority", "How long do urgent messages wait, and what do priorities cost?")
@@ -144,22 +131,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "urgent": f"one each {options.every * 1000:g} ms",
         }
         settings = tell_settings(stage.told, load, {"rounds": str(rounds), "seconds": str(options.seconds)})
-        rates = costs(stage, options, rounds)
+        rates = measure_costs(stage, options, rounds, push_mixed, _WAYS)
         with progress(2, "backlog") as bar:
             for name, priority in ((f"priority {_PRIORITY}", _PRIORITY), ("priority 0", 0)):
                 found[name] = overtakings(stage, options, priority)
                 bar.update()
     waits, raw = tabulate(found, round(options.seconds / options.every))
-    rows = [
-        (
-            name,
-            tell_figures(figures, "/s"),
-            tell_ratio(ratio(figures, rates[name.split(",")[0] + ", one priority"])),
-        )
-        for name, figures in rates.items()
-    ]
-    table = Table("Priorities in turn", ("way", "messages", "ratio"), rows)
-    Report("priority", settings, [waits, table], raw | raw_figures(rates)).tell(options.json)
+    cost = tabulate_costs("Priorities in turn", rates)
+    Report("priority", settings, [waits, cost], raw | raw_figures(rates)).tell(options.json)
     return 0
 
 

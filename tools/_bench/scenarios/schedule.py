@@ -19,19 +19,22 @@ from contextlib import ExitStack, suppress
 from datetime import timedelta
 from pathlib import Path
 
-from _bench.clients import cassq_work
 from _bench.clients.bodies import make_bodies
 from _bench.clients.cassq_clients import CassqClient
 from _bench.clients.client_process import ClientProcess, Spent, timed
-from _bench.measuring.compare import Figures, Measure, interleave, progress, ratio
+from _bench.measuring.compare import progress
 from _bench.measuring.percentiles import Latencies
 from _bench.measuring.settings_line import tell_settings
 from _bench.options import add_store, choose, parser, run
-from _bench.page.table import Report, Table, raw_figures, tell_figures, tell_number, tell_ratio
+from _bench.page.table import Report, Table, raw_figures, tell_number
+from _bench.scenarios.costs import measure_costs, tabulate_costs
 from _bench.stage import Stage, staged
 from cassq import UnavailableError
 
 _LOOK_S = 0.5
+
+#: Delays in seconds that are compared.
+_WAYS = {"at once": 0.0, "a delay of 3 s": 3.0}
 
 #: For so long after the last is due nobody is killed, and what is late may come.
 _REST_S = 60.0
@@ -134,20 +137,6 @@ def _await(folder: Path, count: int) -> None:
         time.sleep(1)
 
 
-def costs(stage: Stage, options: argparse.Namespace, rounds: int) -> dict[str, Figures]:
-    """Measure pushes and pops without a due time, and with one constant delay."""
-    with ExitStack() as openers:
-        client = openers.enter_context(ClientProcess(stage.opener, "client"))
-        client.wait_ready()
-        measures: dict[str, Measure] = {}
-        for name, delay_s in (("at once", 0.0), ("a delay of 3 s", 3.0)):
-            measures[f"push_soon, {name}"] = client.rate_of(
-                push_constant, options.messages, options.body, delay_s
-            )
-            measures[f"pop_many, {name}"] = client.rate_of(cassq_work.pop_many, options.messages, 1000, 1)
-        return interleave(measures, rounds, title="schedule")
-
-
 def tabulate(
     options: argparse.Namespace, popped: Counter[int], lates: list[float]
 ) -> tuple[Table, dict[str, float]]:
@@ -195,19 +184,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "rates": f"{options.messages} x {options.body} B",
         }
         settings = tell_settings(stage.told, load, {"rounds": str(rounds)})
-        rates = costs(stage, options, rounds)
+        rates = measure_costs(stage, options, rounds, push_constant, _WAYS)
         popped, lates = lateness(stage, options)
     late, raw = tabulate(options, popped, lates)
-    rows = [
-        (
-            name,
-            tell_figures(figures, "/s"),
-            tell_ratio(ratio(figures, rates[name.split(",")[0] + ", at once"])),
-        )
-        for name, figures in rates.items()
-    ]
-    table = Table("One constant delay", ("way", "messages", "ratio"), rows)
-    Report("schedule", settings, [late, table], {"lateness": raw} | raw_figures(rates)).tell(options.json)
+    cost = tabulate_costs("One constant delay", rates)
+    Report("schedule", settings, [late, cost], {"lateness": raw} | raw_figures(rates)).tell(options.json)
     return 0
 
 
