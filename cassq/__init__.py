@@ -13,6 +13,7 @@ with orders.popper() as popper:
 """
 
 from cassq._version import VERSION as __version__  # noqa: N811 - the name that tools look for
+from cassq.bulk.schedules import Schedules
 from cassq.connect import connect
 from cassq.errors import (
     AccessDeniedError,
@@ -31,6 +32,7 @@ from cassq.errors import (
     OverloadedError,
     PipeLostError,
     QueueNotFoundError,
+    ScheduleNotFoundError,
     SchemaMismatchError,
     StorageUnavailableError,
     UnavailableError,
@@ -51,6 +53,7 @@ from cassq.model.events import (
 )
 from cassq.model.ids import MessageId
 from cassq.model.message import Message, MessageIds
+from cassq.model.recurrence import Schedule
 from cassq.model.rollup import Rollup
 from cassq.model.settings import QueueSettings
 from cassq.observing.dead_letters import DeadLetters, DeadMessage
@@ -114,6 +117,9 @@ __all__ = [
     "RolledBack",
     "Rollup",
     "RunStats",
+    "Schedule",
+    "ScheduleNotFoundError",
+    "Schedules",
     "SchemaMismatchError",
     "StorageCalled",
     "StorageUnavailableError",

@@ -77,6 +77,14 @@ class DeadLetterNotFoundError(UsageError):
         self.count = count
 
 
+class ScheduleNotFoundError(UsageError):
+    """Raised when a queue has no schedule of a name."""
+
+    code = "schedule-not-found"
+    exit_code = 66
+    http_status = 404
+
+
 class ClosedError(UsageError):
     """Raised when a store, queue, popper or delivery is used after it was closed or finished."""
 

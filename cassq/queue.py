@@ -13,6 +13,7 @@ from typing import Unpack
 from uuid import UUID
 
 from cassq.bulk.run_reader import RunReader
+from cassq.bulk.schedules import Schedules
 from cassq.bulk.staging import Staging
 from cassq.catalog.cached_record import CachedRecord
 from cassq.catalog.queue_context import QueueContext
@@ -45,6 +46,7 @@ class Queue:
     Attributes:
         name: its name.
         dead: its dead letters.
+        schedules: what is pushed into it again and again.
         staging: its pipes that nobody sees yet, for bulk writes that happen all or not at all.
     """
 
@@ -69,6 +71,7 @@ class Queue:
             services.tracer,
         )
         self.staging = Staging(context)
+        self.schedules = Schedules(context, self._check_open)
         self._statistics = Statistics(context)
         self._inspection = Inspection(context)
         self._purging = Purging(context)

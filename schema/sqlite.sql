@@ -138,6 +138,25 @@ CREATE TABLE IF NOT EXISTS statistics (
     PRIMARY KEY (queue, shard, rolled_up_at_ms, minute_ms, pusher, holder)
 ) WITHOUT ROWID;
 
+-- Messages that are pushed again and again. `target`: the pipe that the last of them are in, until that is known to be
+-- listed.
+CREATE TABLE IF NOT EXISTS schedules (
+    incarnation BLOB NOT NULL,  -- of the queue
+    name        TEXT NOT NULL,
+    op          BLOB NOT NULL,
+    cron        TEXT NOT NULL,
+    timezone    TEXT NOT NULL,
+    body        BLOB NOT NULL,
+    headers     TEXT NOT NULL,
+    ttl_ms      INTEGER NOT NULL,
+    priority    INTEGER NOT NULL,
+    type        TEXT NOT NULL,
+    next_due_ms INTEGER NOT NULL,
+    missed      INTEGER NOT NULL,
+    target      BLOB,
+    PRIMARY KEY (incarnation, name)
+) WITHOUT ROWID;
+
 -- Component 'added': the last step that only adds. A cassq that does not know it goes on working beside those that do.
 CREATE TABLE IF NOT EXISTS schema_version (
     component TEXT PRIMARY KEY,

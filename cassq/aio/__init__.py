@@ -13,6 +13,6 @@ async with cassq.aio.connect("sqlite:///orders.db") as store:
 """
 
 from cassq.aio.popper import Delivery, Popper
-from cassq.aio.store import DeadLetters, Queue, Store, connect
+from cassq.aio.store import DeadLetters, Queue, Schedules, Store, connect
 
-__all__ = ["DeadLetters", "Delivery", "Popper", "Queue", "Store", "connect"]
+__all__ = ["DeadLetters", "Delivery", "Popper", "Queue", "Schedules", "Store", "connect"]

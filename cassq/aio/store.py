@@ -15,6 +15,7 @@ from typing import Unpack
 
 from cassq.aio.popper import Popper
 from cassq.aio.twins import ClosingTwin, Opening, TwinOf, call_in_thread, in_thread
+from cassq.bulk.schedules import Schedules as SyncSchedules
 from cassq.connect import connect as connect_sync
 from cassq.errors import OverloadedError
 from cassq.model.arguments import to_seconds
@@ -22,6 +23,7 @@ from cassq.model.events import Observer
 from cassq.model.ids import MessageId
 from cassq.model.message import Headers
 from cassq.model.options import PushOptions, QueueOptions
+from cassq.model.recurrence import Schedule
 from cassq.model.settings import QueueSettings
 from cassq.model.tracing import Tracer
 from cassq.observing.dead_letters import DeadLetters as SyncDeadLetters
@@ -89,12 +91,14 @@ class Queue(ClosingTwin[SyncQueue]):
         sync: the queue that this one calls, for what has no twin, as `run_reader` and `staging`.
         name: its name.
         dead: its dead letters.
+        schedules: what is pushed into it again and again.
     """
 
     def __init__(self, sync: SyncQueue) -> None:
         super().__init__(sync)
         self.name = sync.name
         self.dead = DeadLetters(sync.dead)
+        self.schedules = Schedules(sync.schedules)
         self._has_pushed = False
 
     @property
@@ -187,3 +191,20 @@ class DeadLetters(TwinOf[SyncDeadLetters]):
     put_back = in_thread(SyncDeadLetters.put_back)
     redrive = in_thread(SyncDeadLetters.redrive)
     discard = in_thread(SyncDeadLetters.discard)
+
+
+class Schedules(TwinOf[SyncSchedules]):
+    """The schedules of one queue; see `cassq.Schedules`.
+
+    Attributes:
+        sync: the schedules that this one calls.
+    """
+
+    async def __aiter__(self) -> AsyncIterator[Schedule]:
+        """Yield all schedules, in the order of their names."""
+        for schedule in await call_in_thread(lambda: list(self.sync)):
+            yield schedule
+
+    set = in_thread(SyncSchedules.set)
+    get = in_thread(SyncSchedules.get)
+    delete = in_thread(SyncSchedules.delete)

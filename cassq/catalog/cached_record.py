@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
+from uuid import UUID
 
 from cassq.errors import OutcomeUnknownError, QueueNotFoundError, UnavailableError, UsageError
 from cassq.model.ids import new_token
@@ -47,6 +48,11 @@ class CachedRecord:
                 f"queue {self._record.name!r} was deleted: nothing was pushed or popped; "
                 f"open it anew with store.queue({self._record.name!r})"
             )
+
+    @property
+    def incarnation(self) -> UUID:
+        """What tells the queue from an earlier or a later one of its name."""
+        return self._record.incarnation
 
     @property
     def settings(self) -> QueueSettings:

@@ -30,6 +30,7 @@ COMMANDS = {
     "peek": "cassq.cli.pop:peek",
     "status": "cassq.cli.message:status",
     "cancel": "cassq.cli.message:cancel",
+    "schedule": "cassq.cli.schedules:schedules",
     "dead": "cassq.cli.dead:dead",
     "reap": "cassq.cli.reap:reap",
     "worker": "cassq.cli.worker.command:worker",

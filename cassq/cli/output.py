@@ -83,14 +83,9 @@ def print_table(rows: Sequence[Mapping[str, object]]) -> None:
 
 def to_json(message: Message | Delivery) -> dict[str, Any]:
     """Return a message as JSON values; a body that is not UTF-8 in base64."""
-    try:
-        body, encoding = message.body.decode("utf-8"), "utf-8"
-    except UnicodeDecodeError:
-        body, encoding = b64encode(message.body).decode("ascii"), "base64"
     told: dict[str, Any] = {
         "id": str(message.message_id),
-        "body": body,
-        "encoding": encoding,
+        **body_to_json(message.body),
         "headers": dict(message.headers),
         "pushed_at": message.pushed_at.isoformat(),
         "priority": message.priority,
@@ -105,6 +100,14 @@ def to_json(message: Message | Delivery) -> dict[str, Any]:
             "died_at": message.died_at.isoformat(),
         }
     return told
+
+
+def body_to_json(body: bytes) -> dict[str, str]:
+    """Return a body as a JSON value, and how that is to be read."""
+    try:
+        return {"body": body.decode("utf-8"), "encoding": "utf-8"}
+    except UnicodeDecodeError:
+        return {"body": b64encode(body).decode("ascii"), "encoding": "base64"}
 
 
 def to_line(message: Message | Delivery, *, is_json: bool) -> bytes:

@@ -87,7 +87,7 @@ def push(
         progress_bar("pushing", len(files) if files and not lines else None) as bar,
     ):
         bytes_max, may_be_empty = opened.settings.body_bytes_max, options["may_be_empty"]
-        bodies = _bodies(files, bytes_max, is_lines=lines, may_be_empty=may_be_empty)
+        bodies = read_bodies(files, bytes_max, is_lines=lines, may_be_empty=may_be_empty)
         printer = _Printer(bar, is_json=session.is_json, is_quiet=options["quiet"])
         label: PushOptions = {
             "ttl": options["ttl"],
@@ -175,7 +175,10 @@ def _feed(
         flying.put(None)
 
 
-def _bodies(files: Sequence[str], bytes_max: int, *, is_lines: bool, may_be_empty: bool) -> Iterator[bytes]:
+def read_bodies(
+    files: Sequence[str], bytes_max: int, *, is_lines: bool, may_be_empty: bool
+) -> Iterator[bytes]:
+    """Yield what is pushed: each file, or standard input, or each line of those."""
     for name in files or ("-",):
         with _opened(name) as file:
             if is_lines:

@@ -75,5 +75,6 @@ def describe_report(report: cassq.ReapReport) -> str:
     return (
         f"examined {report.examined} pipes: sealed {report.sealed}, retired {report.retired}, "
         f"busy {report.busy}; returned {report.returned} messages, buried {report.buried}, "
-        f"expired {report.expired}; failed {len(report.failed)}"
+        f"expired {report.expired}; made ready {report.moved}, pushed {report.recurred} of schedules, "
+        f"missed {report.missed}; failed {len(report.failed)}"
     )

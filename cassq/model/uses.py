@@ -19,6 +19,7 @@ from cassq.model.settings import QueueSettings
 _TTL = "uses_message_ttl"
 _PRIORITY = "uses_priority"
 _DUE = "uses_due"
+_SCHEDULES = "uses_schedules"
 _TYPES = "uses_types"
 
 #: Before the name of each type, among the stored settings.
@@ -47,6 +48,17 @@ def uses_priority(settings: QueueSettings) -> bool:
 def uses_due(settings: QueueSettings) -> bool:
     """Tell whether a message was ever pushed with a due time."""
     return _DUE in settings.others
+
+
+def uses_schedules(settings: QueueSettings) -> bool:
+    """Tell whether the queue ever had a schedule."""
+    return _SCHEDULES in settings.others
+
+
+def with_schedules(record: QueueRecord) -> QueueRecord:
+    """Return the record of a queue that may have schedules."""
+    others = {**record.settings.others, _SCHEDULES: 1}
+    return replace(record, settings=replace(record.settings, others=others))
 
 
 def uses_types(settings: QueueSettings) -> bool:

@@ -93,8 +93,10 @@ class HandOver:
         for batch in _cut(items):
             self._storage.append(pipe, replace(batch, first=first))
             first += batch.count
-        is_sealed = self._storage.transact(pipe, Transaction(Seal(len(items)))).is_applied
-        return entry if is_sealed else None
+        if self._storage.transact(pipe, Transaction(Seal(len(items)))).is_applied:
+            return entry
+        self._storage.delete_pipe(self._queue, pipe, Shelf.SORTED)  # with what came after the deletion
+        return None
 
 
 def _items(pipe: UUID, batches: Iterable[Batch], left: Sequence[Range]) -> Iterator[_Item]:

@@ -101,6 +101,8 @@ class Housekeeping:
         for duty in self._duties:
             if now >= duty.due_at:
                 duty.run_once(now, self._polls, self._queue)
+        # However seldom a process with many queues looks: a schedule does not wait.
+        self._keeping.due_at = min(self._keeping.due_at, self._reaper.keeper.next_at)
 
     def _reap(self) -> bool:
         report = self._reaper.run_once(REAP_PIPES_MAX)

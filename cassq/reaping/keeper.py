@@ -8,21 +8,24 @@ finds it.
 """
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from uuid import UUID
 
+from cassq.bulk.occurrences import Occurrences, is_of_schedule
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import AccessDeniedError, CassqError, CoordinationUnavailableError
 from cassq.model.ids import OLDEST, id_time_ms, just_before, new_pipe_id, new_token
 from cassq.model.message import Batch
 from cassq.model.pipe import Phase, PipeEntry, PipeState
+from cassq.model.recurrence import ScheduleRecord
 from cassq.model.schedule import NEAR_S, open_max_s
 from cassq.model.shelf import Shelf
 from cassq.model.transaction import Drain, Transaction
-from cassq.model.uses import bits_of, uses_due
+from cassq.model.uses import bits_of, uses_due, uses_schedules
 from cassq.pipes import upkeep
 from cassq.pipes.batch_reader import read_all
 from cassq.pipes.fenced_pipe import FencedPipe, Taker
@@ -56,6 +59,9 @@ class Keeper:
 
     Args:
         holder: the name under which it claims piles.
+
+    Attributes:
+        next_at: this process's clock when a schedule needs another pass; infinite where none does.
     """
 
     def __init__(self, context: QueueContext, holder: str) -> None:
@@ -66,6 +72,7 @@ class Keeper:
         self._holder = holder
         self._clock = context.clock
         self._hand_over = HandOver(context)
+        self._occurrences = Occurrences(context, holder)
         self._since: UUID | None = None
         self._now_ms, self._near_at = 0, 0.0
         self._looked_after_at = float("-inf")
@@ -73,6 +80,7 @@ class Keeper:
         self._has_looked_after = False
         self._let_go_at = float("-inf")
         self._passing = threading.RLock()
+        self.next_at = math.inf
 
     def run_once(self, report: ReapReport) -> bool:
         """Make one pass; tell whether it found anything that is near.
@@ -91,6 +99,7 @@ class Keeper:
             self._since = None
         near = self._near()
         self._each(self._keep, near, report)
+        recurring = self._push_occurrences(report)
         if self._is_late:
             # Poppers read that list from some time before now on: with another number all of it.
             self._context.record.change(lambda seen: replace(seen, publications=seen.publications + 1))
@@ -100,9 +109,35 @@ class Keeper:
             try:
                 self._look_after_all(report)
             except CassqError as error:  # what is due soon does not wait for it
-                report.note_failure(f"what is staged was not looked after: {error}", error)
-                log_trouble(_log, error, "queue %s: what is staged: %s", self._queue, error)
-        return bool(near)
+                self._note_trouble("what is staged", error, report)
+        return bool(near or recurring)
+
+    def _push_occurrences(self, report: ReapReport) -> Sequence[ScheduleRecord]:
+        """Push what schedules say is due soon; return the schedules of which something is."""
+        if not uses_schedules(self._context.settings):
+            return ()
+        now_ms, now = self._now_ms, self._clock.now()
+        near: Sequence[ScheduleRecord] = ()
+        try:
+            near, later_ms = self._occurrences.near(now_ms)
+            self.next_at = math.inf if later_ms is None else now + (later_ms - now_ms) / 1000
+        except CassqError as error:
+            self._note_trouble("schedules", error, report)
+        for record in near:
+            passed_s = self._clock.now() - now
+            if passed_s >= PASS_MAX_S:
+                break  # those that were pushed are near no more: the next pass begins with the others
+            try:
+                planned = self._occurrences.push(record, now_ms + round(1000 * passed_s))
+                report.recurred += len(planned.dues_ms) if planned else 0
+                report.missed += planned.missed if planned else 0
+            except CassqError as error:
+                self._note_trouble(f"schedule {record.schedule.name}", error, report)
+        return near
+
+    def _note_trouble(self, what: str, error: CassqError, report: ReapReport) -> None:
+        report.note_failure(f"{what}: {error}", error)
+        log_trouble(_log, error, "queue %s: %s: %s", self._queue, what, error)
 
     def _each(
         self, work: Callable[[PipeEntry, ReapReport], None], entries: Iterable[PipeEntry], report: ReapReport
@@ -114,8 +149,7 @@ class Keeper:
             try:
                 work(entry, report)
             except CassqError as error:
-                report.note_failure(f"pipe {entry.pipe}: {error}", error)
-                log_trouble(_log, error, "queue %s: pipe %s: %s", self._queue, entry.pipe, error)
+                self._note_trouble(f"pipe {entry.pipe}", error, report)
 
     def _look_after_all(self, report: ReapReport) -> None:
         # What is staged has an id of about then, or later; whoever starts reads all, and nobody else does.
@@ -215,6 +249,9 @@ class Keeper:
 
     def _look_after(self, entry: PipeEntry, report: ReapReport) -> None:
         """Publish what is staged for long, or delete it: what its pile does not name, and never will."""
+        if is_of_schedule(entry):
+            report.removed += self._occurrences.look_after(entry)
+            return
         for shelf in (Shelf.SCHEDULED, Shelf.DUE):
             if self._storage.list_pipes(self._queue, entry.pipe, until=entry.pipe, shelf=shelf).entries:
                 self._storage.publish_pipes(self._queue, [entry], shelf)  # once more: that takes it off here

@@ -21,6 +21,8 @@ class ReapReport:
         expired: messages that expired, and that were dropped.
         retired: pipes that were retired and deleted.
         moved: messages that come due soon and were moved to a pipe in which they are sorted.
+        recurred: occurrences of schedules that were pushed.
+        missed: those that never will be.
         busy: pipes that needed something but are in a popper's hands.
         published: bulk writes that were decided and whose pipes were published for somebody who died.
         removed: staged pipes of failed bulk writes that were deleted.
@@ -35,6 +37,8 @@ class ReapReport:
     expired: int = 0
     retired: int = 0
     moved: int = 0
+    recurred: int = 0
+    missed: int = 0
     busy: int = 0
     published: int = 0
     removed: int = 0
@@ -62,6 +66,8 @@ class ReapReport:
         self.expired += other.expired
         self.retired += other.retired
         self.moved += other.moved
+        self.recurred += other.recurred
+        self.missed += other.missed
         self.busy += other.busy
         self.published += other.published
         self.removed += other.removed

@@ -1,6 +1,6 @@
 """The contract between the protocol and a database.
 
-Everything cassq asks of a database is one of these sixteen methods, in four parts; `tests/contract` holds
+Everything cassq asks of a database is one of these nineteen methods, in five parts; `tests/contract` holds
 every adapter to every sentence below. An adapter decides nothing: it neither retries a write nor judges a
 state.
 
@@ -28,6 +28,7 @@ from cassq.model.ids import MessageId
 from cassq.model.message import Batch, Headers
 from cassq.model.pipe import Head, Mark, PipeEntry, PipeState
 from cassq.model.queue_record import QueueRecord
+from cassq.model.recurrence import ScheduleRecord
 from cassq.model.rollup import Rollup
 from cassq.model.shelf import Shelf
 from cassq.model.transaction import Answer, Transaction
@@ -265,5 +266,41 @@ class FigureStorage(Protocol):
         ...
 
 
-class Storage(RecordStorage, PipeStorage, LetterStorage, FigureStorage, Protocol):
+class ScheduleStorage(Protocol):
+    """Schedules, each changed by compare-and-set, by the incarnation of their queue: no later one has it."""
+
+    def read_schedules(self, incarnation: UUID, name: str | None = None) -> Sequence[ScheduleRecord]:
+        """Return one schedule of a queue (or nothing), or all of them ordered by name.
+
+        Guarantees: every `change_schedule` that had returned True before the call is seen; for one name also
+        every one that was applied.
+        """
+        ...
+
+    def change_schedule(
+        self, incarnation: UUID, name: str, seen: ScheduleRecord | None, wanted: ScheduleRecord | None
+    ) -> bool:
+        """Write `wanted` if the schedule still has `seen.op`, or none exists where `seen` is None.
+
+        Args:
+            wanted: None deletes it.
+
+        Returns: whether it was applied.
+        Guarantees: compare-and-set; exactly one of two racing calls with the same `seen` applies. Those of a
+        queue whose schedules were deleted come back in no later one of its name.
+        Idempotent: no. After a time-out (`OutcomeUnknownError`): read it; `wanted.op` tells whether it was
+        applied so far; it may still be applied later, until another change on the op that was read was. Where
+        `seen` is None: until a schedule of the name was there, also if it was deleted since.
+        """
+        ...
+
+    def delete_schedules(self, incarnation: UUID) -> None:
+        """Delete all schedules of a queue, for ever.
+
+        Idempotent: yes. After a time-out: call it again.
+        """
+        ...
+
+
+class Storage(RecordStorage, PipeStorage, LetterStorage, FigureStorage, ScheduleStorage, Protocol):
     """The database, as the protocol sees it. What needs a part of it names that part."""

@@ -53,6 +53,8 @@ SOUND = {
     ("queues", "publications", "null"),
     ("queues", "settings", "other"),  # settings of a newer version are left alone
     ("dead", "body", "short"),  # any bytes are a body
+    ("schedules", "target", "null"),  # all that was pushed is listed
+    ("schedules", "body", "short"),
     ("dead", "removed", "null"),  # the embedded store's own trace; whatever it is, the letter is there or not
     ("dead", "removed", "text"),
     ("dead", "removed", "fraction"),
@@ -73,6 +75,7 @@ class Scene:
         messages: what was pushed, by id.
         sound: the ids of the younger pipe's two messages.
         staged: a pipe of a bulk write that is not published.
+        incarnation: of the queue, which has a schedule.
     """
 
     queue: str
@@ -81,6 +84,7 @@ class Scene:
     messages: Mapping[cassq.MessageId, bytes]
     sound: frozenset[cassq.MessageId]
     staged: UUID
+    incarnation: UUID
 
 
 HEADERS = {"colour": "blue"}
@@ -118,8 +122,11 @@ def make_scene(store: cassq.Store, name: str) -> Scene:
     write = with_staged.staging.open("loader", 1, "task")
     write.add(b"staged")
     (staged,) = write.close()
+    with_staged.schedules.set("yearly", "0 0 1 1 *", b"a year has begun", HEADERS)
     with_staged.close()
-    return Scene(name, now_ms, ids[0].pipe, dict(zip(ids, bodies, strict=True)), frozenset(ids[4:]), staged)
+    messages = dict(zip(ids, bodies, strict=True))
+    incarnation = with_staged.record.incarnation
+    return Scene(name, now_ms, ids[0].pipe, messages, frozenset(ids[4:]), staged, incarnation)
 
 
 # -- who hears of it -----------------------------------------------------------------------------------
@@ -145,6 +152,7 @@ def hear(store: cassq.Store, scene: Scene, patience_s: float = 4.0) -> set[str]:
         return heard
     queue = store.queue(scene.queue)
     note("dead", lambda: list(queue.dead))
+    note("schedules", lambda: list(queue.schedules))
     note("rollups", lambda: queue.rollups(to_datetime(scene.rolled_up_at_ms).date()))
     note("stats", queue.stats)
     note("pipes", queue.pipes)
@@ -159,7 +167,7 @@ def hear(store: cassq.Store, scene: Scene, patience_s: float = 4.0) -> set[str]:
 def note_failures(report: cassq.ReapReport, scene: Scene, heard: set[str]) -> None:
     """Note whether a reaper found the spoilt pipe spoilt; it must never delete it."""
     assert report.retired == 0
-    if any(str(scene.spoilt) in failure for failure in report.failed):
+    if any(str(scene.spoilt) in failure or failure.startswith("schedules:") for failure in report.failed):
         heard.add("reap")
 
 
@@ -201,6 +209,7 @@ HEARERS = {
     "dead": {"dead"},
     "statistics": {"rollups"},
     "staged": {"reap"},
+    "schedules": {"schedules", "reap"},
 }
 
 
@@ -321,6 +330,7 @@ def cassandra_update(keyspace: str, scene: Scene, way: Way) -> tuple[str, tuple[
         "staged": ("queue = %s AND shard = 0 AND pipe = %s", (scene.queue, scene.staged)),
         "waiting": ("pipe = %s AND first = 1", (scene.spoilt,)),
         "dead": ("queue = %s AND shard = 0 AND pipe = %s AND seq = 1", (scene.queue, scene.spoilt)),
+        "schedules": ("incarnation = %s AND name = 'yearly'", (scene.incarnation,)),
         "statistics": (
             f"queue = %s AND shard = 0 AND day = %s AND rolled_up_at = %s AND {ROLLED_UP_OF}",
             (scene.queue, rolled_up_at.date(), rolled_up_at),

@@ -90,6 +90,7 @@ def test_whoever_reads_a_spoilt_row_of_a_file_hears_of_it(copy, way):
     path, scene = copy
     table, column, _, value = way
     keys = {"queues": "name = :queue", "dead": "queue = :queue", "statistics": "queue = :queue"}
+    keys["schedules"] = "name = 'yearly'"
     key = keys.get(table, "pipe = :pipe")
     with contextlib.closing(sqlite3.connect(path)) as db, db:
         values = {"pipe": time_key(scene.spoilt), "queue": scene.queue, "value": value}

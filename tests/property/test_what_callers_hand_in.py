@@ -15,7 +15,7 @@ from cassq.model.arguments import check_count, tell_duration, to_duration, to_se
 from cassq.model.ids import MessageId, check_name, new_pipe_id, shorten, to_message_id
 from cassq.model.message import check_body, check_headers
 from cassq.model.settings import QueueSettings, settings_known
-from cassq.storage.cassandra import rows as cassandra_rows
+from cassq.storage.cassandra.values import to_ms
 from cassq.urls import take_apart_cassandra
 
 SETTINGS = settings_known()
@@ -335,7 +335,7 @@ def test_the_settings_of_a_newer_version_are_left_alone():
 
 def test_a_time_that_no_clock_shows_is_no_time_of_a_row():
     with pytest.raises(TypeError, match="is not a time"):
-        cassandra_rows.to_ms(None)
+        to_ms(None)
 
 
 # -- what several messages are handed in as ------------------------------------------------------------

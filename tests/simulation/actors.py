@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hands import Hands
 from plan import Habits
+from recurrence_watch import name_of
 from scheduler import Process, World
 
 from cassq.errors import (
@@ -35,6 +36,7 @@ from cassq.verification.ledger import Kind
 if TYPE_CHECKING:
     from due_watch import DueWatch
     from expiry_watch import ExpiryWatch
+    from recurrence_watch import RecurrenceWatch
     from type_watch import TypeWatch
 
 #: A consumer's patience.
@@ -59,6 +61,7 @@ class Stage(Protocol):
     expiry: "ExpiryWatch"
     types: "TypeWatch"
     dues: "DueWatch"
+    recurring: "RecurrenceWatch"
 
     def open(self, process: Process) -> tuple[Store, Queue]: ...
 
@@ -216,10 +219,11 @@ def _pop_some(
     stage.hands.give(consumer.name, deliveries)
     for each in deliveries:
         stage.dues.check(consumer.name, each, stage.ids.get(each.body.decode()))
+        stage.recurring.check(consumer.name, each)
         stage.note(
             consumer.name,
             Kind.DELIVERED,
-            [each.body.decode()],
+            [name_of(each)],
             attempt=each.attempt,
             until=stage.world.now + each.run.left_s,
             **place_of(each.message_id),
@@ -285,7 +289,7 @@ def _end_some(
 def _note_each(stage: Stage, consumer: Consumer, kind: Kind, deliveries: list[Delivery]) -> None:
     for each in deliveries:
         place = place_of(each.message_id)
-        stage.note(consumer.name, kind, [each.body.decode()], attempt=each.attempt, **place)
+        stage.note(consumer.name, kind, [name_of(each)], attempt=each.attempt, **place)
 
 
 def _roll_back(stage: Stage, consumer: Consumer, deliveries: list[Delivery], delay: timedelta) -> None:

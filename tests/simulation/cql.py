@@ -223,7 +223,8 @@ class _Parser:
         key = {each.columns[0]: each.terms[0] for each in relations if each.sign == "="}
         bounds = [each for each in relations if each.sign != "="]
         if not bounds:
-            return Write(table, key, None, timestamp)
+            conditions = self._relations() if self._is("IF") else None
+            return Write(table, key, None, timestamp, conditions)
         first, last = bounds
         if (first.sign, last.sign, first.columns) != (">=", "<=", last.columns):
             raise ValueError(f"the range is not understood: {self._text}")

@@ -15,9 +15,11 @@ from typing import Any
 
 from cluster import EPOCH_MS
 from plan import Plan
+from recurrence_watch import is_of_schedule
 from scheduler import World
 
-from cassq.model import schedule
+from cassq.bulk import occurrences
+from cassq.model import recurrence, schedule
 from cassq.model.ids import MessageId
 from cassq.observing.inspection import MessageState, MessageStatus
 from cassq.popping import fetcher
@@ -182,6 +184,7 @@ class DueWatch:
     def in_order(self, reordered: Sequence[str]) -> list[str]:
         """Return of what came out of order what had no due times: the others come as they are due."""
         pushed = [(words, self._pushed.get(words.split(":")[0], _AT_ONCE)) for words in reordered]
+        pushed = [(words, each) for words, each in pushed if not is_of_schedule(words)]
         return [words for words, each in pushed if not (each.lead_ms or each.due_ms)]
 
     def rest_until(self, ended: Collection[str]) -> float:
@@ -240,7 +243,9 @@ def _ms(time: datetime) -> int:
 
 #: What a history about the schedule changes: module, name, and what stands there then.
 def _shrunk(plan: Plan) -> Iterator[tuple[Any, str, Any]]:
-    yield schedule, "SOON_S", plan.soon_s
+    for module in (schedule, occurrences):
+        yield module, "SOON_S", plan.soon_s
+    yield recurrence, "GRACE", timedelta(seconds=plan.soon_s)
     for module in (keeper, hand_over):
         yield module, "NEAR_S", plan.near_s
     yield fetcher, "AHEAD_MS", round(1000 * plan.soon_s / 7.5)
@@ -257,7 +262,7 @@ def _shrunk(plan: Plan) -> Iterator[tuple[Any, str, Any]]:
 @contextmanager
 def hastened(plan: Plan) -> Iterator[None]:
     """Have days of the schedule pass in seconds, meanwhile, where the plan says so."""
-    changes = list(_shrunk(plan)) if plan.leads_s else []
+    changes = list(_shrunk(plan)) if plan.leads_s or plan.periods_s else []
     before = [(module, name, getattr(module, name)) for module, name, _ in changes]
     for module, name, value in changes:
         setattr(module, name, value)

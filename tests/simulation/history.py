@@ -37,6 +37,9 @@ from operator_actors import (
     steer_at_last,
 )
 from plan import LEASE_S, Plan, Slip
+from recurrence_watch import RecurrenceWatch, is_of_schedule, name_of
+from recurring_actors import end_schedules, set_schedules
+from replicas import Mutation
 from scheduler import Process, SimulationError, World
 from session import SimulatedSession
 from type_watch import TypeWatch
@@ -174,7 +177,7 @@ class _Stage:
             day_s=plan.day_s,
             watch=self._watch if is_traced else None,
             stop=self._stop,
-            applied=self.decisions.hear,
+            applied=self._hear_applied,
             slip=self._slip,
         )
         self.ensemble = Ensemble(
@@ -202,8 +205,10 @@ class _Stage:
         self.expiry = ExpiryWatch(self, self.cluster.body_at, plan)
         self.types = TypeWatch(plan, self.broken)
         self.dues = DueWatch(plan, world, self.broken)
+        self.recurring = RecurrenceWatch(plan, world, self.lines, self.broken)
         #: What is left has so long after the last fault: nothing is delivered before it is due.
         self._healed_s = HEALED_S + max([lead_s for lead_s in plan.leads_s if lead_s < FAR_S], default=0.0)
+        self._healed_s += plan.soon_s if self.recurring.is_on else 0.0
         self._done: set[str] = set()
         self._is_at_rest = False
 
@@ -213,7 +218,7 @@ class _Stage:
         judge_process = self.process("judge", "judge")
         main = self.world.spawn(judge_process, "main", self._main)
         try:
-            self.world.run(main, FAULTS_S + HEALED_S + 60 + 3 * max(self.plan.leads_s, default=0.0))
+            self.world.run(main, FAULTS_S + 2 * HEALED_S + 60 + 3 * max(self.plan.leads_s, default=0.0))
         except SimulationError as error:
             self.broken.append(str(error))
         finally:
@@ -254,6 +259,8 @@ class _Stage:
             self._start("operator", len(self.cast["operator"]), self._cancel)
         if self.plan.readers:
             self._start_streams()
+        if self.recurring.is_on:
+            self._start("operator", len(self.cast["operator"]), self._set_schedules)
         for blow in self.plan.blows:
             self.world.after(blow.at, partial(self._strike, blow))
         begun = self.world.now
@@ -285,11 +292,13 @@ class _Stage:
                 self._start("popper", self.plan.poppers, self._pop)
             self._steer_at_last()
         queue = store.queue("q")
-        end = self.world.now + self._healed_s
         if not self.plan.lasting_s:
             self._start("popper", self.plan.poppers, self._pop)
         if not self.plan.reapers:
             self._start("reaper", 0, partial(reap_all, self))
+        if self.recurring.is_on:
+            self._end_schedules(queue)
+        end = self.world.now + self._healed_s
         while (left := self._left(queue, store, end)) and self.world.now < end:
             self.world.sleep(LOOK_S)
             end += self._rest_while_far(store) if self.dues.is_on else 0.0
@@ -302,13 +311,32 @@ class _Stage:
                 f"left behind: {row}" for row in self.cluster.leftovers()
             ] or self.cluster.come_back()
 
+    def _end_schedules(self, queue: Queue) -> None:
+        """Wait until all that schedules say is pushed, and delete them."""
+        end = self.world.now + HEALED_S
+        while any(self._works(process) for process in self.cast["operator"][1:]) or any(
+            map(self.recurring.is_late, queue.schedules)
+        ):
+            if self.world.now > end:
+                self.broken.append(f"stuck: nobody keeps {list(queue.schedules)}")
+                break
+            self.world.sleep(LOOK_S)
+        end_schedules(self, queue)
+        # What an operator sent last may land until then; it was told of no outcome.
+        odds = self.plan.odds
+        self.world.sleep(
+            odds.late_s * (odds.late > 0) + odds.stall_s * (odds.stall > 0) + self.plan.timeout_s
+        )
+        if list(queue.schedules):
+            self._end_schedules(queue)
+
     def _left(self, queue: Queue, store: Store, end: float) -> str:
         if any(self._works(process) for process in self.cast["pusher"] + self.cast["operator"][1:]):
             return "a pusher still pushes, or an operator puts letters back"
         pipes = store.storage.list_pipes("q").entries
         if self.plan.batches:
             pipes += store.storage.list_pipes("q", shelf=Shelf.STAGED).entries
-        if self.dues.is_on:
+        if self.dues.is_on or self.recurring.is_on:
             pipes += tuple(self._scheduled(store))
         if pipes and self.world.now > end:
             if any(blow.kind == "compact" for blow in self.plan.blows):
@@ -364,6 +392,7 @@ class _Stage:
             verdict.lost = {each for each in verdict.lost if generation_of(each) not in steering.doomed}
         self.broken += verdict.broken() + judge_batches(self.lines, self.told_of_others) + list(self._late())
         self.broken += self.decisions.unseen(self.lines)
+        self.broken += self.recurring.judge()
         told = sum(line.count for line in self.lines if line.kind is Kind.PURGED)
         dropped = self.expiry.told()
         cancelled = {line.message for line in self.lines if line.kind is Kind.CANCELLED} - dropped
@@ -403,7 +432,7 @@ class _Stage:
             if line.kind is Kind.DELIVERED:
                 came_at.setdefault(line.message, line.at)
         for line in self.lines if self.plan.prompt_s else ():
-            if line.kind is Kind.ACKNOWLEDGED:
+            if line.kind is Kind.ACKNOWLEDGED and not is_of_schedule(line.message):
                 ready_at = self.dues.ready_at(line.message, line.at)
                 waited_s = came_at.get(line.message, self.world.now) - ready_at
                 if self.dues.is_late(line.message, waited_s):
@@ -495,6 +524,15 @@ class _Stage:
     def _cancel(self, process: Process) -> None:
         cancel_some(self, process, self.plan.cancels, self.plan.cancels_in_a_row)
         self._done.add(process.name)
+
+    def _set_schedules(self, process: Process) -> None:
+        plan = self.plan
+        set_schedules(self, process, plan.schedules, plan.periods_s, plan.alterations)
+        self._done.add(process.name)
+
+    def _hear_applied(self, mutation: Mutation) -> None:
+        self.decisions.hear(mutation)
+        self.recurring.hear(mutation)
 
     def _start(self, role: str, number: int, work: Callable[[Process], None]) -> scheduler.Task:
         process = self.process(role, f"{role}{number}")
@@ -595,11 +633,11 @@ class _Stage:
         if who == STREAM and not self._is_news(kind, delivery):
             return
         place = {} if who == STREAM else place_of(delivery.message_id)
-        self.note(who, kind, [delivery.body.decode()], attempt=delivery.attempt, until=until, **place)
+        self.note(who, kind, [name_of(delivery)], attempt=delivery.attempt, until=until, **place)
 
     def _is_news(self, kind: Kind, delivery: Delivery) -> bool:
         """Tell whether a driver's commit or extension is to be noted: it may commit again, also in vain."""
-        done = f"{delivery.body.decode()} {delivery.attempt}"
+        done = f"{name_of(delivery)} {delivery.attempt}"
         if kind is not Kind.COMMITTED:
             return kind is Kind.EXTENDED
         is_new = done not in self._committed

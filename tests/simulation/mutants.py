@@ -6,6 +6,7 @@ What carries a rule of the protocol and is found by a test instead of by histori
 
 from planting import Edit, Mutant, check_planted, plant
 from planting import planted as _one
+from recurring_mutants import RECURRING_MUTANTS
 from rule_mutants import RULE_MUTANTS
 from schedule_mutants import SCHEDULE_MUTANTS
 
@@ -68,7 +69,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "judge leases by a clock read after the marks",
         _STORAGE,
         "        runs, marks = rows.to_runs_and_marks(found, head.floor)\n",
-        "        now_ms = rows.to_ms(self._session.execute(cql.READ_CLOCK)[0][0])\n"
+        "        now_ms = to_ms(self._session.execute(cql.READ_CLOCK)[0][0])\n"
         "        runs, marks = rows.to_runs_and_marks(found, head.floor)\n",
         about="leases",
     ),
@@ -630,6 +631,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     # What is due later
     *SCHEDULE_MUTANTS,
+    *RECURRING_MUTANTS,
     # Rules one by one
     *RULE_MUTANTS,
 )

@@ -121,6 +121,9 @@ class Plan:
         dated: how likely a push names its due time instead of a delay.
         soon_s, near_s, staged_s, look_after_s: what the schedule's constants of these names are meanwhile;
             its others are in proportion.
+        periods_s: schedules say "every so many seconds"; none are set where there are none.
+        schedules: so many are set, by one application.
+        alterations: so often it sets one again, alters or deletes it.
         pauses: what a process that froze has missed is missed by its clock, too: "told" by its time of day as
             soon as it goes on; "heard" by pushers from the database, at whose looks they stop.
     """
@@ -169,6 +172,9 @@ class Plan:
     near_s: int = 60
     staged_s: float = 600.0
     look_after_s: float = 60.0
+    periods_s: tuple[int, ...] = ()
+    schedules: int = 1
+    alterations: int = 0
     steers: int = 0
     last_acts: tuple[str, ...] = ()
     slip: Slip | None = None
@@ -266,6 +272,7 @@ SHARES = {
     "priorities": ("urgent", 0.03),
     "types": ("typed", 0.03),
     "schedule": ("scheduled", 0.05),
+    "recurring": ("again and again", 0.03),
 }
 
 #: In so many an operator pauses and deletes the queue, or one call fails; drawn apart as well.
@@ -625,6 +632,50 @@ def _about_schedule(dice: random.Random, plan: Plan) -> Plan:
     return replace(struck, blows=tuple(_draw_stops(dice, struck)))
 
 
+def _about_recurring(dice: random.Random, plan: Plan) -> Plan:
+    """Schedules that are set, altered and deleted, while those who keep them stop."""
+    recurring = replace(
+        plan,
+        periods_s=dice.choice(((1,), (1, 2), (2, 3), (1, 5))),
+        schedules=dice.choice((1, 1, 2)),
+        alterations=dice.choice((0, 2, 6, 12)),
+        messages=dice.choice((2, 6)),
+        pushers=1,
+        poppers=dice.choice((1, 2)),
+        max_attempts=1_000_000,
+        purges=0,
+        reapers=dice.choice((0, 1, 2)),
+        faults_s=dice.choice((4.0, 8.0)),
+    )
+    if dice.random() < 0.15:
+        # Where nothing fails nothing is missed, and nothing late.
+        return replace(
+            recurring,
+            is_generous=False,
+            wall_offsets_s=plan.wall_offsets_s[:1],
+            prompt_s=LASTING_S + 0.5,
+            odds=Odds(slow_replica=plan.odds.slow_replica),
+            seat_odds=SeatOdds(),
+            habits=Habits(roll_back=0.0, forget=0.0, dawdle=0.0, extend=0.0),
+            blows=(),
+        )
+    struck = replace(
+        recurring,
+        soon_s=dice.choice((1.5, 1.5, 3.0)),
+        near_s=dice.choice((2, 6)),
+        # Whoever looks after what is staged may do so at any time: that it waits only spares work.
+        staged_s=dice.choice((-4.0, 0.3, 1.0, 600.0)),
+        look_after_s=dice.choice((0.1, 0.2, 1.0, 6.0)),
+        odds=replace(
+            plan.odds,
+            freeze=dice.choice((0.0, 0.005, 0.02)),
+            crash=dice.choice((0.0, 0.0, 0.003, 0.01)),
+            late=dice.choice((0.0, plan.odds.late, 0.15)),
+        ),
+    )
+    return replace(struck, blows=tuple(_draw_stops(dice, struck)))
+
+
 def _draw_stops(dice: random.Random, plan: Plan) -> list[Blow]:
     """Draw what happens all the time that faults last, to those who keep the schedule most often."""
     blows: list[Blow] = []
@@ -930,6 +981,7 @@ APART = {
     "priorities": _about_priorities,
     "types": _about_types,
     "schedule": _about_schedule,
+    "recurring": _about_recurring,
     "operators": _about_operators,
     "slips": _about_slips,
 }

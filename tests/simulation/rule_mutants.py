@@ -230,7 +230,7 @@ _TOTALS = (
                 "WHERE queue = ? AND shard = ? IF op = ?",
                 "WHERE queue = ? AND shard = ? IF state = ?",
             ),
-            Edit(_STORAGE, "(*values, seen.op))", "(*values, seen.state.value))"),
+            Edit(_STORAGE, "QUEUE, (*values, seen.op))", "QUEUE, (*values, seen.state.value))"),
         ),
         "totals",
     ),

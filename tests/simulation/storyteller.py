@@ -16,8 +16,8 @@ from cql import Select, Term, Write, parse
 
 from cassq.limits import SEQ_MAX
 from cassq.storage.cassandra import statements
-from cassq.storage.cassandra.rows import to_ms
 from cassq.storage.cassandra.statements import Statement
+from cassq.storage.cassandra.values import to_ms
 from cassq.verification.ledger import Line
 
 Event = tuple[float, str, Any]

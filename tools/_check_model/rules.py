@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from _check_model.handover_rules import HANDOVER_RULES
 from _check_model.reader_rules import READER_RULES
 from _check_model.replica_rules import REPLICA_RULES
+from _check_model.schedule_rules import SCHEDULE_RULES
 from _check_model.staging_rules import STAGING_RULES
 from _check_model.window_rules import WINDOW_RULES
 
@@ -238,4 +239,5 @@ RULES = (
     *_rules("reader", *READER_RULES),
     *_rules("replica", *REPLICA_RULES),
     *_rules("handover", *HANDOVER_RULES),
+    *_rules("schedule", *SCHEDULE_RULES),
 )

@@ -90,6 +90,19 @@ HANDOVER_LEASE = _handover("two keepers, a lease that ends", EXPIRIES=1)
 HANDOVER_BACK = _handover("two keepers, an entry that comes back", COMEBACKS=1)
 HANDOVER_FAR = _handover("one keeper, the scheduled list", "FAR", KEEPERS=1, COMEBACKS=1)
 
+SCHEDULE = Run("schedule", "a schedule, three attempts", ("FAULTS=1", "CRASHES=0"))
+SCHEDULE_DEAD = Run("schedule", "a schedule, a dead keeper", ("FAULTS=1", "CRASHES=1", "PIPES=2"))
+SCHEDULE_BACK = Run(
+    "schedule",
+    "a schedule, an entry that comes back",
+    ("FAULTS=1", "CRASHES=1", "COMEBACKS=1", "KEEPERS=1"),
+)
+SCHEDULE_CREATED = Run(
+    "schedule",
+    "a schedule that is created and deleted",
+    ("FAULTS=2", "CRASHES=1", "CREATE", "KEEPERS=1"),
+)
+
 #: The longest first: two run side by side.
 VERIFICATIONS = (
     STAGING_NEXT,
@@ -103,10 +116,14 @@ VERIFICATIONS = (
     PUSH,
     TOTALS,
     WINDOW_OLD,
+    SCHEDULE,
     WINDOW_LOST,
     WINDOW,
     WINDOW_KEPT,
     WINDOW_KNOCK,
+    SCHEDULE_DEAD,
+    SCHEDULE_BACK,
+    SCHEDULE_CREATED,
     LEASE_PURGE,
     LEASE_FLOOR,
     WINDOW_ALONE,
@@ -186,6 +203,8 @@ _HANDOVER_BOUNDS = {
     "far_first": HANDOVER_FAR,
 }
 
+_SCHEDULE_BOUNDS = {"due_stays": SCHEDULE_BACK, "row_stays": SCHEDULE_CREATED}
+
 
 def ablation(rule: Rule) -> Run:
     """Return the search in which a rule is taken away."""
@@ -196,6 +215,7 @@ def ablation(rule: Rule) -> Run:
         "staging": _STAGING_BOUNDS.get(rule.name, STAGING),
         "reader": READER,
         "replica": REPLICA_LOOK,
+        "schedule": _SCHEDULE_BOUNDS.get(rule.name, SCHEDULE_DEAD),
         "handover": _HANDOVER_BOUNDS.get(rule.name, _handover("")),
         "window": _WINDOW_BOUNDS.get(rule.name, _window("", FAULTS=1)),
     }[rule.file]

@@ -1,4 +1,4 @@
-"""What `cassq doctor` says of the pipes in a store: whether somebody heals what died.
+"""What `cassq doctor` says of the pipes in a store, and of its schedules: whether somebody looks after them.
 
 Owns the judgement of what is stuck. A popper's process reaps every few seconds, so whatever needed care for
 minutes tells that nobody does. What must not break: what is wrong with many queues is said once.
@@ -9,9 +9,10 @@ from datetime import timedelta
 
 import cassq
 from cassq.cli.doctor.finding import Finding, Level
+from cassq.model.message import to_datetime
 from cassq.model.pipe import Phase, RunState
 from cassq.model.shelf import Shelf
-from cassq.model.uses import uses_types
+from cassq.model.uses import uses_schedules, uses_types
 from cassq.pipes.shelves import list_pipes_of
 
 #: So long a pipe may need care before it counts as stuck.
@@ -27,12 +28,14 @@ REAP = "run `cassq reap`, and let cron run it, or keep a popper running"
 
 ABANDONED = "pipes of dead pushers still open"
 OVERDUE = "runs whose lease ended long ago"
+UNPUSHED = "schedules whose messages nobody pushes"
 UNWANTED = "pipes of types (or of none) that no consumer takes"
 
 #: What to do about each.
 CURES = {
     ABANDONED: REAP,
     OVERDUE: REAP,
+    UNPUSHED: REAP,
     UNWANTED: "see `cassq queue stats NAME --by type`, and pop these types, or all",
 }
 
@@ -88,7 +91,12 @@ def _count(store: cassq.Store, queue: cassq.Queue) -> tuple[int, dict[str, int]]
         has_waiting = not entry.due_class and state.head.is_decided and state.head.cursor < state.head.last
         old += [entry.type] if has_waiting and age > UNWANTED_AFTER else []
     unwanted = sum(kind not in wanted for kind in old)
-    return len(listed), {ABANDONED: abandoned, OVERDUE: overdue, UNWANTED: unwanted}
+    unpushed = 0
+    if uses_schedules(settings):
+        late = to_datetime(listing.now_ms) - settings.clock_skew_max - PATIENCE
+        unpushed = sum(each.next_due < late for each in queue.schedules)
+    troubles = {ABANDONED: abandoned, OVERDUE: overdue, UNPUSHED: unpushed, UNWANTED: unwanted}
+    return len(listed), troubles
 
 
 def _name(counts: dict[str, int]) -> str:

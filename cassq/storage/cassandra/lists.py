@@ -7,6 +7,7 @@ it staged. It gets a copy of what is staged there; what it does not know stands 
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from uuid import UUID
 
 from cassq.model.ids import OLDEST, time_key
@@ -14,6 +15,7 @@ from cassq.model.pipe import PipeEntry
 from cassq.model.shelf import Shelf
 from cassq.storage.cassandra import rows
 from cassq.storage.cassandra import statements as cql
+from cassq.storage.cassandra.in_parts import BEGIN, END, place_in_time, place_of, read_in_parts, uuid_at
 from cassq.storage.cassandra.session import CassandraSession, Row, Work
 
 #: By list the shard of its partition.
@@ -77,8 +79,16 @@ def _read(
     since: UUID | None,
     until: UUID | None,
 ) -> Sequence[Row]:
-    if until is not None:
-        return session.execute(statements[cql.BETWEEN], (*key, since or OLDEST, until))
-    if since is not None:
-        return session.execute(statements[cql.SINCE], (*key, since))
-    return session.execute(statements[cql.WHOLE], key)
+    low = BEGIN if since is None else place_of(since)
+    high = END if until is None else place_of(until) + 1
+
+    def read(begin: int, end: int) -> list[Row]:
+        first = since if begin == low else uuid_at(begin)
+        last = until if end == high else uuid_at(end - 1)
+        if last is not None:
+            return session.execute(statements[cql.BETWEEN], (*key, first or OLDEST, last))
+        if first is not None:
+            return session.execute(statements[cql.SINCE], (*key, first))
+        return session.execute(statements[cql.WHOLE], key)
+
+    return list(chain.from_iterable(read_in_parts(session, read, low, high, place_in_time)))

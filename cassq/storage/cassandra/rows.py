@@ -4,10 +4,7 @@ Owns the order of the columns (as `statements.py` selects and binds them) and th
 ours. What must not break: a row that is not ours raises `DecodeError`; it is never skipped and never guessed.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from datetime import datetime, timedelta
-from typing import Any
+from collections.abc import Sequence
 from uuid import UUID
 
 from cassandra.query import UNSET_VALUE
@@ -21,30 +18,20 @@ from cassq.model.rollup import NAMES, Rollup
 from cassq.model.settings import QueueSettings
 from cassq.model.shelf import Shelf
 from cassq.storage.cassandra.statements import HEAD_KIND, HEAD_SEQ, MARK_KIND, RUN_KIND, SET_MARK_KIND
+from cassq.storage.cassandra.values import (
+    Row,
+    Values,
+    decoding,
+    to_count,
+    to_first,
+    to_last,
+    to_message_number,
+    to_ms,
+    to_number,
+    to_text,
+    to_uuid,
+)
 from cassq.storage.port import DeadLetter
-
-Row = tuple[Any, ...]
-Values = tuple[Any, ...]
-
-_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - the driver returns naive times in UTC
-_MILLISECOND = timedelta(milliseconds=1)
-
-
-@contextmanager
-def _decoding(what: str, row: Row) -> Iterator[None]:
-    try:
-        yield
-    except (TypeError, ValueError, OverflowError) as error:
-        raise DecodeError(f"a row is not {what} of cassq's ({error}): {str(row)[:300]}") from error
-
-
-def to_ms(time: datetime) -> int:
-    """Return a timestamp column as milliseconds since 1970."""
-    if not isinstance(time, datetime):
-        raise TypeError(f"{time!r} is not a time")
-    if time < _EPOCH:
-        raise ValueError(f"{time} is before all times of cassq's")
-    return (time - _EPOCH) // _MILLISECOND
 
 
 def record_values(record: QueueRecord) -> Values:
@@ -62,33 +49,40 @@ def record_values(record: QueueRecord) -> Values:
 
 def to_record(row: Row) -> QueueRecord:
     """Read a row of `queues`."""
-    with _decoding("a queue", row):
+    with decoding("a queue", row):
         name, op, incarnation, state, settings, *totals, counted, samples, writers, publications = row[:-1]
         return QueueRecord(
             name=name,
-            incarnation=_uuid(incarnation),
+            incarnation=to_uuid(incarnation),
             settings=QueueSettings.from_stored(dict(settings)),
-            op=_uuid(op),
+            op=to_uuid(op),
             state=QueueState(state),
-            totals=Tally(*map(_count, (*totals, row[-1] or 0))),
+            totals=Tally(*map(to_count, (*totals, row[-1] or 0))),
             counted=frozenset(counted),
-            samples=tuple(Sample(to_ms(at), *map(_count, counts)) for at, *counts in samples),
+            samples=tuple(Sample(to_ms(at), *map(to_count, counts)) for at, *counts in samples),
             writers={  # null in a row that is older than the column
-                _text(writer): Written(_count(batch), None if manifest is None else _uuid(manifest))
+                to_text(writer): Written(to_count(batch), None if manifest is None else to_uuid(manifest))
                 for writer, (batch, manifest) in dict(writers or {}).items()
             },
-            publications=0 if publications is None else _count(publications),
+            publications=0 if publications is None else to_count(publications),
         )
 
 
 def to_entry(row: Row, shelf: Shelf) -> PipeEntry:
     """Read a row of `pipes` or `staged`."""
-    with _decoding("a pipe's entry", row):
+    with decoding("a pipe's entry", row):
         pipe, pusher, priority, lane, kind, due_class, moved_from, created_at = row
         return PipeEntry(
-            *(pipe, _text(pusher), _number(priority), _count(lane), _text(kind or ""), to_ms(created_at)),
-            due_class=_count(due_class or 0),
-            moved_from=None if moved_from is None else _uuid(moved_from),
+            *(
+                pipe,
+                to_text(pusher),
+                to_number(priority),
+                to_count(lane),
+                to_text(kind or ""),
+                to_ms(created_at),
+            ),
+            due_class=to_count(due_class or 0),
+            moved_from=None if moved_from is None else to_uuid(moved_from),
             shelf=shelf,
         )
 
@@ -116,7 +110,7 @@ def is_batch_there(row: Row) -> bool:
 
 def to_batch(row: Row) -> Batch:
     """Read a row of `waiting`."""
-    with _decoding("a batch", row):
+    with decoding("a batch", row):
         first, count, pushed_at, stored_bodies, stored_headers, *rest = row
         bodies = tuple(stored_bodies)
         headers = None if stored_headers is None else tuple(map(dict, stored_headers))
@@ -124,15 +118,15 @@ def to_batch(row: Row) -> Batch:
             raise ValueError(f"it says it has {count} messages, and has {len(bodies)} bodies")
         if None in bodies:
             raise ValueError("a body is null")
-        place = _message_number(first), bodies, headers, _message_number(count), to_ms(pushed_at)
+        place = to_message_number(first), bodies, headers, to_message_number(count), to_ms(pushed_at)
         return Batch(*place, *_steering(count, *rest))
 
 
 def to_outline(row: Row) -> Batch:
     """Read a row of `waiting` without its bodies."""
-    with _decoding("a batch", row):
+    with decoding("a batch", row):
         first, count, pushed_at, _, _, *rest = row
-        place = _message_number(first), (), None, _message_number(count), to_ms(pushed_at)
+        place = to_message_number(first), (), None, to_message_number(count), to_ms(pushed_at)
         return Batch(*place, *_steering(count, *rest))
 
 
@@ -140,16 +134,16 @@ def _steering(
     count: int, ttl_ms: object, dues: Sequence[int] | None, origins: Sequence[Row] | None
 ) -> tuple[int, tuple[int, ...] | None, tuple[Origin, ...] | None]:
     """Read what steers the messages of a batch: time-to-live, when each is due, what each was first."""
-    ttl = _count(ttl_ms or 0)
+    ttl = to_count(ttl_ms or 0)
     if dues is None and origins is None:
         return ttl, None, None
     for what, each in (("due times", dues), ("first ids", origins)):
         if each is not None and len(each) != count:
             raise ValueError(f"it says it has {count} messages, and has {len(each)} {what}")
-    read = None if dues is None else tuple(map(_count, dues))
+    read = None if dues is None else tuple(map(to_count, dues))
     if origins is None:
         return ttl, read, None
-    first = ((MessageId(_uuid(pipe), _message_number(seq)), to_ms(at)) for pipe, seq, at in origins)
+    first = ((MessageId(to_uuid(pipe), to_message_number(seq)), to_ms(at)) for pipe, seq, at in origins)
     return ttl, read, tuple(Origin(*each) for each in first)
 
 
@@ -165,14 +159,21 @@ def find_head(rows: Sequence[Row]) -> Head | None:
     """Return the head when `rows`, in their order, begin with it: no head means that the pipe is gone."""
     if not rows or rows[0][:2] > (HEAD_SEQ, HEAD_KIND):
         return None
-    with _decoding("a head", rows[0]):
+    with decoding("a head", rows[0]):
         if rows[0][:2] < (HEAD_SEQ, HEAD_KIND):
             raise ValueError("it stands before the head")
         op, cursor, read_from, floor, phase, last, *counts = (*rows[0][2:12], rows[0][22] or 0)
         return _sound(
             Head(
-                *(_uuid(op), _count(cursor), _count(read_from), _count(floor), Phase(phase), _count(last)),
-                *map(_count, counts),
+                *(
+                    to_uuid(op),
+                    to_count(cursor),
+                    to_count(read_from),
+                    to_count(floor),
+                    Phase(phase),
+                    to_count(last),
+                ),
+                *map(to_count, counts),
             )
         )
 
@@ -222,30 +223,30 @@ def run_values(run: Run) -> Values:
 
 
 def _to_run(row: Row) -> Run:
-    with _decoding("a run", row):
+    with decoding("a run", row):
         seq, _, _, _, read_from, _, _, last, _, _, _, rolled_back = row[:12]
         state, attempt, lease_id, leased_at, lease_ms, not_before, holder, _, window_ms, reason = row[12:22]
         return Run(
             first=seq,
-            last=_not_before(seq - 1, last),
-            read_from=_until(seq, read_from),
+            last=to_last(seq - 1, last),
+            read_from=to_first(seq, read_from),
             state=RunState(state),
-            attempt=_count(attempt),
-            lease_id=_uuid(lease_id),
+            attempt=to_count(attempt),
+            lease_id=to_uuid(lease_id),
             leased_at_ms=to_ms(leased_at),
-            lease_ms=_count(lease_ms),
+            lease_ms=to_count(lease_ms),
             not_before_ms=to_ms(not_before),
-            holder=_text(holder),
-            rolled_back=_count(rolled_back),
-            window_ms=0 if window_ms is None else _count(window_ms),  # older than the column
-            reason="" if reason is None else _text(reason),
+            holder=to_text(holder),
+            rolled_back=to_count(rolled_back),
+            window_ms=0 if window_ms is None else to_count(window_ms),  # older than the column
+            reason="" if reason is None else to_text(reason),
         )
 
 
 def _to_mark(row: Row) -> Mark:
-    with _decoding("a mark", row):
-        target = None if row[23] is None else _uuid(row[23])
-        return _whole_mark(Mark(row[0], _not_before(row[0], row[7]), End(row[19]), target))
+    with decoding("a mark", row):
+        target = None if row[23] is None else to_uuid(row[23])
+        return _whole_mark(Mark(row[0], to_last(row[0], row[7]), End(row[19]), target))
 
 
 def mark_values(pipe: UUID, mark: Mark) -> Values:
@@ -270,20 +271,20 @@ def letter_values(letter: DeadLetter) -> Values:
 
 def to_letter(row: Row) -> DeadLetter:
     """Read a row of `dead`."""
-    with _decoding("a dead letter", row):
+    with decoding("a dead letter", row):
         pipe, seq, body, headers, pushed_at, attempts, reason, priority, kind, died_at = row
         if not isinstance(body, bytes):
             raise TypeError("it has no body")
         return DeadLetter(
-            message_id=MessageId(pipe, _message_number(seq)),
+            message_id=MessageId(pipe, to_message_number(seq)),
             body=body,
             headers=dict(headers),
             pushed_at_ms=to_ms(pushed_at),
-            attempts=_count(attempts),
-            reason=_text(reason),
+            attempts=to_count(attempts),
+            reason=to_text(reason),
             died_at_ms=to_ms(died_at),
-            priority=_count(priority or 0),
-            type=_text(kind or ""),
+            priority=to_count(priority or 0),
+            type=to_text(kind or ""),
         )
 
 
@@ -295,48 +296,6 @@ def rollup_values(rollup: Rollup) -> Values:
 
 def to_rollup(row: Row) -> Rollup:
     """Read a row of `statistics`, without queue, shard and day."""
-    with _decoding("a rollup", row):
+    with decoding("a rollup", row):
         rolled_up_at, minute, *rest = row
         return Rollup(to_ms(rolled_up_at), to_ms(minute), *rest)
-
-
-def _number(value: object) -> int:
-    if not isinstance(value, int):
-        raise TypeError(f"{value!r} is not a number")
-    return value
-
-
-def _count(value: object) -> int:
-    if _number(value) < 0:
-        raise ValueError(f"{value} is below 0")
-    return _number(value)
-
-
-def _message_number(value: object) -> int:
-    if _number(value) < 1:
-        raise ValueError(f"{value} is below 1")
-    return _number(value)
-
-
-def _not_before(first: int, last: object) -> int:
-    if _number(last) < first:
-        raise ValueError(f"it ends at {last}, before it begins")
-    return _number(last)
-
-
-def _until(last: int, first: object) -> int:
-    if _message_number(first) > last:
-        raise ValueError(f"it is read from {first}, behind its beginning at {last}")
-    return _number(first)
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is not a text")
-    return value
-
-
-def _uuid(value: object) -> UUID:
-    if not isinstance(value, UUID):
-        raise TypeError(f"{value!r} is not a uuid")
-    return value

@@ -301,5 +301,27 @@ READ_ROLLUPS = Statement(
     Call.READ, f"SELECT {_ROLLUP} FROM {{ks}}.statistics WHERE queue = ? AND shard = ? AND day = ?"
 )
 
+# Schedules: rows of transactions alone. A queue's go with its incarnation, which no later queue has.
+
+_SCHEDULE = "op, cron, timezone, body, headers, ttl_ms, priority, type, next_due, missed, target"
+_SCHEDULE_KEY = "incarnation = ? AND name = ?"
+READ_SCHEDULES = Statement(
+    Call.READ,
+    f"SELECT name, {_SCHEDULE} FROM {{ks}}.schedules WHERE incarnation = ?",
+    page_rows=_PAGE_OF_BODIES,
+)
+READ_SCHEDULE = Statement(
+    Call.SERIAL_READ, f"SELECT name, {_SCHEDULE} FROM {{ks}}.schedules WHERE {_SCHEDULE_KEY}"
+)
+INSERT_SCHEDULE = _transaction(
+    f"INSERT INTO {{ks}}.schedules ({_SCHEDULE}, incarnation, name) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS"
+)
+_SET_SCHEDULE = ", ".join(f"{column} = ?" for column in _SCHEDULE.split(", "))
+CHANGE_SCHEDULE = _transaction(f"UPDATE {{ks}}.schedules SET {_SET_SCHEDULE} WHERE {_SCHEDULE_KEY} IF op = ?")
+DELETE_SCHEDULES = Statement(
+    Call.WRITE, f"DELETE FROM {{ks}}.schedules USING TIMESTAMP {DIES_AT} WHERE incarnation = ?"
+)
+
 # The schema: what a cassq must know, and what was only added since
 READ_VERSIONS = Statement(Call.READ, "SELECT component, version FROM {ks}.schema_version")

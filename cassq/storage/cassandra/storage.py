@@ -17,14 +17,16 @@ from cassq.model.ids import MessageId
 from cassq.model.message import Batch
 from cassq.model.pipe import Head, Mark, PipeEntry, PipeState
 from cassq.model.queue_record import QueueRecord, QueueState
+from cassq.model.recurrence import ScheduleRecord
 from cassq.model.rollup import Rollup
 from cassq.model.shelf import Shelf
 from cassq.model.transaction import Answer, Transaction
-from cassq.storage.cassandra import lists, rows
+from cassq.storage.cassandra import lists, rows, schedules
 from cassq.storage.cassandra import statements as cql
 from cassq.storage.cassandra.letters import count_letters, read_letters, removals
 from cassq.storage.cassandra.session import CassandraSession, Work
 from cassq.storage.cassandra.transactions import to_answer, to_work
+from cassq.storage.cassandra.values import Values, to_ms
 from cassq.storage.port import BatchQuery, DeadLetter, Listing
 
 _MARKS_PER_WRITE = 1000
@@ -59,7 +61,7 @@ class CassandraStorage:
     def glance_queue(self, name: str) -> QueueRecord | None:
         """See `Storage.glance_queue`."""
         for *columns, now in self._session.execute(cql.GLANCE_QUEUE, (name, cql.SHARD)):
-            return replace(rows.to_record(tuple(columns)), read_at_ms=rows.to_ms(now))
+            return replace(rows.to_record(tuple(columns)), read_at_ms=to_ms(now))
         return None
 
     def change_queue(self, seen: QueueRecord | None, wanted: QueueRecord) -> bool:
@@ -71,7 +73,7 @@ class CassandraStorage:
             return True
         return self._is_applied(cql.REPLACE_QUEUE, (*values, QueueState.DELETED.value))
 
-    def _is_applied(self, statement: cql.Statement, values: rows.Values) -> bool:
+    def _is_applied(self, statement: cql.Statement, values: Values) -> bool:
         return bool(self._session.execute(statement, values)[0][0])
 
     def create_pipe(self, queue: str, entry: PipeEntry, head: Head) -> None:
@@ -85,7 +87,7 @@ class CassandraStorage:
         """See `Storage.list_pipes`."""
         found, entries = lists.read(self._session, queue, shelf, since, until)
         now = found[0][-1] if found else self._session.execute(cql.READ_CLOCK)[0][0]
-        return Listing(entries, rows.to_ms(now))
+        return Listing(entries, to_ms(now))
 
     def publish_pipes(self, queue: str, entries: Sequence[PipeEntry], to: Shelf = Shelf.READY) -> None:
         """See `Storage.publish_pipes`."""
@@ -134,7 +136,7 @@ class CassandraStorage:
             | head: op 2 -> not one state: read everything at once
         """
         if is_whole:
-            now_ms = rows.to_ms(self._session.execute(cql.READ_CLOCK)[0][0])
+            now_ms = to_ms(self._session.execute(cql.READ_CLOCK)[0][0])
             found = self._session.execute(cql.READ_STATE, (pipe,))
             head = rows.find_head(found)
             return PipeState(head, *rows.to_runs_and_marks(found, 0), now_ms) if head else None
@@ -142,10 +144,10 @@ class CassandraStorage:
             # The head tells nothing of leases, so it may be read beside the clock.
             clock = self._session.start(cql.READ_CLOCK)
             found = self._session.execute(cql.READ_HEAD, (pipe,))
-            now_ms = rows.to_ms(self._session.finish(cql.READ_CLOCK, clock)[0][0])
+            now_ms = to_ms(self._session.finish(cql.READ_CLOCK, clock)[0][0])
             is_large = bool(found)
         else:
-            now_ms = rows.to_ms(self._session.execute(cql.READ_CLOCK)[0][0])
+            now_ms = to_ms(self._session.execute(cql.READ_CLOCK)[0][0])
             found = self._session.execute(cql.READ_STATE_BEGINNING, (pipe,))
             is_large = len(found) == cql.STATE_ROWS_MAX
         head = rows.find_head(found)
@@ -215,3 +217,32 @@ class CassandraStorage:
     def read_rollups(self, queue: str, day: date) -> Sequence[Rollup]:
         """See `Storage.read_rollups`."""
         return list(map(rows.to_rollup, self._session.execute(cql.READ_ROLLUPS, (queue, cql.SHARD, day))))
+
+    def read_schedules(self, incarnation: UUID, name: str | None = None) -> Sequence[ScheduleRecord]:
+        """See `Storage.read_schedules`."""
+        if name is None:
+            found = self._session.execute(cql.READ_SCHEDULES, (incarnation,))
+        else:
+            found = self._session.execute(cql.READ_SCHEDULE, (incarnation, name))
+        return [schedules.to_schedule(row) for row in found if schedules.op_of_deleted(row) is None]
+
+    def change_schedule(
+        self, incarnation: UUID, name: str, seen: ScheduleRecord | None, wanted: ScheduleRecord | None
+    ) -> bool:
+        """See `Storage.change_schedule`."""
+        key = incarnation, name
+        # One that is deleted leaves its row, with an op: an insertion that lands late is refused by it.
+        values = *(schedules.to_values(wanted) if wanted else schedules.deleted_values()), *key
+        if seen is not None:
+            return self._is_applied(cql.CHANGE_SCHEDULE, (*values, seen.op))
+        if wanted is None:
+            return False
+        found = self._session.execute(cql.READ_SCHEDULE, key)
+        if not found:
+            return self._is_applied(cql.INSERT_SCHEDULE, values)
+        left = schedules.op_of_deleted(found[0])
+        return left is not None and self._is_applied(cql.CHANGE_SCHEDULE, (*values, left))
+
+    def delete_schedules(self, incarnation: UUID) -> None:
+        """See `Storage.delete_schedules`."""
+        self._session.execute(cql.DELETE_SCHEDULES, (incarnation,))

@@ -28,6 +28,7 @@ from cassq.model.transaction import (
 from cassq.storage.cassandra import rows
 from cassq.storage.cassandra import statements as cql
 from cassq.storage.cassandra.session import Work
+from cassq.storage.cassandra.values import Values
 
 
 def to_work(pipe: UUID, transaction: Transaction) -> list[Work]:
@@ -83,8 +84,8 @@ def _head_work(pipe: UUID, change: HeadChange) -> Work:
 
 def _run_work(pipe: UUID, change: RunChange) -> Work:
     written = rows.run_values(change.run)
-    leased_at: rows.Values = () if change.is_leased_now else (change.run.leased_at_ms,)
-    seen: rows.Values = ()
+    leased_at: Values = () if change.is_leased_now else (change.run.leased_at_ms,)
+    seen: Values = ()
     condition = ""
     if change.if_lease_id is not None:
         condition, seen = "lease_id = ?", (change.if_lease_id,)

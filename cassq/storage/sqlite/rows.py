@@ -5,15 +5,13 @@ Refuses, with `DecodeError`, every row that cassq did not write; nothing is skip
 
 import json
 from array import array
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import astuple, fields
 from itertools import accumulate, pairwise
 from sys import byteorder
 from typing import Any
 from uuid import UUID
 
-from cassq.errors import DecodeError
 from cassq.limits import SEQ_MAX
 from cassq.model.ids import MessageId, from_time_key, time_key
 from cassq.model.message import Batch, Origin
@@ -23,29 +21,12 @@ from cassq.model.rollup import NAMES, Rollup
 from cassq.model.settings import QueueSettings
 from cassq.model.shelf import Shelf
 from cassq.storage.port import DeadLetter
+from cassq.storage.sqlite.values import blob, decoding, json_headers, json_list, number, text, time_ms
 
 Row = tuple[Any, ...]
 
 #: What `queues` has in one column of all totals; the others have columns of their own.
 _TOTALS = tuple(each.name for each in fields(Tally) if each.name != "expired")
-
-#: The last millisecond that people have a date for.
-_TIME_MAX_MS = 253_402_300_799_999
-
-_NOT_OURS = (
-    *(ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError),
-    *(AssertionError, RecursionError),  # of UUID, where it gets something else than bytes; of nested JSON
-)
-
-
-@contextmanager
-def decoding(what: str) -> Iterator[None]:
-    """Turn every surprise in a stored row into a `DecodeError` that names the row."""
-    try:
-        yield
-    except _NOT_OURS as error:
-        words = str(error) or type(error).__name__
-        raise DecodeError(f"{what} holds a row that cassq did not write: {words[:300]}") from error
 
 
 def entry_row(entry: PipeEntry, created_at_ms: int) -> Row:
@@ -75,10 +56,10 @@ def to_batch(row: Row) -> Batch:
     with decoding("waiting"):
         first, count, pushed_at_ms, ttl_ms, dues, origins = _outline(*outline)
         lengths = _unpack("I", packed)
-        if len(lengths) != count or sum(lengths) != len(_bytes(joined)):
+        if len(lengths) != count or sum(lengths) != len(blob(joined)):
             raise ValueError(f"batch {first} says {count} messages, its bodies do not")
         bodies = tuple(joined[a:b] for a, b in pairwise(accumulate(lengths, initial=0)))
-        unpacked = tuple(map(_headers, _list(headers))) if headers is not None else None
+        unpacked = tuple(map(json_headers, json_list(headers))) if headers is not None else None
         if unpacked is not None and len(unpacked) != count:
             raise ValueError(f"batch {first} says {count} messages, its headers do not")
         return Batch(first, bodies, unpacked, count, pushed_at_ms, ttl_ms, dues, origins)
@@ -93,11 +74,11 @@ def to_outline(row: Row) -> Batch:
 
 def _outline(*row: object) -> tuple[int, int, int, int, tuple[int, ...] | None, tuple[Origin, ...] | None]:
     first, count, pushed_at_ms, ttl_ms, packed, stored = row
-    place = _number(first, 1), _number(count, 1), _time(pushed_at_ms), _number(ttl_ms)
+    place = number(first, 1), number(count, 1), time_ms(pushed_at_ms), number(ttl_ms)
     if packed is None and stored is None:
         return *place, None, None
-    dues = None if packed is None else tuple(map(_time, _unpack("q", packed)))
-    origins = None if stored is None else tuple(map(_origin, _list(stored)))
+    dues = None if packed is None else tuple(map(time_ms, _unpack("q", packed)))
+    origins = None if stored is None else tuple(map(_origin, json_list(stored)))
     if any(each is not None and len(each) != count for each in (dues, origins)):
         raise ValueError(f"batch {first} says {count} messages, its due times or first ids do not")
     return *place, dues, origins
@@ -105,7 +86,7 @@ def _outline(*row: object) -> tuple[int, int, int, int, tuple[int, ...] | None, 
 
 def _origin(stored: tuple[object, ...]) -> Origin:
     pipe, seq, pushed_at_ms = stored
-    return Origin(MessageId(UUID(_text(pipe)), _number(int(_text(seq)), 1)), _time(pushed_at_ms))
+    return Origin(MessageId(UUID(text(pipe)), number(int(text(seq)), 1)), time_ms(pushed_at_ms))
 
 
 def _pack(kind: str, numbers: Iterable[int]) -> bytes:
@@ -116,7 +97,7 @@ def _pack(kind: str, numbers: Iterable[int]) -> bytes:
 
 
 def _unpack(kind: str, packed: object) -> "array[int]":
-    numbers = array(kind, _bytes(packed))
+    numbers = array(kind, blob(packed))
     if byteorder == "big":
         numbers.byteswap()
     return numbers
@@ -134,8 +115,8 @@ def to_head(row: Row) -> Head:
     """Read them back."""
     with decoding("heads"):
         op, cursor, read_from, floor, phase, last, *counts = row
-        numbers = _number(cursor), _number(read_from), _number(floor)
-        head = Head(UUID(bytes=op), *numbers, Phase(phase), _number(last), *map(_number, counts))
+        numbers = number(cursor), number(read_from), number(floor)
+        head = Head(UUID(bytes=op), *numbers, Phase(phase), number(last), *map(number, counts))
         # A pipe may end inside a batch: then the batch to read on from lies further behind the end.
         is_ahead = head.read_from > head.cursor + 1 and head.cursor < head.last
         is_beyond = head.cursor > head.last and not head.is_window_out
@@ -162,19 +143,19 @@ def to_run(row: Row) -> Run:
         first, last, read_from, state, attempt, lease_id, *rest = row
         leased_at_ms, lease_ms, not_before_ms, holder, rolled_back, window_ms, reason = rest
         return Run(
-            first=_number(first, 1),
-            last=_number(last, first - 1, SEQ_MAX - 1),
-            read_from=_number(read_from, 1, first),
+            first=number(first, 1),
+            last=number(last, first - 1, SEQ_MAX - 1),
+            read_from=number(read_from, 1, first),
             state=RunState(state),
-            attempt=_number(attempt),
+            attempt=number(attempt),
             lease_id=UUID(bytes=lease_id),
-            leased_at_ms=_time(leased_at_ms),
-            lease_ms=_time(lease_ms),
-            not_before_ms=_time(not_before_ms),
-            holder=_text(holder),
-            rolled_back=_number(rolled_back),
-            window_ms=_time(window_ms),
-            reason=_text(reason),
+            leased_at_ms=time_ms(leased_at_ms),
+            lease_ms=time_ms(lease_ms),
+            not_before_ms=time_ms(not_before_ms),
+            holder=text(holder),
+            rolled_back=number(rolled_back),
+            window_ms=time_ms(window_ms),
+            reason=text(reason),
         )
 
 
@@ -185,8 +166,8 @@ def to_mark(row: Row) -> Mark:
         end = End(ending)
         if (end is End.MOVED) is not (target is not None):
             raise ValueError(f"what ended is {ending}, and it was moved to {target}")
-        to = None if target is None else from_time_key(_bytes(target))
-        return Mark(_number(first, 1), _number(last, first, SEQ_MAX - 1), end, to)
+        to = None if target is None else from_time_key(blob(target))
+        return Mark(number(first, 1), number(last, first, SEQ_MAX - 1), end, to)
 
 
 def to_entry(row: Row, shelf: Shelf) -> PipeEntry:
@@ -194,14 +175,14 @@ def to_entry(row: Row, shelf: Shelf) -> PipeEntry:
     with decoding("pipes"):
         pipe, pusher, priority, lane, created_at_ms, kind, due_class, moved_from = row
         return PipeEntry(
-            from_time_key(_bytes(pipe)),
-            _text(pusher),
-            _number(priority, -SEQ_MAX),
-            _number(lane),
-            _text(kind),
-            _time(created_at_ms),
-            due_class=_number(due_class),
-            moved_from=None if moved_from is None else from_time_key(_bytes(moved_from)),
+            from_time_key(blob(pipe)),
+            text(pusher),
+            number(priority, -SEQ_MAX),
+            number(lane),
+            text(kind),
+            time_ms(created_at_ms),
+            due_class=number(due_class),
+            moved_from=None if moved_from is None else from_time_key(blob(moved_from)),
             shelf=shelf,
         )
 
@@ -233,21 +214,21 @@ def to_record(row: Row) -> QueueRecord:
     with decoding("queues"):
         name, incarnation, op, state, settings, totals, *others, expired = row
         counted, samples, writers, publications = others
-        tally = json.loads(_text(totals))
+        tally = json.loads(text(totals))
         return QueueRecord(
             name,
             UUID(bytes=incarnation),
-            QueueSettings.from_stored(json.loads(_text(settings))),
+            QueueSettings.from_stored(json.loads(text(settings))),
             UUID(bytes=op),
             QueueState(state),
-            Tally(**{name: _number(tally.pop(name)) for name in _TOTALS}, **tally, expired=_number(expired)),
-            frozenset(UUID(pipe) for pipe in _list(counted)),
-            tuple(Sample(_time(at_ms), *map(_number, counts)) for at_ms, *counts in _list(samples)),
+            Tally(**{name: number(tally.pop(name)) for name in _TOTALS}, **tally, expired=number(expired)),
+            frozenset(UUID(pipe) for pipe in json_list(counted)),
+            tuple(Sample(time_ms(at_ms), *map(number, counts)) for at_ms, *counts in json_list(samples)),
             {
-                writer: Written(_number(batch), UUID(manifest) if manifest else None)
-                for writer, (batch, manifest) in json.loads(_text(writers)).items()
+                writer: Written(number(batch), UUID(manifest) if manifest else None)
+                for writer, (batch, manifest) in json.loads(text(writers)).items()
             },
-            _number(publications),
+            number(publications),
         )
 
 
@@ -272,15 +253,15 @@ def to_letter(row: Row) -> DeadLetter:
     with decoding("dead"):
         pipe, seq, body, headers, pushed_at_ms, attempts, reason, died_at_ms, priority, kind = row
         return DeadLetter(
-            message_id=MessageId(from_time_key(_bytes(pipe)), _number(seq, 1)),
-            body=_bytes(body),
-            headers=_headers(json.loads(_text(headers))),
-            pushed_at_ms=_time(pushed_at_ms),
-            attempts=_number(attempts),
-            reason=_text(reason),
-            died_at_ms=_time(died_at_ms),
-            priority=_number(priority),
-            type=_text(kind),
+            message_id=MessageId(from_time_key(blob(pipe)), number(seq, 1)),
+            body=blob(body),
+            headers=json_headers(json.loads(text(headers))),
+            pushed_at_ms=time_ms(pushed_at_ms),
+            attempts=number(attempts),
+            reason=text(reason),
+            died_at_ms=time_ms(died_at_ms),
+            priority=number(priority),
+            type=text(kind),
         )
 
 
@@ -293,39 +274,4 @@ def to_rollup(row: Row) -> Rollup:
     """Read them back."""
     with decoding("statistics"):
         rolled_up_at_ms, minute_ms, *rest = row
-        return Rollup(_time(rolled_up_at_ms), _time(minute_ms), *rest)
-
-
-def _number(value: object, low: int = 0, high: int = SEQ_MAX) -> int:
-    if type(value) is not int or not low <= value <= high:
-        raise ValueError(f"{value!r} is not a number from {low} to {high}")
-    return value
-
-
-def _time(value: object) -> int:
-    return _number(value, 0, _TIME_MAX_MS)
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is not a text")
-    return value
-
-
-def _bytes(value: object) -> bytes:
-    if not isinstance(value, bytes):
-        raise TypeError(f"{value!r} is not bytes")
-    return value
-
-
-def _list(text: object) -> list[Any]:
-    found = json.loads(_text(text))
-    if not isinstance(found, list):
-        raise TypeError(f"{found!r} is not a list")
-    return found
-
-
-def _headers(found: object) -> dict[str, str]:
-    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
-        raise TypeError(f"{found!r} are not headers")
-    return found
+        return Rollup(time_ms(rolled_up_at_ms), time_ms(minute_ms), *rest)

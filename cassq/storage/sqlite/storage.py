@@ -15,13 +15,14 @@ from cassq.model.ids import MessageId, time_key
 from cassq.model.message import Batch
 from cassq.model.pipe import Head, Mark, PipeEntry, PipeState
 from cassq.model.queue_record import QueueRecord, QueueState
+from cassq.model.recurrence import ScheduleRecord
 from cassq.model.rollup import KEPT, NAMES, Rollup, day_of
 from cassq.model.shelf import Shelf
 from cassq.model.transaction import Answer, Seal, Transaction
 from cassq.runtime.clock import Clock, SystemClock
 from cassq.runtime.files import FILE_MODE
 from cassq.storage.port import BatchQuery, DeadLetter, Listing
-from cassq.storage.sqlite import letters, rows
+from cassq.storage.sqlite import letters, rows, schedules
 from cassq.storage.sqlite.file import SqliteFile
 from cassq.storage.sqlite.transactions import MARK, RUN_COLUMNS, head_update, mark_row, run_write
 
@@ -277,6 +278,24 @@ class SqliteStorage:
                 (queue, _SHARD, *day_of(day)),
             ).fetchall()
         return [rows.to_rollup(row) for row in found]
+
+    def read_schedules(self, incarnation: UUID, name: str | None = None) -> Sequence[ScheduleRecord]:
+        """See `Storage.read_schedules`."""
+        with self._file.reading() as db:
+            found = schedules.read(db, incarnation, name)
+        return list(map(schedules.to_schedule, found))
+
+    def change_schedule(
+        self, incarnation: UUID, name: str, seen: ScheduleRecord | None, wanted: ScheduleRecord | None
+    ) -> bool:
+        """See `Storage.change_schedule`."""
+        with self._file.writing() as db:
+            return schedules.change(db, incarnation, name, seen, wanted)
+
+    def delete_schedules(self, incarnation: UUID) -> None:
+        """See `Storage.delete_schedules`."""
+        with self._file.writing() as db:
+            schedules.delete_all(db, incarnation)
 
 
 def _until(pipe: UUID | None) -> bytes:

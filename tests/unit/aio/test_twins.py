@@ -32,11 +32,12 @@ WITHOUT_TWIN = {
         "unfinish",
     },
     cassq.DeadLetters: set(),
+    cassq.Schedules: set(),
 }
 #: Properties may stand for attributes.
 ATTRIBUTES = {
     cassq.Store: {"url"},
-    cassq.Queue: {"name", "dead"},
+    cassq.Queue: {"name", "dead", "schedules"},
     cassq.Popper: {"name", "queue"},
     cassq.Delivery: {"body"},
 }
@@ -78,7 +79,8 @@ def test_nothing_that_is_left_out_is_forgotten(kind):
         queue.push(b"x")
         with queue.popper() as popper:
             delivery = popper.pop(10)
-            made = {type(each): each for each in (store, queue, popper, delivery, queue.dead)}[kind]
+            parts = (store, queue, popper, delivery, queue.dead, queue.schedules)
+            made = {type(each): each for each in parts}[kind]
             wrapped = {
                 cassq.Delivery: lambda: cassq.aio.Delivery(delivery),
             }.get(kind, lambda: twin_of(kind)(made))()
@@ -201,7 +203,7 @@ def test_a_call_goes_on_though_it_was_cancelled_before_a_thread_was_free():
 class Full:
     """A queue that has no room twice."""
 
-    name, dead = "q", None
+    name, dead, schedules = "q", None, None
     settings = cassq.QueueSettings()
 
     def __init__(self, refusals):

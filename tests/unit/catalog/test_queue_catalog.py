@@ -3,13 +3,17 @@
 from dataclasses import replace
 
 from support.clocks import HandClock
+from support.contexts import context_of
 
+from cassq.bulk.occurrences import Occurrences
+from cassq.bulk.schedules import Schedules
 from cassq.catalog.queue_catalog import QueueCatalog
+from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.message import Batch
 from cassq.model.pipe import Head, PipeEntry
 from cassq.model.queue_record import QueueState
-from cassq.model.shelf import Shelf
+from cassq.model.shelf import MOVING, Shelf
 from cassq.storage.sqlite.storage import SqliteStorage
 
 
@@ -47,3 +51,35 @@ def test_no_pipe_of_a_new_queue_is_cleared_with_the_one_that_was_deleted():
     assert [each.pipe for each in storage.list_pipes("q").entries] == [entry.pipe]
     assert storage.load_pipe(entry.pipe) is not None
     storage.close()
+
+
+class Afterwards(Meanwhile):
+    """One in which it happens as soon as all lists were read."""
+
+    def list_pipes(self, queue, since=None, *, shelf=Shelf.READY, until=None):
+        listing = self._storage.list_pipes(queue, since, shelf=shelf, until=until)
+        if shelf is MOVING[-1] and self._happen:
+            self._happen.pop()()
+        return listing
+
+
+def test_nothing_is_pushed_of_a_schedule_once_the_lists_of_a_deleted_queue_are_read():
+    clock = HandClock()
+    storage = SqliteStorage(None, is_synced=False, clock=clock)
+    coordinator = LocalCoordinator(None, clock)
+    settings = QueueCatalog(storage).ensure("q", {}).settings
+    context = context_of(storage, settings, clock, coordinator=coordinator)
+    Schedules(context, lambda: None).set("tick", "* * * * * *", b"tick")
+    stands = storage.read_queues("q")[0]
+    deleted = replace(stands, state=QueueState.DELETED, op=new_token())
+    assert storage.change_queue(stands, deleted)
+    keeper = Occurrences(context, "a keeper that has not heard of it")
+    now_ms = storage.list_pipes("q").now_ms
+    near, _ = keeper.near(now_ms)
+
+    QueueCatalog(Afterwards(storage, lambda: [keeper.push(each, now_ms) for each in near])).clear(deleted)
+
+    assert len(near) == 1
+    assert [entry for shelf in MOVING for entry in storage.list_pipes("q", shelf=shelf).entries] == []
+    storage.close()
+    coordinator.close()

@@ -194,6 +194,21 @@ def test_one_trouble_of_many_queues_is_told_once_with_a_count(monkeypatch):
     assert found.told.startswith("7 queues (q0, q1, q2, q3, q4 and 2 more): 7 pipes of dead pushers")
 
 
+def test_a_schedule_that_nobody_pushes_is_told(monkeypatch):
+    with cassq.connect("memory:") as store:
+        for name, cron in (("reports", "* * * * * *"), ("others", "0 0 1 1 *")):
+            store.queue(name).schedules.set("s", cron, b"x")
+        (sound,) = doctor_pipes.examine(store)
+        monkeypatch.setattr(doctor_pipes, "PATIENCE", timedelta(minutes=-1))
+
+        (found,) = doctor_pipes.examine(store)
+
+    assert sound.level is Level.OK
+    assert found.level is Level.WARN
+    assert found.told == "queue reports: 1 schedules whose messages nobody pushes"
+    assert "cassq reap" in found.way_out
+
+
 def test_messages_of_a_type_that_nobody_takes_are_told(monkeypatch):
     monkeypatch.setattr(doctor_pipes, "UNWANTED_AFTER", timedelta(0))
     with cassq.connect("memory:") as store:
