@@ -432,7 +432,7 @@ _LETTERS = (
     ),
     planted(
         "leave letters out where a read was given up",
-        "cassq.storage.cassandra.letters",
+        "cassq.storage.cassandra.in_parts",
         "            parts += [(middle, high), (low, middle)]\n",
         "            parts.append((middle, high))\n",
         test=_CONTRACT + "TestDeadLettersBehindTombstones::test_all_that_are_left_are_read_and_each_once[0]",
