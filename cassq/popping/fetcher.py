@@ -13,6 +13,7 @@ from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import CassqError, CoordinationUnavailableError, CorruptError
+from cassq.limits import TAKE_MESSAGES_MAX
 from cassq.model.ids import id_time_ms
 from cassq.model.pipe import PipeEntry
 from cassq.model.schedule import AHEAD_MS, is_pile
@@ -37,7 +38,6 @@ _log = logging.getLogger("cassq.popper")
 HAUL_MIN = 500
 
 #: So many messages that come due are taken together, be it for a single consumer: each take is a transaction.
-#: No more of them, so that several poppers have a share each of what is pushed at once.
 DUE_MIN = 1000
 
 
@@ -225,7 +225,9 @@ class Fetcher:
         before = len(fetched)
         owned.horizon.ahead_ms = AHEAD_MS if self.room_ahead else 0
         if self.room_ahead:
-            wanted = max(wanted, min(self.room_ahead, DUE_MIN))
+            wanted = max(
+                wanted, min(self.room_ahead, DUE_MIN if is_pile(owned.entry.due_class) else TAKE_MESSAGES_MAX)
+            )
         self._take(claimed, wanted, fetched)
         self.room_ahead = max(0, self.room_ahead - sum(taken.count for _, taken in fetched[before:]))
         if owned.pipe in self._claims and owned.horizon.rests_ms:
