@@ -128,7 +128,8 @@ class Workers:
         """Return the label of messages; the queue's record says first that there are such messages."""
         label = to_label(options)
         self.check_usable()
-        self._first_uses.tell([label], timeout)
+        if not is_told(self._context.settings, label):
+            self._first_uses.tell([label], timeout)
         return self._due_clock.dated(label, to_delay(options), timeout) if label.due_class else label
 
     def may_push_at_once(self, options: PushOptions) -> bool:

@@ -32,9 +32,6 @@ PILE_PART = 3
 #: A popper takes what is due so soon ahead, and holds it.
 AHEAD_MS = 2000
 
-#: Two clocks drift apart by so much of the time that passes, at most.
-DRIFT = 0.0005
-
 #: A pile, or a sorted pipe, that is due so soon is made ready for poppers.
 NEAR_S = 60
 

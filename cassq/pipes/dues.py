@@ -51,7 +51,7 @@ class Horizon:
         """Return the first message behind a number that is not near, and when it is due; None: none is."""
         if self.ahead_ms and not is_pile(self._fenced.entry.due_class):
             return None
-        until_ms = self._fenced.estimate_now_ms() - 1 + self.ahead_ms  # it is rounded
+        until_ms = self._fenced.earliest_now_ms() + self.ahead_ms
         return next(due_after(batches, behind, until_ms), None)
 
 

@@ -31,6 +31,7 @@ from cassq.model.take_plan import Holder
 from cassq.model.transaction import Advance, RunChange, Transaction
 from cassq.pipes.batch_reader import BatchReader
 from cassq.pipes.held_window import HeldWindow
+from cassq.runtime.database_clock import Reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,10 @@ class FencedPipe:
     def estimate_now_ms(self) -> int:
         """Estimate the database's clock: for when to look. That a lease has ended `read_ms` alone tells."""
         return self.read_ms + _ms(self.clock.now() - self.read_at)
+
+    def earliest_now_ms(self) -> int:
+        """Return what the database's clock shows at the least, for what must not be taken before."""
+        return int(Reading(self.read_ms, self.sent_at, self.read_at).at_least_ms(self.clock.now()))
 
     def expired(self) -> list[Run]:
         """Return the runs whose lease had ended before the last read of their marks began."""

@@ -18,7 +18,6 @@ from cassq.errors import CassqError, DeliveryExpiredError, OutcomeUnknownError, 
 from cassq.model.pipe import Mark, PipeEntry, Run, RunState
 from cassq.model.ranges import Ranges
 from cassq.model.retrying import NO_REASON, rest_ms, to_delay_ms, to_reason
-from cassq.model.schedule import DRIFT
 from cassq.model.take_plan import Handout, Taken
 from cassq.model.transaction import RunChange, Transaction
 from cassq.pipes.burial import bury
@@ -62,8 +61,6 @@ class HeldRun:
         self.pipe = entry.pipe
         self.ends_at = ends_at
         self.clock = context.clock
-        #: What the database's clock showed, in milliseconds, and this process's after that.
-        self.read = (0, 0.0)
         self._ahead_s = self.clock.latest() - self.clock.now()
         self._on_row_changed = on_row_changed
         self._window_lease_s = taken.run.lease_ms / 1000  # of a window: longer than the queue's by its time
@@ -83,11 +80,6 @@ class HeldRun:
     def grow(self, taken: Taken) -> None:
         """Add what was handed out of the same window since."""
         self._rows.grow(taken)
-
-    def local_time(self, database_ms: int) -> float:
-        """Return the clock's reading by which the database's shows that, for certain."""
-        read_ms, read_at = self.read
-        return read_at + (database_ms - read_ms) / 1000 * (1 + DRIFT)
 
     @property
     def is_window_out(self) -> bool:

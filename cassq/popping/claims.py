@@ -171,8 +171,6 @@ class Claims:
         held = HeldRun(
             self._context, entry, taken, ends_at, on_row_changed=partial(self._on_row_changed, entry)
         )
-        owned = claimed.owned
-        held.read = owned.read_ms, owned.read_at
         if result.window:
             held.be_of(result.window)
             claimed.window, claimed.window_run = result.window, held

@@ -44,7 +44,7 @@ class DeliveryBuffer:
         self._clock = clock
         self._lock = threading.RLock()  # several times faster to enter than a condition around it
         self.is_inside: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]  # noqa: SLF001
-        self._hand = Hand()
+        self._hand = Hand(clock.until_shown)
         self._line = ConsumerLine()
         self._looks = Looks(silent_service)
         self.alarm = Alarm(clock, self._lock, self._line)
@@ -135,7 +135,7 @@ class DeliveryBuffer:
                 if until is None:
                     return []
                 # The fetch thread hands out what comes due, but for while it waits for the database.
-                until = min(until, self._hand.held.next_at if self._line.first is consumer else until)
+                until = min(until, self._next_at() if self._line.first is consumer else until)
                 self._clock.wait(changed, None if until == float("inf") else until - self._clock.now())
                 if self._hand.held.next_at <= self._clock.now():
                     self._hand_out_due()
@@ -197,13 +197,17 @@ class DeliveryBuffer:
         """Add messages, and hand them to who waits for them."""
         with self._lock:
             now = self._clock.now()
+            held, before = self._hand.held, self._hand.held.next_at
             self._hand.add(slices, now)
-            if self._hand.held.next_at <= now:
+            if held.next_at <= now:
                 self._hand.release(now)
             self._serve()
+            first = self._line.first
+            if first and held.next_at < before:
+                first.changed.notify()  # it waits until then itself, while the fetch thread does other things
 
     def _next_at(self) -> float:
-        return self._hand.held.next_at
+        return self._hand.held.plan()
 
     def _hand_out_due(self) -> None:
         if self._hand.release(self._clock.now()):

@@ -5,7 +5,7 @@ break: a message whose lease has ended is never cut off for a consumer.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from cassq.model.ranges import Ranges
 from cassq.pipes.held_run import HeldRun
@@ -19,23 +19,27 @@ Portion = tuple[BatchSlice, int, int]
 class Hand:
     """Slices of batches, those that were taken first first.
 
+    Args:
+        until_shown: as of the clock.
+
     Attributes:
         count: how many messages there are, without those that are held.
         held: what is not due yet.
     """
 
-    __slots__ = ("_slices", "count", "held")
+    __slots__ = ("_slices", "_until_shown", "count", "held")
 
-    def __init__(self) -> None:
+    def __init__(self, until_shown: Callable[[int], float]) -> None:
+        self._until_shown = until_shown
         self._slices: deque[BatchSlice] = deque()
         self.count = 0
-        self.held = Holding()
+        self.held = Holding(until_shown)
 
     def add(self, slices: Iterable[BatchSlice], now: float) -> None:
         """Add messages behind the others; what is not due is held."""
         for batch_slice in slices:
             dues = batch_slice.batch.dues
-            if dues and batch_slice.run.local_time(max(dues)) > now:
+            if dues and self._until_shown(max(dues)) > now:
                 self.held.add(batch_slice)
             else:
                 self._slices.append(batch_slice)

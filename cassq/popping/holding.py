@@ -5,7 +5,7 @@ hand. What must not break: nothing leaves before it is due, but to be given back
 """
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from cassq.model.message import Batch
 from cassq.model.ranges import Ranges
@@ -19,16 +19,22 @@ TICK_S = 0.005
 class Holding:
     """Stretches of batches, in the order in which they come due.
 
+    Args:
+        until_shown: as of the clock; what it says of a due time comes nearer as more answers are heard.
+
     Attributes:
         count, size: how many messages there are, and how many bytes they have; Ctrl-C may spoil both.
         next_at: the clock's reading from which the next ones are due.
     """
 
-    __slots__ = ("_heap", "_number", "count", "next_at", "size")
+    __slots__ = ("_heap", "_number", "_parts", "_until_shown", "count", "next_at", "size")
 
-    def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Batch, BatchSlice]] = []
+    def __init__(self, until_shown: Callable[[int], float]) -> None:
+        self._until_shown = until_shown
+        self._heap: list[tuple[int, int, Batch, BatchSlice]] = []
         self._number = 0
+        # Of each run how many parts: where Ctrl-C came in between too many, never too few, so no lease ends.
+        self._parts: dict[HeldRun, int] = {}
         self.count = self.size = 0
         self.next_at = float("inf")
 
@@ -50,34 +56,43 @@ class Holding:
         self._push(batch_slice, first, batch.last, latest)
         self.count += batch.count
         self.size += batch.size
-        self.next_at = self._heap[0][0]
+        self.plan()
 
     def _push(self, batch_slice: BatchSlice, first: int, last: int, due_ms: int) -> None:
         part = batch_slice.batch.part(first, last)
         self._number += 1  # so that the heap never compares batches
-        heapq.heappush(self._heap, (batch_slice.run.local_time(due_ms), self._number, part, batch_slice))
+        self._parts[batch_slice.run] = self._parts.get(batch_slice.run, 0) + 1
+        heapq.heappush(self._heap, (due_ms, self._number, part, batch_slice))
+
+    def plan(self) -> float:
+        """Return from when on the next ones are due, as far as is known by now."""
+        self.next_at = self._until_shown(self._heap[0][0]) if self._heap else float("inf")
+        return self.next_at
 
     def release(self, now: float) -> Iterator[BatchSlice]:
         """Yield what is due, as slices."""
         heap = self._heap
-        while heap and heap[0][0] <= now:
+        while heap and self._until_shown(heap[0][0]) <= now:
             _, _, part, batch_slice = heapq.heappop(heap)
             run = batch_slice.run
             self.count -= part.count
             self.size -= part.size
+            self._parts[run] -= 1
+            if not self._parts[run]:
+                del self._parts[run]
             if run.is_live:  # or it comes again
                 yield BatchSlice(run, part, batch_slice.committer)
-        self.next_at = heap[0][0] if heap else float("inf")
+        self.plan()
         if not heap:
             self.count = self.size = 0
+            self._parts.clear()
 
     def __bool__(self) -> bool:
         return bool(self._heap)
 
     def runs(self) -> dict[HeldRun, None]:
         """Return the runs of its messages, those that were taken first first."""
-        numbers = {number: batch_slice.run for _, number, _, batch_slice in self._heap}
-        return dict.fromkeys(numbers[number] for number in sorted(numbers))
+        return dict.fromkeys(self._parts)
 
     def take_back(self) -> dict[HeldRun, Ranges]:
         """Empty it; return what was in it, by run."""
@@ -85,5 +100,6 @@ class Holding:
         for _, _, part, batch_slice in self._heap:
             back.setdefault(batch_slice.run, Ranges()).add(part.first, part.last)
         self._heap.clear()
+        self._parts.clear()
         self.count, self.size, self.next_at = 0, 0, float("inf")
         return back

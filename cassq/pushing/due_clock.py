@@ -1,7 +1,8 @@
 """The database's clock, as late as it may be by now, for those who push what is due later.
 
-Owns when it is read. What must not break: nothing is due before its delay has passed since the call, by the
-database's clock, whatever the clock of this machine says.
+Owns when it is read for a push. What must not break: nothing is due before its delay has passed since the
+call, by the database's clock, whatever the clock of this machine says. So a delay is added to the most that
+the database's clock may show, which `runtime.database_clock` tells.
 """
 
 from datetime import timedelta
@@ -9,17 +10,23 @@ from datetime import timedelta
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import InvalidOptionError, OutcomeUnknownError, StorageUnavailableError
 from cassq.model.arguments import to_seconds
-from cassq.model.ids import new_pipe_id
 from cassq.model.label import Label
-from cassq.model.schedule import DRIFT, LEAD_MAX_S, class_of
-from cassq.model.shelf import Shelf
+from cassq.model.schedule import LEAD_MAX_S, class_of
 from cassq.runtime.deadline import Deadline
 
 #: A reading is used for so long.
 READ_S = 10.0
 
+#: Before the first push it is read so often at most, until an answer was quick: while a process starts they
+#: are slow, and what an answer leaves open makes messages late.
+READS_AT_FIRST = 3
+QUICK_S = 0.005
+
+#: Where the clock turns out to show less than it might have, by no more than this, due times wait until it
+#: has caught up: so those of one delay stay in order, and nobody has to sort them.
+BACK_MAX_MS = 1000
+
 _MILLISECOND = timedelta(milliseconds=1)
-_FASTEST_MS = 1000 * (1 + DRIFT)
 
 
 class DueClock:
@@ -29,19 +36,17 @@ class DueClock:
         self._storage = context.storage
         self._queue = context.queue
         self._clock = context.clock
-        # What it showed, and this process's clock before it was asked: together, for other threads read them.
-        self._reading = (0, float("-inf"))
         self._tried_at = float("-inf")
+        self._told_ms = 0
 
     def latest_ms(self) -> int:
         """Return what it shows by now at the most, in milliseconds since 1970; 0 where it was never read."""
-        reading = self._reading
-        return _at_ms(reading, self._clock.latest()) if reading[0] else 0
+        return self._clock.database_at_most_ms()
 
     @property
     def is_fresh(self) -> bool:
         """Whether it need not be read for a push; nor in an outage, a while after that was tried."""
-        return self._clock.latest() - max(self._reading[1], self._tried_at) <= READ_S and self._reading[0] > 0
+        return self._clock.latest() - self._tried_at <= READ_S and self._told_ms > 0
 
     def dated(self, label: Label, delay: timedelta | None, timeout: float | timedelta) -> Label:
         """Return a label with its due time, from its delay where it has one, and the class of that.
@@ -50,8 +55,12 @@ class DueClock:
             StorageUnavailableError: the clock could not be read in time; nothing is pushed.
             InvalidOptionError: it is due later than is allowed.
         """
-        reading = self._reading if self.is_fresh else self._read(timeout)
-        now_ms = _at_ms(reading, self._clock.latest())
+        if not self.is_fresh:
+            self._read(timeout)
+        now_ms = self._clock.database_at_most_ms()
+        if now_ms < self._told_ms < now_ms + BACK_MAX_MS:  # it is known better than at the call before
+            now_ms = self._told_ms
+        self._told_ms = now_ms
         due_ms = label.due_ms if delay is None else now_ms - (-delay // _MILLISECOND)
         lead_s = (due_ms - now_ms) / 1000
         if lead_s > LEAD_MAX_S:
@@ -59,22 +68,21 @@ class DueClock:
                 f"it would be due in {lead_s / 86400:.0f} days, and {LEAD_MAX_S // 86400} are allowed: have "
                 "what is due later pushed by a job of your own that runs once a year"
             )
-        return Label(*label[:3], class_of(lead_s), due_ms)
+        return Label(label[0], label[1], label[2], class_of(lead_s), due_ms)
 
-    def _read(self, timeout: float | timedelta) -> tuple[int, float]:
-        here = new_pipe_id()  # where nothing is
-        self._tried_at = asked_at = self._clock.latest()
+    def _read(self, timeout: float | timedelta) -> None:
+        """Have this process's clock hear an answer of the database's: of what costs one request."""
+        reads = 1 if self._told_ms else READS_AT_FIRST
         try:
             with Deadline(self._clock.now() + to_seconds(timeout)):
-                told_ms = self._storage.list_pipes(self._queue, here, until=here, shelf=Shelf.DUE).now_ms
+                for _ in range(reads):
+                    self._tried_at = self._clock.latest()
+                    self._storage.glance_queue(self._queue)
+                    if self._clock.latest() - self._tried_at <= QUICK_S:
+                        break
         except (StorageUnavailableError, OutcomeUnknownError):
-            if not self._reading[0]:
+            if not self.latest_ms():
                 raise
-            return self._reading  # what was told before counts on
-        self._reading = reading = told_ms, asked_at
-        return reading
-
-
-def _at_ms(reading: tuple[int, float], now: float) -> int:
-    told_ms, asked_at = reading
-    return told_ms + 2 + int((now - asked_at) * _FASTEST_MS)
+            return  # what was told before counts on
+        if not self.latest_ms():
+            raise StorageUnavailableError(f"queue {self._queue!r} is gone, and with it what tells the time")

@@ -8,13 +8,18 @@ A virtual machine that its host pauses does not see that time pass on any clock 
 may tell: the time of day, which the host's tools set right after the pause, and the database's clock, which
 comes with its answers. Either may also be set for other reasons, so what they say is only ever used where the
 worst it can cost is a look at the database.
+
+What the database's clock shows by now is told for due times alone, which are times of that clock; see
+`runtime.database_clock`.
 """
 
+import math
 import os
 import threading
 import time
 from typing import Protocol
 
+from cassq.runtime.database_clock import Reading, sharper
 from cassq.runtime.reentry import noted
 
 
@@ -45,6 +50,14 @@ class Clock(Protocol):
             asked_at: a reading of `latest` from before the question was sent.
             margin_s: by how much the clocks of two nodes that answer may differ.
         """
+        ...
+
+    def database_at_most_ms(self) -> int:
+        """Return what the database's clock shows by now at the most; 0 where it was never heard."""
+        ...
+
+    def until_shown(self, database_ms: int) -> float:
+        """Return the reading of `now` from which on the database's clock shows that, for certain."""
         ...
 
     def wait(self, condition: threading.Condition, seconds: float | None) -> None:
@@ -93,6 +106,8 @@ class SystemClock:
     _lead = float("inf")
     _excess = 0.0
     _heard = 0.0
+    #: The answer that tells the database's clock most closely.
+    _reading: Reading | None = None
 
     def now(self) -> float:
         """Return CLOCK_BOOTTIME in seconds (CLOCK_MONOTONIC where there is none)."""
@@ -137,6 +152,19 @@ class SystemClock:
             if lead_at_most < self._lead:
                 self._excess = max(0.0, self._excess - (self._lead - lead_at_most))
                 self._lead = lead_at_most
+            now = self.now()
+            heard = Reading(round(told_s * 1000), asked_at, now)
+            self._reading = sharper(self._reading, heard, now, self.latest())
+
+    def database_at_most_ms(self) -> int:
+        """Return the upper bound, rounded up."""
+        reading = self._reading
+        return math.ceil(reading.at_most_ms(self.latest())) if reading else 0
+
+    def until_shown(self, database_ms: int) -> float:
+        """Return when the lower bound is there; never, where nothing was heard."""
+        reading = self._reading
+        return reading.until_shown(database_ms) if reading else float("inf")
 
     def wait(self, condition: threading.Condition, seconds: float | None) -> None:
         """Wait on the condition variable itself; in the main thread no more than a second.

@@ -66,7 +66,10 @@ class _Clock:
         return self.at
 
     def hear(self, told_s, asked_at, margin_s):
-        """Nobody pauses this machine."""
+        """Nobody pauses this machine, and nothing here is due later."""
+
+    def until_shown(self, database_ms):
+        return database_ms / 1000
 
     def wait(self, condition, seconds):
         if threading.get_ident() == self._player and seconds is not None:

@@ -9,10 +9,14 @@ from cassq.model.ids import id_time_ms, new_pipe_id, time_key
 from cassq.model.label import Label, to_delay, to_label
 from cassq.model.queue_record import QueueRecord
 from cassq.model.schedule import (
+    AHEAD_MS,
     AT_ONCE,
     LEAD_MAX_S,
+    NEAR_S,
+    PILE_PART,
     SOON,
     SOON_S,
+    STEP,
     class_of,
     is_pile,
     least_lead_s,
@@ -33,6 +37,18 @@ def test_a_pile_has_leads_up_to_four_times_the_least(lead_s):
     due_class = class_of(lead_s)
     assert is_pile(due_class)
     assert least_lead_s(due_class) <= lead_s < 4 * least_lead_s(due_class)
+
+
+def test_processes_of_other_versions_mean_the_same_by_a_class():
+    """A class stands in the row of a pipe: by it others tell when its pusher is dead, and whether to hold."""
+    assert (AT_ONCE, SOON) == (0, 1)
+    assert (SOON_S, STEP, PILE_PART, NEAR_S, AHEAD_MS) == (15, 4, 3, 60, 2000)
+    assert LEAD_MAX_S == 158_112_000
+    least_s = [15, 60, 240, 960, 3840, 15_360, 61_440, 245_760, 983_040, 3_932_160, 15_728_640, 62_914_560]
+    assert [least_lead_s(due_class) for due_class in range(2, 14)] == least_s
+    assert [class_of(each) for each in least_s] == list(range(2, 14))
+    assert [class_of(each - 0.001) for each in least_s] == list(range(1, 13))
+    assert class_of(LEAD_MAX_S) == 13
 
 
 def test_a_pile_is_sealed_long_before_the_first_of_it_is_due():

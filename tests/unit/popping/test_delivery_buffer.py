@@ -38,6 +38,9 @@ class Clock:
     def now(self):
         return self.at
 
+    def until_shown(self, database_ms):
+        return database_ms / 1000
+
     def wait(self, condition, seconds):
         self.at += seconds
         unlocked(condition, self.then)

@@ -20,7 +20,7 @@ def places(given):
 
 
 def test_what_nobody_got_is_cut_off_again_first():
-    hand, run = Hand(), Run()
+    hand, run = Hand(lambda due_ms: due_ms / 1000), Run()
     hand.add([batch_slice(1, 4, run), batch_slice(5, 4, run)], 0.0)
     given = hand.cut(6)
     assert (places(given), count_of(given), hand.count) == ([(1, 4), (5, 6)], 6, 2)
@@ -31,14 +31,14 @@ def test_what_nobody_got_is_cut_off_again_first():
 
 
 def test_what_has_no_lease_any_more_is_dropped_and_does_not_count():
-    hand = Hand()
+    hand = Hand(lambda due_ms: due_ms / 1000)
     hand.add([batch_slice(1, 4, Run(is_live=False)), batch_slice(5, 2, Run())], 0.0)
     assert places(hand.cut(1)) == [(5, 5)]
     assert hand.count == 1
 
 
 def test_an_emptied_hand_tells_what_was_left_by_run():
-    hand, run, other = Hand(), Run(), Run()
+    hand, run, other = Hand(lambda due_ms: due_ms / 1000), Run(), Run()
     hand.add([batch_slice(1, 4, run), batch_slice(5, 4, other)], 0.0)
     hand.cut(1)
     assert hand.runs() == [run, other]

@@ -12,13 +12,10 @@ from cassq.popping.holding import TICK_S
 
 
 class Run:
-    """A run whose lease may end; the database's clock shows as many seconds as this process's."""
+    """A run whose lease may end."""
 
     is_live = True
     pipe = None
-
-    def local_time(self, due_ms):
-        return due_ms / 1000
 
 
 def slice_of(run, dues, first=1):
@@ -28,7 +25,8 @@ def slice_of(run, dues, first=1):
 
 @pytest.fixture
 def hand():
-    return Hand()
+    # The database's clock shows as many seconds as this process's.
+    return Hand(lambda due_ms: due_ms / 1000)
 
 
 def released(hand, now):
@@ -71,6 +69,27 @@ def test_it_tells_when_to_come_again(hand):
     assert hand.held.next_at == 2.0
     hand.release(2.0)
     assert hand.held.next_at == 3.0
+
+
+def test_it_comes_earlier_once_the_clock_of_the_database_is_known_better():
+    late_s = 0.04
+    hand = Hand(lambda due_ms: due_ms / 1000 + late_s)
+    hand.add([slice_of(Run(), [2000])], 0.0)
+    assert hand.held.next_at == 2.04
+    late_s = 0.001
+    assert hand.held.plan() == hand.held.next_at == 2.001
+    assert released(hand, 2.0) == []
+    assert released(hand, 2.002) == [2000]
+
+
+def test_a_run_is_told_until_its_last_message_has_left(hand):
+    run, other = Run(), Run()
+    hand.add([slice_of(run, [3000, 1000]), slice_of(other, [2000, 4000])], 0.0)
+    told = []
+    for now in (0.0, 1.0, 2.0, 3.0, 4.0):
+        hand.release(now)
+        told.append(list(hand.held.runs()))
+    assert told == [[run, other], [run, other], [run, other], [other], []]
 
 
 def test_what_has_no_lease_any_more_is_dropped(hand):
