@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from typing import Unpack
 from uuid import UUID
 
@@ -36,6 +36,7 @@ from cassq.popping.popper import Popper
 from cassq.popping.shared_intake import CommitMode
 from cassq.pushing.pusher import PUSH_TIMEOUT
 from cassq.reaping.reap_report import ReapReport
+from cassq.reaping.rescheduling import Rescheduling
 from cassq.storage.witnessed import witnessed
 from cassq.workers import Services, Workers
 
@@ -75,6 +76,7 @@ class Queue:
         self._statistics = Statistics(context)
         self._inspection = Inspection(context)
         self._purging = Purging(context)
+        self._rescheduling = Rescheduling(context)
         self._workers = Workers(services, context, self._statistics, self.staging)
 
     @property
@@ -260,6 +262,59 @@ class Queue:
         """
         self._check_open()
         return self._purging.cancel(to_message_id(message_id), is_running_meant=running)
+
+    def reschedule(
+        self,
+        message_id: MessageId | str,
+        *,
+        delay: timedelta | None = None,
+        due: datetime | None = None,
+        timeout: float | timedelta = PUSH_TIMEOUT,
+    ) -> bool:
+        """Give a message another due time, also one that waits without one, or rests before a retry.
+
+        Its id stays. Its ttl counts from that time on.
+
+        Args:
+            message_id: as push returned it, or its str.
+            delay: nobody gets it before so long after the call; timedelta(0) for at once.
+            due: nobody gets it before then, instead; a datetime with a time zone. 5 years at most.
+            timeout: how long to try to read the database's clock, and to note the first such message.
+
+        Returns: False where somebody has it, where it has ended or is to be a dead letter, or where nobody
+            remembers it. A popper has it already 2 s before it is due; one of which that is sooner than 15 s
+            after the push, as soon as a popper looks.
+
+        Raises:
+            InvalidOptionError: neither, or both, or one that breaks a rule; nothing was done.
+            OutcomeUnknownError: it may be due then, or when it was before: call again.
+            StorageUnavailableError: nothing was done.
+        """
+        return self._rescheduling.move(
+            to_message_id(message_id), self._workers.to_place({"delay": delay, "due": due}, timeout)
+        )
+
+    def reprioritise(
+        self,
+        message_id: MessageId | str,
+        priority: int,
+        *,
+        timeout: float | timedelta = PUSH_TIMEOUT,
+    ) -> bool:
+        """Give a message another priority; its id and its due time stay, its place among others does not.
+
+        Args:
+            message_id: as push returned it, or its str.
+            priority: from 0 to 9.
+            timeout: how long to try to note the first such message.
+
+        Returns: False as `reschedule` does.
+
+        Raises: as `reschedule`.
+        """
+        return self._rescheduling.move(
+            to_message_id(message_id), self._workers.to_place({"priority": priority}, timeout)
+        )
 
     def purge(self) -> int:
         """End every message that is in nobody's hands, also what is not due; return how many.

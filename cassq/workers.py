@@ -30,6 +30,7 @@ from cassq.model.ids import MessageId, check_name
 from cassq.model.label import Label, to_delay, to_label, to_types
 from cassq.model.message import Headers
 from cassq.model.options import PushOptions
+from cassq.model.schedule import SOON
 from cassq.model.tracing import Tracer
 from cassq.model.uses import EVERY_POPPER, is_told
 from cassq.observing.statistics import Statistics
@@ -45,6 +46,7 @@ from cassq.pushing.traced_pusher import TracedPusher
 from cassq.reaping.housekeeping import Housekeeping
 from cassq.reaping.reap_report import ReapReport
 from cassq.reaping.reaper import Reaper
+from cassq.reaping.rescheduling import Place
 from cassq.runtime.clock import Clock
 from cassq.runtime.event_buffer import EventBuffer
 from cassq.runtime.fork_guard import ForkGuard, process_name
@@ -131,6 +133,21 @@ class Workers:
         if not is_told(self._context.settings, label):
             self._first_uses.tell([label], timeout)
         return self._due_clock.dated(label, to_delay(options), timeout) if label.due_class else label
+
+    def to_place(self, options: PushOptions, timeout: float | timedelta) -> Place:
+        """Return where a message is to be moved; the queue's record says first that there are such messages.
+
+        Args:
+            options: a priority; or a delay or a due time.
+        """
+        label = to_label(options)
+        self.check_usable()
+        if "priority" not in options and options["delay"] is None and options["due"] is None:
+            raise InvalidOptionError("give a delay or a due time: delay=timedelta(0) is at once")
+        self._first_uses.tell([label._replace(due_class=SOON)], timeout, "not moved")
+        if "priority" in options:
+            return Place(priority=label.priority)
+        return Place(due_ms=self._due_clock.dated(label, to_delay(options), timeout).due_ms)
 
     def may_push_at_once(self, options: PushOptions) -> bool:
         """Tell whether a push with these options reads nothing before."""

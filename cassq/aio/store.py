@@ -168,6 +168,8 @@ class Queue(ClosingTwin[SyncQueue]):
     runs = in_thread(SyncQueue.runs)
     status = in_thread(SyncQueue.status)
     cancel = in_thread(SyncQueue.cancel)
+    reschedule = in_thread(SyncQueue.reschedule)
+    reprioritise = in_thread(SyncQueue.reprioritise)
     purge = in_thread(SyncQueue.purge)
     reap = in_thread(SyncQueue.reap)
 

@@ -30,6 +30,8 @@ COMMANDS = {
     "peek": "cassq.cli.pop:peek",
     "status": "cassq.cli.message:status",
     "cancel": "cassq.cli.message:cancel",
+    "reschedule": "cassq.cli.message:reschedule",
+    "reprioritise": "cassq.cli.message:reprioritise",
     "schedule": "cassq.cli.schedules:schedules",
     "dead": "cassq.cli.dead:dead",
     "reap": "cassq.cli.reap:reap",

@@ -1,8 +1,9 @@
-"""`cassq status` and `cassq cancel`: one message, by its id.
+"""`cassq status`, `cancel`, `reschedule` and `reprioritise`: one message, by its id.
 
 Owns nothing but words.
 """
 
+from datetime import datetime, timedelta
 from typing import Any
 
 import click
@@ -11,6 +12,7 @@ import cassq
 from cassq.cli import exit_codes
 from cassq.cli.output import print_figures, print_json, say
 from cassq.cli.session import Session, common_options, pass_session
+from cassq.cli.values import to_duration, to_time
 from cassq.model.retrying import in_one_line
 
 
@@ -38,15 +40,51 @@ def status(session: Session, queue: str, message_id: str) -> None:
 def cancel(session: Session, queue: str, message_id: str, *, running: bool) -> None:
     """End one message, which is then delivered to nobody; exit code 1 where it was too late."""
     with session.queue(queue) as opened:
-        is_cancelled = opened.cancel(message_id, running=running)
-        state = opened.status(message_id).state.value
+        _tell(session, opened, message_id, "cancelled", is_done=opened.cancel(message_id, running=running))
+
+
+@click.command()
+@click.argument("queue")
+@click.argument("message_id", metavar="ID")
+@click.option("--delay", type=to_duration, metavar="DURATION", help="Consumers get it after so long.")
+@click.option("--due", type=to_time, metavar="TIME", help="Or from then on: in ISO 8601, with a time zone.")
+@common_options
+@pass_session
+def reschedule(
+    session: Session, queue: str, message_id: str, *, delay: timedelta | None, due: datetime | None
+) -> None:
+    """Give one message another due time; exit code 1 where somebody has it, or it has ended.
+
+    Also one that rests before a retry: --delay 0s has it come at once.
+    """
+    with session.queue(queue) as opened:
+        is_done = opened.reschedule(message_id, delay=delay, due=due)
+        _tell(session, opened, message_id, "rescheduled", is_done=is_done)
+
+
+@click.command()
+@click.argument("queue")
+@click.argument("message_id", metavar="ID")
+@click.argument("priority", type=int, metavar="0..9")
+@common_options
+@pass_session
+def reprioritise(session: Session, queue: str, message_id: str, priority: int) -> None:
+    """Give one message another priority; exit code 1 where somebody has it, or it has ended."""
+    with session.queue(queue) as opened:
+        is_done = opened.reprioritise(message_id, priority)
+        _tell(session, opened, message_id, "reprioritised", is_done=is_done)
+
+
+def _tell(session: Session, queue: cassq.Queue, message_id: str, done: str, *, is_done: bool) -> None:
+    """Tell what came of a command."""
+    state = queue.status(message_id).state.value
     if session.is_json:
-        print_json({"queue": queue, "id": message_id, "cancelled": is_cancelled, "state": state})
-    elif is_cancelled:
-        say(f"cancelled {message_id}")
+        print_json({"queue": queue.name, "id": message_id, done: is_done, "state": state})
+    elif is_done:
+        say(f"{done} {message_id}")
     else:
-        say(f"cassq: {message_id} is {state}: not cancelled")
-    if not is_cancelled:
+        say(f"cassq: {message_id} is {state}: not {done}")
+    if not is_done:
         raise click.exceptions.Exit(exit_codes.NOT_DONE)
 
 

@@ -20,7 +20,7 @@ def check_state(pipe: UUID, state: PipeState) -> PipeState:
     - The cursor steps over a message by a run, by a purge or by a cancellation: so runs and marks cover what
       is above the floor and not behind the cursor.
     - While a window is out it is the last run, and the cursor is undecided: up to its end anything may be.
-    - What was never handed out may have been purged or cancelled, but is neither committed nor dead.
+    - What was never handed out may have been purged, cancelled or moved, but is neither committed nor dead.
     - A pipe retires when everything in it has ended, and head, runs and marks are deleted together.
 
     Raises:
@@ -36,7 +36,7 @@ def check_state(pipe: UUID, state: PipeState) -> PipeState:
     if reached > cursor:
         raise _contradiction(pipe, f"a run ends at {reached}, behind the cursor at {cursor}")
     for mark in state.marks:
-        if mark.last > cursor and mark.end is not End.PURGED:
+        if mark.last > cursor and mark.end not in {End.PURGED, End.MOVED}:
             raise _contradiction(pipe, f"message {mark.last} is {mark.end.value}, and the cursor at {cursor}")
     lost = _first_missing((*state.runs, *state.marks), head.floor)
     if lost <= cursor:

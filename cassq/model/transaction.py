@@ -72,7 +72,10 @@ class Retire:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Takes back a message that was never handed out. IF cursor < seq; sets op, so that takes reload."""
+    """Takes back a message that was never handed out. IF cursor < seq; sets op, so that takes reload.
+
+    Its mark is written IF NOT EXISTS: a message that waits may have been moved.
+    """
 
     op: UUID
     seq: int

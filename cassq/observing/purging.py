@@ -21,21 +21,14 @@ from uuid import UUID
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import OutcomeUnknownError, UnavailableError
 from cassq.model.ids import MessageId, new_token
-from cassq.model.pipe import End, Mark, PipeEntry, Run, RunState
-from cassq.model.progress import Progress
+from cassq.model.pipe import End, Mark, PipeEntry, Run
 from cassq.model.shelf import Shelf
 from cassq.model.transaction import Advance, Cancel, Transaction
-from cassq.pipes import upkeep, window_steps
-from cassq.pipes.fenced_pipe import FencedPipe, Taker
-from cassq.pipes.outside_view import find_pushed, is_spent
+from cassq.pipes import upkeep
+from cassq.pipes.by_hand import ATTEMPTS_MAX, ByHand, busy, is_idle, is_pushed, run_with
+from cassq.pipes.fenced_pipe import FencedPipe
+from cassq.pipes.outside_view import is_spent
 from cassq.pipes.shelves import find_entry, find_moved, list_pipes
-from cassq.runtime.clock import rest
-
-#: How often a pipe is tried again while a popper takes from it.
-ATTEMPTS_MAX = 50
-
-#: The time between two looks whether a popper's window has ended.
-PAUSE_S = 0.05
 
 
 class Purging:
@@ -44,8 +37,7 @@ class Purging:
     def __init__(self, context: QueueContext) -> None:
         self._context = context
         self._storage = context.storage
-        self._queue = context.queue
-        self._clock = context.clock
+        self._by_hand = ByHand(context)
 
     def purge(self) -> int:
         """End every message that is in nobody's hands, but for dead letters to be; return how many."""
@@ -53,7 +45,7 @@ class Purging:
         for entry in list_pipes(self._context, Shelf.READY, Shelf.SCHEDULED, Shelf.MOVED, Shelf.DUE):
             purged[entry.pipe] += self._purge_pipe(entry)  # it may be a target of one before
             # What was moved meanwhile, and what is moved and not listed yet.
-            for target in self._targets_of(entry) - purged.keys():
+            for target in self._by_hand.targets_of(entry) - purged.keys():
                 purged[target] = self._purge_pipe(replace(entry, pipe=target))
         return purged.total()
 
@@ -63,13 +55,8 @@ class Purging:
         while now_at and (entry := find_entry(self._context, now_at.pipe)):
             if self._cancel_in(entry, now_at.seq, is_running_meant=is_running_meant):
                 return True
-            now_at = find_moved(self._storage, self._targets_of(entry), message_id)
+            now_at = find_moved(self._storage, self._by_hand.targets_of(entry), message_id)
         return False
-
-    def _targets_of(self, entry: PipeEntry) -> set[UUID]:
-        """Return the pipes that messages of a pipe were moved to."""
-        state = self._storage.load_pipe(entry.pipe) if entry.due_class else None
-        return Progress(state).targets if state else set()
 
     def _cancel_in(self, entry: PipeEntry, seq: int, *, is_running_meant: bool) -> bool:
         lost: _Lost | None = None
@@ -77,10 +64,10 @@ class Purging:
         knocked: set[UUID] = set()
         while refused + len(knocked) < ATTEMPTS_MAX:
             try:
-                fenced = self._load(entry)
+                fenced = self._by_hand.load(entry)
                 plan = _plan(fenced, seq, is_running_meant=is_running_meant)
                 if fenced and plan is None:
-                    refused += self._make_way(fenced, knocked)
+                    refused += self._by_hand.make_way(fenced, knocked)
                     continue
                 if not (fenced and isinstance(plan, Transaction)):
                     if plan or lost is None or lost.is_in_vain(fenced, seq):
@@ -96,48 +83,23 @@ class Purging:
                     raise lost.error from None  # what was sent before may still be applied
                 raise
             refused += 1
-        raise lost.error if lost else _busy(entry)
-
-    def _load(self, entry: PipeEntry) -> FencedPipe | None:
-        state = self._storage.load_pipe(entry.pipe)
-        return FencedPipe(self._context, entry, state, Taker("by hand")) if state else None
-
-    def _make_way(self, fenced: FencedPipe, knocked: set[UUID]) -> int:
-        """End a window, or return what has no holder any more; return how many attempts that was."""
-        if fenced.progress.window:
-            self._end_window(fenced, knocked)
-            return 0
-        upkeep.return_expired(fenced)
-        return 1
+        raise lost.error if lost else busy(entry)
 
     def _purge_pipe(self, entry: PipeEntry) -> int:
         refused = 0
         knocked: set[UUID] = set()
         while refused + len(knocked) < ATTEMPTS_MAX:
-            fenced = self._load(entry)
+            fenced = self._by_hand.load(entry)
             if fenced is None:
                 return 0
             if fenced.progress.window:
-                self._end_window(fenced, knocked)
+                self._by_hand.end_window(fenced, knocked)
                 continue
             count = upkeep.purge(fenced)
             if count is not None:
                 return count
             refused += 1
-        raise _busy(entry)
-
-    def _end_window(self, fenced: FencedPipe, knocked: set[UUID]) -> None:
-        """Bring the window that is out nearer to its end: its holder cuts it, or it runs out."""
-        window = fenced.progress.window
-        if window is None:
-            return
-        if window_steps.is_over(fenced):
-            window_steps.take_over(fenced)
-            return
-        if window.lease_id not in knocked:
-            knocked.add(window.lease_id)
-            window_steps.knock(fenced)
-        rest(self._clock, PAUSE_S)
+        raise busy(entry)
 
 
 class _Lost:
@@ -165,25 +127,16 @@ def _plan(fenced: FencedPipe | None, seq: int, *, is_running_meant: bool) -> Tra
     if ending:
         return ending is End.PURGED
     marks = (Mark(seq, seq, End.PURGED),)
-    run = next((run for run in progress.runs.values() if run.first <= seq <= run.last), None)
-    if run and not _may_end(fenced, run, is_running_meant=is_running_meant):
+    run = run_with(fenced, seq)
+    if run and not (is_idle(fenced, run) or (is_running_meant and _is_running(fenced, run))):
         return False
     if progress.window or run in fenced.expired():
         return None
     if run:
         return Transaction(Advance(head.op, replace(progress.raise_floor(), op=new_token())), marks=marks)
-    is_pushed = seq <= min(find_pushed(fenced.storage, fenced.pipe, head), head.last)
-    return is_pushed and Transaction(Cancel(new_token(), seq), marks=marks)
+    return is_pushed(fenced, seq) and Transaction(Cancel(new_token(), seq), marks=marks)
 
 
-def _may_end(fenced: FencedPipe, run: Run, *, is_running_meant: bool) -> bool:
-    """Tell whether a run that was handed out is in nobody's hands, or may be ended in them."""
-    if run.is_burial or is_spent(run, fenced.attempts_max):
-        return False
-    return run.state is RunState.RETURNED or is_running_meant or run in fenced.expired()
-
-
-def _busy(entry: PipeEntry) -> OutcomeUnknownError:
-    return OutcomeUnknownError(
-        f"pipe {entry.pipe} was taken from {ATTEMPTS_MAX} times meanwhile: pause the queue, then try again"
-    )
+def _is_running(fenced: FencedPipe, run: Run) -> bool:
+    """Tell whether a consumer has a run, which is to be no dead letter."""
+    return not run.is_burial and not is_spent(run, fenced.attempts_max)

@@ -1,12 +1,12 @@
-"""Moves what waits in a pile to a pipe in which it is sorted by due times.
+"""Moves messages to another pipe: what waits in a pile, sorted by due times; or one message by hand.
 
-Owns the order of steps: stage, decide, publish. The pile's own head decides, in one transaction that marks
+Owns the order of steps: stage, decide, publish. The source's own head decides, in one transaction that marks
 what was moved and names the pipe it was moved to. What must not break:
 
 - the pipe is staged, filled and sealed before that is decided, and published after it;
-- the decision is conditional on the op under which the pile was read; an attempt has a pipe of its own, and
+- the decision is conditional on the op under which the source was read; an attempt has a pipe of its own, and
   sends its decision once;
-- what is staged is deleted only where the pile does not name it, and never will: behind the fence.
+- what is staged is deleted only where the source does not name it, and never will: behind the fence.
 
     keeper A                        the pile (op 1: m1 m2 m3)     keeper B
     | reads it, stages T1: m2 m1 m3 |                             |
@@ -16,23 +16,26 @@ what was moved and names the pipe it was moved to. What must not break:
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
+from cassq.errors import AccessDeniedError, CoordinationUnavailableError
 from cassq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.message import Batch, Headers, Origin, pack_headers, size_of
-from cassq.model.pipe import End, Head, Mark, PipeEntry
+from cassq.model.pipe import End, Head, Mark, PipeEntry, Run
 from cassq.model.ranges import Range
 from cassq.model.schedule import NEAR_S
 from cassq.model.shelf import Shelf
-from cassq.model.transaction import Advance, Seal, Transaction
+from cassq.model.transaction import Advance, RunChange, Seal, Transaction
+from cassq.model.uses import bits_of
 from cassq.pipes.fenced_pipe import FencedPipe
 
 
-class _Item(NamedTuple):
+class Item(NamedTuple):
     """One message that is moved."""
 
     due_ms: int
@@ -46,6 +49,7 @@ class HandOver:
     """Moves messages of one queue."""
 
     def __init__(self, context: QueueContext) -> None:
+        self._context = context
         self._storage = context.storage
         self._queue = context.queue
 
@@ -60,23 +64,34 @@ class HandOver:
         head = pile.head
         left = list(pile.progress.missing(head.cursor + 1, head.last))
         items = sorted(_items(pile.pipe, batches, left), key=lambda item: item.due_ms)
-        entry = self._stage(pile, items, now_ms)
+        entry = self.stage(pile.entry, items, now_ms)
         if entry is None:
             return 0
-        marks = tuple(Mark(part.first, part.last, End.MOVED, entry.pipe) for part in left)
         moved = replace(
             pile.progress.raise_floor(),
-            op=new_token(),
             cursor=head.last,
             read_from=head.last + 1,
             skipped=head.skipped + head.last - head.cursor,
         )
-        decision = Transaction(Advance(head.op, moved), marks=marks)
-        if not self._storage.transact(pile.pipe, decision).is_applied:
-            self._storage.delete_pipe(self._queue, entry.pipe, Shelf.SORTED)
+        if not self.decide(pile, moved, entry, left):
             return 0
         self.publish(entry, now_ms)
         return len(items)
+
+    def decide(self, source: FencedPipe, head: Head, entry: PipeEntry, parts: Iterable[Range]) -> bool:
+        """Mark what was moved to a staged pipe; False: it was refused, and the pipe is deleted.
+
+        Args:
+            head: of the source as it shall be, with another op.
+
+        Raises: OutcomeUnknownError: whoever reads the source next sees whether it was moved.
+        """
+        marks = tuple(Mark(*part, End.MOVED, entry.pipe) for part in parts)
+        decision = Transaction(Advance(source.head.op, replace(head, op=new_token())), marks=marks)
+        if self._storage.transact(source.pipe, decision).is_applied:
+            return True
+        self._storage.delete_pipe(self._queue, entry.pipe, Shelf.SORTED)
+        return False
 
     def publish(self, entry: PipeEntry, now_ms: int) -> None:
         """Take a pipe that was decided on over into the list for its first due time: the id tells that."""
@@ -84,34 +99,52 @@ class HandOver:
         to = Shelf.DUE if entry.pipe.time <= near.time else Shelf.SCHEDULED
         self._storage.publish_pipes(self._queue, [entry], to)
 
-    def _stage(self, pile: FencedPipe, items: Sequence[_Item], now_ms: int) -> PipeEntry | None:
-        """Stage a pipe with these messages; None where that took so long that somebody has deleted it."""
+    def stage(
+        self, like: PipeEntry, items: Sequence[Item], now_ms: int, run: Run | None = None
+    ) -> PipeEntry | None:
+        """Stage a pipe with these messages; None where that took so long that somebody has deleted it.
+
+        Args:
+            like: the source, with what steers the messages from now on.
+            run: a message that came back stays so: its run, of which it is all.
+        """
         pipe = new_pipe_id(max(now_ms, items[0].due_ms))
-        entry = replace(pile.entry, pipe=pipe, moved_from=pile.pipe, shelf=Shelf.SORTED)
-        self._storage.create_pipe(self._queue, entry, Head(op=new_token()))
+        entry = replace(like, pipe=pipe, moved_from=like.pipe, shelf=Shelf.SORTED)
+        head = Head(op=new_token())
+        self._storage.create_pipe(self._queue, entry, head)
         first = 1
         for batch in _cut(items):
             self._storage.append(pipe, replace(batch, first=first))
             first += batch.count
-        if self._storage.transact(pipe, Transaction(Seal(len(items)))).is_applied:
+        steps = [Transaction(Seal(len(items)))]
+        if run:
+            # Its source counts that it was handed out.
+            taken = replace(head, op=new_token(), cursor=len(items), read_from=first, skipped=len(items))
+            steps.append(Transaction(Advance(head.op, taken), (RunChange(run),)))
+        if all(self._storage.transact(pipe, step).is_applied for step in steps):
             return entry
         self._storage.delete_pipe(self._queue, pipe, Shelf.SORTED)  # with what came after the deletion
         return None
 
+    def wake(self, kind: str) -> None:
+        """Wake a popper for messages of this type that were listed."""
+        with suppress(CoordinationUnavailableError, AccessDeniedError):
+            self._context.coordinator.wake(self._queue, 1, types=bits_of(self._context.settings, (kind,)))
 
-def _items(pipe: UUID, batches: Iterable[Batch], left: Sequence[Range]) -> Iterator[_Item]:
+
+def _items(pipe: UUID, batches: Iterable[Batch], left: Sequence[Range]) -> Iterator[Item]:
     for batch in batches:
         for part in left:
             first, last = max(part.first, batch.first), min(part.last, batch.last)
             for seq in range(first, last + 1):
                 place = seq - batch.first
                 due_ms = batch.dues[place] if batch.dues else 0
-                yield _Item(due_ms, batch.ttl_ms, batch.origin(pipe, seq), *batch.message(seq))
+                yield Item(due_ms, batch.ttl_ms, batch.origin(pipe, seq), *batch.message(seq))
 
 
-def _cut(items: Iterable[_Item]) -> Iterator[Batch]:
+def _cut(items: Iterable[Item]) -> Iterator[Batch]:
     """Cut messages into batches, each of one time-to-live."""
-    part: list[_Item] = []
+    part: list[Item] = []
     size = 0
     for item in items:
         weight = size_of(item.body, item.headers)
@@ -124,7 +157,7 @@ def _cut(items: Iterable[_Item]) -> Iterator[Batch]:
     yield _batch(part)
 
 
-def _batch(items: Sequence[_Item]) -> Batch:
+def _batch(items: Sequence[Item]) -> Batch:
     return Batch(
         1,
         tuple(item.body for item in items),

@@ -11,13 +11,12 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from uuid import UUID
 
 from cassq.bulk.occurrences import Occurrences, is_of_schedule
 from cassq.catalog.queue_context import QueueContext
-from cassq.errors import AccessDeniedError, CassqError, CoordinationUnavailableError
+from cassq.errors import CassqError
 from cassq.model.ids import OLDEST, id_time_ms, just_before, new_pipe_id, new_token
 from cassq.model.message import Batch
 from cassq.model.pipe import Phase, PipeEntry, PipeState
@@ -25,7 +24,7 @@ from cassq.model.recurrence import ScheduleRecord
 from cassq.model.schedule import NEAR_S, open_max_s
 from cassq.model.shelf import Shelf
 from cassq.model.transaction import Drain, Transaction
-from cassq.model.uses import bits_of, uses_due, uses_schedules
+from cassq.model.uses import uses_due, uses_schedules
 from cassq.pipes import upkeep
 from cassq.pipes.batch_reader import read_all
 from cassq.pipes.fenced_pipe import FencedPipe, Taker
@@ -202,7 +201,9 @@ class Keeper:
         """List a pile for poppers, or what is moved from it."""
         if pile.progress.targets:
             self._finish(pile)
-            return
+            if pile.progress.is_over:
+                self._storage.publish_pipes(self._queue, [pile.entry], Shelf.MOVED)
+                return
         if pile.head.phase is Phase.OPEN:
             self._context.record.read()
             if not upkeep.seal(pile):
@@ -214,14 +215,14 @@ class Keeper:
         batches = [] if _is_taken_from(pile) or _is_sorted(outlines) else self._read(pile)
         if not batches:
             self._storage.publish_pipes(self._queue, [pile.entry], Shelf.DUE)
-            self._note_listed(pile.entry)
+            self._note_listed(pile.entry, self._now_ms)
         else:
             moved = self._hand_over.move(pile, batches, self._now_ms)
             if not moved:
                 return
             report.moved += moved
             self._storage.publish_pipes(self._queue, [pile.entry], Shelf.MOVED)
-        self._wake(pile.entry.type)
+        self._hand_over.wake(pile.entry.type)
 
     def _read(self, pile: FencedPipe) -> Sequence[Batch]:
         """Read a pile whole; nothing of one of which a batch is gone: whoever takes from it says so."""
@@ -235,17 +236,27 @@ class Keeper:
         last = max([pile.head.cursor, *(batch.last for batch in outlines[-1:])])
         return pile.settle(Transaction(Drain(pile.head.op, op, last)), op) and pile.look()
 
-    def _finish(self, pile: FencedPipe) -> None:
-        """Publish what a pile was moved to, for somebody who died."""
-        targets = pile.progress.targets
+    def _finish(self, source: FencedPipe) -> None:
+        """List what messages of a pipe were moved to, for somebody who died."""
+        targets = source.progress.targets
         first = min(targets, key=lambda pipe: pipe.time)
         staged = self._storage.list_pipes(self._queue, just_before(first), shelf=Shelf.SORTED)
         for entry in staged.entries:
             if entry.pipe in targets:
-                self._hand_over.publish(entry, self._now_ms)
-                self._note_listed(entry)
-        self._storage.publish_pipes(self._queue, [pile.entry], Shelf.MOVED)
-        self._wake(pile.entry.type)
+                self._hand_over.publish(entry, staged.now_ms)
+                self._note_listed(entry, staged.now_ms)
+                self._hand_over.wake(entry.type)
+
+    def may_retire(self, source: FencedPipe) -> bool:
+        """Tell whether all is gone that was moved from a pipe that is over.
+
+        Otherwise it goes to those that stand until then, once all of that is listed.
+        """
+        if all(map(self._is_gone, source.progress.targets)):
+            return True
+        self._finish(source)
+        self._storage.publish_pipes(self._queue, [source.entry], Shelf.MOVED)
+        return False
 
     def _look_after(self, entry: PipeEntry, report: ReapReport) -> None:
         """Publish what is staged for long, or delete it: what its pile does not name, and never will."""
@@ -261,18 +272,18 @@ class Keeper:
             pile = self._load(replace(entry, pipe=entry.moved_from), state)
             if entry.pipe in pile.progress.targets:
                 self._hand_over.publish(entry, self._now_ms)
-                self._note_listed(entry)
+                self._note_listed(entry, self._now_ms)
                 return
             if pile.progress.window or not pile.advance(pile.head):
                 return
         self._storage.delete_pipe(self._queue, entry.pipe, Shelf.SORTED)
         report.removed += 1
 
-    def _note_listed(self, entry: PipeEntry) -> None:
+    def _note_listed(self, entry: PipeEntry, now_ms: int) -> None:
         """Note that a pipe came to a list after the time from which on poppers read it."""
         settings = self._context.settings
         window_s = (settings.push_age_max + settings.push_grace).total_seconds()
-        self._is_late |= id_time_ms(entry.pipe) < self._now_ms - 1000 * window_s / 2
+        self._is_late |= id_time_ms(entry.pipe) < now_ms - 1000 * window_s / 2
 
     def note_gone(self, entry: PipeEntry) -> None:
         """Hear that a pipe is gone: the pile that its messages were moved from may go, too."""
@@ -301,10 +312,6 @@ class Keeper:
         gone_after_s = open_max_s(entry.due_class, settings)
         gone_after_s += (settings.push_grace + settings.clock_skew_max).total_seconds()
         return self._now_ms - entry.created_at_ms > 1000 * gone_after_s
-
-    def _wake(self, kind: str) -> None:
-        with suppress(CoordinationUnavailableError, AccessDeniedError):
-            self._coordinator.wake(self._queue, 1, types=bits_of(self._context.settings, (kind,)))
 
 
 def _is_taken_from(pile: FencedPipe) -> bool:

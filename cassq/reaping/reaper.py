@@ -163,6 +163,9 @@ class Reaper:
         is_over = False
         try:
             is_over = owned.is_over or self._care(owned, is_abandoned=is_abandoned, report=report)
+            if is_over and not self.keeper.may_retire(owned):
+                self._pipes.forget(entry.pipe)
+                is_over = False
         finally:
             if is_over:
                 over.append(owned)  # released with the others

@@ -223,6 +223,7 @@ SET_MARK = _transaction(
     "INSERT INTO {ks}.pending (pipe, seq, kind, last, ending, target) "
     f"VALUES (?, ?, {SET_MARK_KIND}, ?, ?, ?)"
 )
+SET_FIRST_MARK = _transaction(f"{SET_MARK.cql} IF NOT EXISTS")
 
 _RUN_COLUMNS = (
     "last read_from state attempt lease_id lease_ms not_before holder rolled_back window_ms reason leased_at"

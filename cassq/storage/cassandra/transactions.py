@@ -42,7 +42,8 @@ def to_work(pipe: UUID, transaction: Transaction) -> list[Work]:
         raise InvalidOptionError("a transaction without a condition would be written whatever is there")
     work: list[Work] = [] if head is None else [_head_work(pipe, head)]
     work.extend(_run_work(pipe, change) for change in transaction.runs)
-    work.extend((cql.SET_MARK, rows.mark_values(pipe, mark)) for mark in transaction.marks)
+    set_mark = cql.SET_FIRST_MARK if isinstance(head, Cancel) else cql.SET_MARK
+    work.extend((set_mark, rows.mark_values(pipe, mark)) for mark in transaction.marks)
     return work
 
 

@@ -64,7 +64,11 @@ def head_update(key: bytes, change: HeadChange) -> tuple[str, Row]:
                 (op.bytes, Phase.RETIRED.value, key, seen_op.bytes),
             )
         case Cancel(op, seq):
-            return "op = ? WHERE pipe = ? AND cursor < ?", (op.bytes, key, seq)
+            marked = "SELECT 1 FROM marks WHERE marks.pipe = heads.pipe AND first = ?"
+            return (
+                f"op = ? WHERE pipe = ? AND cursor < ? AND NOT EXISTS ({marked})",
+                (op.bytes, key, seq, seq),
+            )
         case _:
             assert_never(change)
 
