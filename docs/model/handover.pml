@@ -11,7 +11,7 @@
  * whoever sent it sends it again, what changes nothing is left out: only what is in flight is told. A keeper may die at any
  * point. Everybody may stop between any two steps. Ids of pipes are never used twice.
  *
- * With -DONE a keeper may also move message 4 alone, while the others go on waiting. With EXPIRIES a lease ends under a living
+ * With -DONE a keeper may also move message 4 alone, which waits or came back, while the others stay. With EXPIRIES a lease ends
  * consumer, whose extension may be in flight. With COMEBACKS a staged entry comes back whose deletion was forgotten. With -DFAR
  * a T is published to the scheduled list, and its entry moves on from there to the one that poppers see.
  *
@@ -218,7 +218,7 @@ proctype Keeper(byte me) {
         if
         :: may_begin && left != 0 && is_idle -> has_left[me] = left
 #ifdef ONE
-        :: may_begin && waits(LAST) -> has_left[me] = LAST; one[me] = true
+        :: may_begin && stands && (left & LAST) && !((out | lapsed) & LAST) -> has_left[me] = LAST; one[me] = true
 #endif
         fi;
         begun = true; printf("%d: reads S, plans to move %d\n", me, has_left[me]);

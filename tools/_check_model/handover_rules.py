@@ -1,52 +1,54 @@
 """The rules of moving messages to another pipe.
 
 Owns their names and words, and the code that carries each; where a rule stands in handover.pml, the comment
-`RULE name` there says. The model moves more than the code, which moves nothing that was handed out.
+`RULE name` there says. The model moves more than the code, which moves a pile of which nothing was handed
+out, or one message.
 What must not break: every `NO_...` of handover.pml is a rule here.
 """
 
 _PORT = "cassq.storage.port.Storage"
 _MOVE = "cassq.reaping.hand_over.HandOver"
 _KEEPER = "cassq.reaping.keeper.Keeper"
+_ALONE = "cassq.reaping.rescheduling.Rescheduling"
 
 #: Name, words and functions of each.
 HANDOVER_RULES = (
     (
         "op",
         "messages are moved only under the op with which they were read",
-        f"{_MOVE}.move cassq.model.transaction.Advance",
+        f"{_MOVE}.decide cassq.model.transaction.Advance",
     ),
     (
         "one_op",
         "one message alone is moved only under the op with which it was read",
-        "cassq.model.transaction.Advance cassq.model.transaction.Cancel",
+        f"{_ALONE}._try {_MOVE}.decide",
     ),
     (
         "cancel_free",
         "what waits is cancelled only where no mark of it stands",
-        "cassq.model.transaction.Cancel cassq.observing.purging",
+        "cassq.model.transaction.Cancel cassq.storage.cassandra.statements.SET_FIRST_MARK",
     ),
-    ("stage_first", "a target is staged and filled before anything is moved to it", f"{_MOVE}._stage"),
+    ("stage_first", "a target is staged and filled before anything is moved to it", f"{_MOVE}.stage"),
     (
         "return_first",
         "a lease that is over is returned before its messages are moved",
-        f"{_KEEPER}._make_ready",
+        f"{_KEEPER}._make_ready {_ALONE}._try",
     ),
-    ("one_t", "the decision to move is sent once", f"{_MOVE}.move"),
+    ("one_t", "the decision to move is sent once", f"{_MOVE}.decide"),
     (
         "settle_fence",
         "where its outcome is unknown the op is moved before anything is deleted",
-        f"{_MOVE}.move {_KEEPER}._look_after",
+        f"{_MOVE}.decide {_KEEPER}._look_after",
     ),
     (
         "leave_gone",
         "a source that is gone tells nothing: its keeper deletes nothing",
-        f"{_MOVE}.move",
+        f"{_MOVE}.decide",
     ),
     (
         "publish_before_retire",
         "a pipe retires only once every target that its marks name is published",
-        f"{_KEEPER}._finish {_KEEPER}._leave_to_reaper",
+        f"{_KEEPER}._finish {_KEEPER}.may_retire {_KEEPER}._leave_to_reaper",
     ),
     (
         "whole_marks",
