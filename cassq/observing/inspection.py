@@ -128,9 +128,13 @@ class Inspection:
 
     def status(self, message_id: MessageId) -> MessageStatus:
         """Return what became of a message, as far as its pipe, or the dead letters, remember."""
-        return self._status_at(message_id, message_id)
+        at = message_id
+        while isinstance(found := self._status_at(at, message_id), MessageId):
+            at = found
+        return found
 
-    def _status_at(self, at: MessageId, message_id: MessageId) -> MessageStatus:
+    def _status_at(self, at: MessageId, message_id: MessageId) -> MessageStatus | MessageId:
+        """Return what became of a message, or where it was moved to."""
         pipe, seq = at
         state = load_seen(self._storage, pipe)
         if state is None or seq <= state.head.floor:
@@ -140,10 +144,7 @@ class Inspection:
         ending = progress.ending_of(seq)
         if ending is End.MOVED:
             moved = find_moved(self._storage, progress.targets, message_id)
-            ended = MessageStatus(MessageState.ENDED)
-            return (
-                self._status_at(moved, message_id) if moved else self._status_of_letter(message_id) or ended
-            )
+            return moved or self._status_of_letter(message_id) or MessageStatus(MessageState.ENDED)
         if ending:
             found = _told_by(run, MessageState(ending.value), None)
             return (found.state is MessageState.DEAD and self._status_of_letter(message_id)) or found

@@ -202,7 +202,7 @@ class Keeper:
         if pile.progress.targets:
             self._finish(pile)
             if pile.progress.is_over:
-                self._storage.publish_pipes(self._queue, [pile.entry], Shelf.MOVED)
+                self._set_aside(pile.entry)
                 return
         if pile.head.phase is Phase.OPEN:
             self._context.record.read()
@@ -221,7 +221,7 @@ class Keeper:
             if not moved:
                 return
             report.moved += moved
-            self._storage.publish_pipes(self._queue, [pile.entry], Shelf.MOVED)
+            self._set_aside(pile.entry)
         self._hand_over.wake(pile.entry.type)
 
     def _read(self, pile: FencedPipe) -> Sequence[Batch]:
@@ -255,15 +255,20 @@ class Keeper:
         if all(map(self._is_gone, source.progress.targets)):
             return True
         self._finish(source)
-        self._storage.publish_pipes(self._queue, [source.entry], Shelf.MOVED)
+        self._set_aside(source.entry)
         return False
+
+    def _set_aside(self, entry: PipeEntry) -> None:
+        """Keep a pipe that is over for what its marks name alone."""
+        self._storage.publish_pipes(self._queue, [entry], Shelf.MOVED)
+        self._storage.delete_batches(entry.pipe)
 
     def _look_after(self, entry: PipeEntry, report: ReapReport) -> None:
         """Publish what is staged for long, or delete it: what its pile does not name, and never will."""
         if is_of_schedule(entry):
             report.removed += self._occurrences.look_after(entry)
             return
-        for shelf in (Shelf.SCHEDULED, Shelf.DUE):
+        for shelf in (Shelf.SCHEDULED, Shelf.MOVED, Shelf.DUE):
             if self._storage.list_pipes(self._queue, entry.pipe, until=entry.pipe, shelf=shelf).entries:
                 self._storage.publish_pipes(self._queue, [entry], shelf)  # once more: that takes it off here
                 return

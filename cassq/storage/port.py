@@ -158,6 +158,14 @@ class PipeStorage(Protocol):
         """
         ...
 
+    def delete_batches(self, pipe: UUID) -> None:
+        """Delete for ever what was waiting in a pipe, of which all was pushed and has ended; the rest stays.
+
+        Guarantees: an `append` that was sent before and arrives later brings nothing back.
+        Idempotent: yes. After a time-out: call it again.
+        """
+        ...
+
     def append(self, pipe: UUID, batch: Batch) -> None:
         """Write one batch under its first number; `pushed_at_ms` is filled in.
 

@@ -127,6 +127,20 @@ class TestPipes:
 
         assert [entry.pipe for entry in storage.list_pipes(queue).entries] == [other]
 
+    def test_a_pipe_whose_batches_are_deleted_keeps_its_head_and_marks(self, storage, pipe):
+        mark = Mark(1, 2, End.PURGED)
+        storage.append(pipe, batch(1, b"one", b"two"))
+        storage.transact(pipe, Transaction(Seal(2)))
+        storage.mark(pipe, [mark])
+        before = storage.load_pipe(pipe)
+
+        storage.delete_batches(pipe)
+        storage.delete_batches(pipe)
+
+        after = storage.load_pipe(pipe)
+        assert (after.head, after.marks) == (before.head, before.marks)
+        assert list(storage.read_batches(pipe, BatchQuery(limit=9))) == []
+
     def test_a_late_append_leaves_nothing_in_a_deleted_pipe(self, storage, queue, pipe):
         storage.delete_pipe(queue, pipe)
 

@@ -108,6 +108,10 @@ class CassandraStorage:
             ]
         )
 
+    def delete_batches(self, pipe: UUID) -> None:
+        """See `Storage.delete_batches`."""
+        self._session.execute(cql.DELETE_WAITING, (pipe,))
+
     def append(self, pipe: UUID, batch: Batch) -> None:
         """See `Storage.append`."""
         self._session.execute(cql.APPEND, rows.batch_values(pipe, batch))

@@ -148,6 +148,11 @@ class SqliteStorage:
             letters.forget_removed(db, self._file.now_ms())
             db.execute(_DELETE_ENTRY, (queue, _SHARDS[shelf], key))
 
+    def delete_batches(self, pipe: UUID) -> None:
+        """See `Storage.delete_batches`."""
+        with self._file.writing() as db:
+            db.execute("DELETE FROM waiting WHERE pipe = ?", (time_key(pipe),))
+
     def append(self, pipe: UUID, batch: Batch) -> None:
         """See `Storage.append`."""
         key = time_key(pipe)
