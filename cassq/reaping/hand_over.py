@@ -1,4 +1,4 @@
-"""Moves messages to another pipe: what waits in a pile, sorted by due times; or one message by hand.
+"""Moves messages to another pipe: what waits in a pile, what rests for long, or one message by hand.
 
 Owns the order of steps: stage, decide, publish. The source's own head decides, in one transaction that marks
 what was moved and names the pipe it was moved to. What must not break:
@@ -15,6 +15,7 @@ what was moved and names the pipe it was moved to. What must not break:
     | moved to T1, IF op = 1 -----> | refused: A deletes T1       |
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -23,12 +24,12 @@ from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import AccessDeniedError, CoordinationUnavailableError
-from cassq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
+from cassq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, TAKE_RUNS_MAX
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.message import Batch, Headers, Origin, pack_headers, size_of
-from cassq.model.pipe import End, Head, Mark, PipeEntry, Run
+from cassq.model.pipe import End, Head, Mark, PipeEntry, Run, RunState
 from cassq.model.ranges import Range
-from cassq.model.schedule import NEAR_S
+from cassq.model.schedule import NEAR_S, class_of
 from cassq.model.shelf import Shelf
 from cassq.model.transaction import Advance, RunChange, Seal, Transaction
 from cassq.model.uses import bits_of
@@ -63,8 +64,8 @@ class HandOver:
         """
         head = pile.head
         left = list(pile.progress.missing(head.cursor + 1, head.last))
-        items = sorted(_items(pile.pipe, batches, left), key=lambda item: item.due_ms)
-        entry = self.stage(pile.entry, items, now_ms)
+        items = sorted(items_of(pile.pipe, batches, left), key=lambda item: item.due_ms)
+        entry = self.stage(pile.entry, items, max(now_ms, items[0].due_ms))
         if entry is None:
             return 0
         moved = replace(
@@ -74,6 +75,27 @@ class HandOver:
             skipped=head.skipped + head.last - head.cursor,
         )
         if not self.decide(pile, moved, entry, left):
+            return 0
+        self.publish(entry, now_ms)
+        return len(items)
+
+    def put_off(self, source: FencedPipe, now_ms: int) -> int:
+        """Move what came back and rests for long; return how many messages, 0 where it was refused.
+
+        Raises: OutcomeUnknownError: as `move`.
+        """
+        runs = sorted(source.progress.runs.values(), key=lambda run: run.not_before_ms)[:TAKE_RUNS_MAX]
+        items, rows, parts = list[Item](), list[Run](), list[Range]()
+        for run in runs:
+            left = list(source.progress.left_of(run))
+            found = list(items_of(source.pipe, source.reader.read_run(run, left[-1].last), left))
+            rows.append(resting(run, len(items) + 1, len(found), run.not_before_ms))
+            items += found
+            parts += left
+        from_ms = runs[0].not_before_ms
+        like = replace(source.entry, due_class=class_of((from_ms - now_ms) / 1000))
+        entry = self.stage(like, items, from_ms, rows)
+        if entry is None or not self.decide(source, source.progress.raise_floor(), entry, parts):
             return 0
         self.publish(entry, now_ms)
         return len(items)
@@ -100,27 +122,30 @@ class HandOver:
         self._storage.publish_pipes(self._queue, [entry], to)
 
     def stage(
-        self, like: PipeEntry, items: Sequence[Item], now_ms: int, run: Run | None = None
+        self, like: PipeEntry, items: Sequence[Item], from_ms: int, runs: Iterable[Run] = ()
     ) -> PipeEntry | None:
         """Stage a pipe with these messages; None where that took so long that somebody has deleted it.
 
         Args:
             like: the source, with what steers the messages from now on.
-            run: a message that came back stays so: its run, of which it is all.
+            from_ms: from when on poppers have to know it, by the database's clock.
+            runs: what came back stays so: its runs, by the numbers that the messages have now, of them all.
         """
-        pipe = new_pipe_id(max(now_ms, items[0].due_ms))
+        pipe = new_pipe_id(from_ms)
         entry = replace(like, pipe=pipe, moved_from=like.pipe, shelf=Shelf.SORTED)
         head = Head(op=new_token())
         self._storage.create_pipe(self._queue, entry, head)
-        first = 1
+        firsts = [1]
         for batch in _cut(items):
-            self._storage.append(pipe, replace(batch, first=first))
-            first += batch.count
+            self._storage.append(pipe, replace(batch, first=firsts[-1]))
+            firsts.append(firsts[-1] + batch.count)
         steps = [Transaction(Seal(len(items)))]
-        if run:
-            # Its source counts that it was handed out.
-            taken = replace(head, op=new_token(), cursor=len(items), read_from=first, skipped=len(items))
-            steps.append(Transaction(Advance(head.op, taken), (RunChange(run),)))
+        if runs:
+            # Their source counts that they were handed out.
+            count = len(items)
+            taken = replace(head, op=new_token(), cursor=count, read_from=count + 1, skipped=count)
+            rows = [replace(run, read_from=firsts[bisect_right(firsts, run.first) - 1]) for run in runs]
+            steps.append(Transaction(Advance(head.op, taken), tuple(map(RunChange, rows))))
         if all(self._storage.transact(pipe, step).is_applied for step in steps):
             return entry
         self._storage.delete_pipe(self._queue, pipe, Shelf.SORTED)  # with what came after the deletion
@@ -132,14 +157,34 @@ class HandOver:
             self._context.coordinator.wake(self._queue, 1, types=bits_of(self._context.settings, (kind,)))
 
 
-def _items(pipe: UUID, batches: Iterable[Batch], left: Sequence[Range]) -> Iterator[Item]:
+def resting(run: Run, first: int, count: int, not_before_ms: int) -> Run:
+    """Return the row of messages that came back, in the pipe that they are moved to.
+
+    Args:
+        first: the number that the first of them has there.
+    """
+    return replace(
+        run,
+        first=first,
+        last=first + count - 1,
+        state=RunState.RETURNED,
+        lease_id=new_token(),
+        leased_at_ms=0,
+        not_before_ms=not_before_ms,
+        rolled_back=0,
+    )
+
+
+def items_of(pipe: UUID, batches: Iterable[Batch], left: Sequence[Range]) -> Iterator[Item]:
+    """Yield what is left of a pipe; what was due at once expires by the time when it was pushed."""
     for batch in batches:
         for part in left:
             first, last = max(part.first, batch.first), min(part.last, batch.last)
             for seq in range(first, last + 1):
                 place = seq - batch.first
-                due_ms = batch.dues[place] if batch.dues else 0
-                yield Item(due_ms, batch.ttl_ms, batch.origin(pipe, seq), *batch.message(seq))
+                origin = batch.origin(pipe, seq)
+                due_ms = batch.dues[place] if batch.dues else origin.pushed_at_ms
+                yield Item(due_ms, batch.ttl_ms, origin, *batch.message(seq))
 
 
 def _cut(items: Iterable[Item]) -> Iterator[Batch]:

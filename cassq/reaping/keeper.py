@@ -18,17 +18,18 @@ from cassq.bulk.occurrences import Occurrences, is_of_schedule
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import CassqError
 from cassq.model.ids import OLDEST, id_time_ms, just_before, new_pipe_id, new_token
+from cassq.model.label import Label
 from cassq.model.message import Batch
-from cassq.model.pipe import Phase, PipeEntry, PipeState
+from cassq.model.pipe import Phase, PipeEntry, PipeState, RunState
 from cassq.model.recurrence import ScheduleRecord
-from cassq.model.schedule import NEAR_S, open_max_s
+from cassq.model.schedule import NEAR_S, SOON, open_max_s
 from cassq.model.shelf import Shelf
 from cassq.model.transaction import Drain, Transaction
-from cassq.model.uses import uses_due, uses_schedules
+from cassq.model.uses import is_told, uses_due, uses_schedules, with_uses
 from cassq.pipes import upkeep
 from cassq.pipes.batch_reader import read_all
 from cassq.pipes.fenced_pipe import FencedPipe, Taker
-from cassq.pipes.outside_view import is_standing
+from cassq.pipes.outside_view import is_spent, is_standing
 from cassq.reaping.duty import PASS_MAX_S
 from cassq.reaping.hand_over import HandOver
 from cassq.reaping.reap_report import ReapReport
@@ -45,6 +46,9 @@ LOOK_AFTER_S = 60.0
 
 #: How often it looks for piles that are left after what they were moved to: mostly a reaper tells.
 LET_GO_S = 3600.0
+
+#: What came back and rests for longer is moved out of the poppers' sight.
+FAR_S = 600
 
 #: Of what is staged it reads what came since so long ago: the deletions before it are many.
 SORTED_S = 3600
@@ -247,6 +251,24 @@ class Keeper:
                 self._note_listed(entry, staged.now_ms)
                 self._hand_over.wake(entry.type)
 
+    def rests_for_long(self, source: FencedPipe) -> bool:
+        """Tell whether all that is left of a pipe came back and rests: poppers need not see it."""
+        runs = source.progress.runs.values()
+        far_ms = source.read_ms + 1000 * FAR_S
+        return source.is_exhausted and all(
+            run.state is RunState.RETURNED
+            and run.not_before_ms > far_ms
+            and not (run.is_burial or is_spent(run, source.attempts_max))
+            for run in runs
+        )
+
+    def put_off(self, source: FencedPipe) -> int:
+        """Schedule what rests for long; return how many messages that were."""
+        told = Label(due_class=SOON)
+        if not is_told(self._context.settings, told):
+            self._context.record.change(lambda record: with_uses(record, told))
+        return self._hand_over.put_off(source, source.estimate_now_ms())
+
     def may_retire(self, source: FencedPipe) -> bool:
         """Tell whether all is gone that was moved from a pipe that is over.
 
@@ -261,7 +283,8 @@ class Keeper:
     def _set_aside(self, entry: PipeEntry) -> None:
         """Keep a pipe that is over for what its marks name alone."""
         self._storage.publish_pipes(self._queue, [entry], Shelf.MOVED)
-        self._storage.delete_batches(entry.pipe)
+        if entry.moved_from is None:  # else they tell which message is which
+            self._storage.delete_batches(entry.pipe)
 
     def _look_after(self, entry: PipeEntry, report: ReapReport) -> None:
         """Publish what is staged for long, or delete it: what its pile does not name, and never will."""

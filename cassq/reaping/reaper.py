@@ -155,7 +155,8 @@ class Reaper:
         owned = OwnedPipe(self._context, entry, state, Taker(self._holder))
         is_abandoned = self._pipes.is_abandoned(entry)
         needs_care = upkeep.needs_care(owned, is_abandoned=is_abandoned)
-        if not (owned.is_over or needs_care or expiry.has_expired(owned)):
+        is_far = not owned.is_over and self.keeper.rests_for_long(owned)
+        if not (owned.is_over or needs_care or is_far or expiry.has_expired(owned)):
             return
         if not self._coordinator.claim(self._queue, entry.pipe, self._holder):
             report.busy += 1
@@ -163,6 +164,8 @@ class Reaper:
         is_over = False
         try:
             is_over = owned.is_over or self._care(owned, is_abandoned=is_abandoned, report=report)
+            if is_far and not is_over:
+                report.moved += self.keeper.put_off(owned)
             if is_over and not self.keeper.may_retire(owned):
                 self._pipes.forget(entry.pipe)
                 is_over = False

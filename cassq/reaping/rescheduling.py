@@ -21,16 +21,15 @@ from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import OutcomeUnknownError, UnavailableError
-from cassq.model.ids import MessageId, new_token
-from cassq.model.message import Batch
-from cassq.model.pipe import PipeEntry, Run, RunState
+from cassq.model.ids import MessageId
+from cassq.model.pipe import PipeEntry, Run
 from cassq.model.ranges import Range
 from cassq.model.schedule import class_of
 from cassq.model.shelf import Shelf
 from cassq.pipes.by_hand import ATTEMPTS_MAX, ByHand, busy, is_idle, is_pushed, run_with
 from cassq.pipes.fenced_pipe import FencedPipe
 from cassq.pipes.shelves import find_entry, find_moved
-from cassq.reaping.hand_over import HandOver, Item
+from cassq.reaping.hand_over import HandOver, items_of, resting
 from cassq.storage.port import BatchQuery
 
 #: The pusher of pipes into which single messages were moved.
@@ -125,13 +124,15 @@ class Rescheduling:
         if batch is None or batch.last < seq:
             return None
         now_ms = source.estimate_now_ms()
-        due_ms = now_ms if place.due_ms == 0 else place.due_ms or _due_of(batch, source.pipe, seq)
-        origin = batch.origin(source.pipe, seq)
-        item = Item(due_ms, batch.ttl_ms, origin, *batch.message(seq))
-        like = replace(source.entry, pusher=BY_HAND, due_class=class_of((due_ms - now_ms) / 1000))
+        item = next(items_of(source.pipe, [batch], [Range(seq, seq)]))
+        if place.due_ms is not None:
+            item = item._replace(due_ms=place.due_ms or now_ms)
+        like = replace(source.entry, pusher=BY_HAND, due_class=class_of((item.due_ms - now_ms) / 1000))
         if place.priority is not None:
             like = replace(like, priority=place.priority)
-        return self._hand_over.stage(like, [item], now_ms, run and _returned(run, place, due_ms))
+        rest_ms = run.not_before_ms if run and place.due_ms is None else item.due_ms
+        runs = [resting(run, 1, 1, rest_ms)] if run else []
+        return self._hand_over.stage(like, [item], max(now_ms, rest_ms), runs)
 
     def _list(self, entry: PipeEntry) -> None:
         now_ms = self._context.clock.database_at_most_ms()
@@ -152,25 +153,3 @@ def _may_move(source: FencedPipe, seq: int) -> bool:
         return False
     run = run_with(source, seq)
     return is_idle(source, run) if run else is_pushed(source, seq)
-
-
-def _due_of(batch: Batch, pipe: UUID, seq: int) -> int:
-    """Return when a message is due; one that was due at once: when it was pushed, so that it expires then."""
-    return batch.dues[seq - batch.first] if batch.dues else batch.origin(pipe, seq).pushed_at_ms
-
-
-def _returned(run: Run, place: Place, due_ms: int) -> Run:
-    """Return the row of a message that came back, as the only one of its pipe."""
-    return Run(
-        first=1,
-        last=1,
-        read_from=1,
-        state=RunState.RETURNED,
-        attempt=run.attempt,
-        lease_id=new_token(),
-        leased_at_ms=0,
-        lease_ms=run.lease_ms,
-        not_before_ms=run.not_before_ms if place.due_ms is None else due_ms,
-        holder=run.holder,
-        reason=run.reason,
-    )
