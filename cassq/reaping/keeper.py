@@ -47,8 +47,8 @@ LOOK_AFTER_S = 60.0
 #: How often it looks for piles that are left after what they were moved to: mostly a reaper tells.
 LET_GO_S = 3600.0
 
-#: What came back and rests for longer is moved out of the poppers' sight.
-FAR_S = 600
+#: What came back and rests for longer is moved out of the poppers' sight: longer than any rest by default.
+FAR_S = 900
 
 #: Of what is staged it reads what came since so long ago: the deletions before it are many.
 SORTED_S = 3600
