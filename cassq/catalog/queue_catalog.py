@@ -81,8 +81,8 @@ class QueueCatalog:
         # Before the lists are read: what is decided on until then is in them, and later nothing is.
         if uses_schedules(deleted.settings):
             self._storage.delete_schedules(deleted.incarnation)
-        # What moves on meanwhile is inserted into the one list before it leaves the other; the last goes back.
-        shelves = (*MOVING, Shelf.READY) if uses_due(deleted.settings) else (Shelf.STAGED, Shelf.READY)
+        # What moves on meanwhile is inserted into the one list before it leaves the other.
+        shelves = MOVING if uses_due(deleted.settings) else (Shelf.STAGED, Shelf.READY)
         listed = [self._storage.list_pipes(name, shelf=shelf).entries for shelf in shelves]
         if not self._is_still_deleted(deleted):
             return 0
