@@ -27,5 +27,6 @@ class Shelf(Enum):
     SORTED = "sorted"
 
 
-#: Each list before those that pipes move on to from it.
-MOVING = (Shelf.STAGED, Shelf.READY, Shelf.SORTED, Shelf.SCHEDULED, Shelf.MOVED, Shelf.DUE)
+#: Each list before those that pipes move on to from it. None comes back to one that it has left:
+#: what is deleted from a list stays deleted.
+MOVING = (Shelf.STAGED, Shelf.READY, Shelf.SORTED, Shelf.SCHEDULED, Shelf.DUE, Shelf.MOVED)

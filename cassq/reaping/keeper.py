@@ -82,6 +82,7 @@ class Keeper:
         self._is_late = False
         self._has_looked_after = False
         self._let_go_at = float("-inf")
+        self._left: dict[UUID, PipeEntry] = {}
         self._passing = threading.RLock()
         self.next_at = math.inf
 
@@ -161,10 +162,6 @@ class Keeper:
         old_ms = staged.now_ms - 1000 * STAGED_S
         self._each(self._look_after, [e for e in staged.entries if e.created_at_ms < old_ms], report)
         self._has_looked_after = True
-        if self._clock.now() - self._let_go_at >= LET_GO_S:
-            self._let_go_at = self._clock.now()
-            moved = self._storage.list_pipes(self._queue, shelf=Shelf.MOVED).entries
-            self._each(self._leave_to_reaper, moved, report)
 
     def _near(self) -> Sequence[PipeEntry]:
         """Read what is scheduled, up to what is near."""
@@ -277,7 +274,8 @@ class Keeper:
         if all(map(self._is_gone, source.progress.targets)):
             return True
         self._finish(source)
-        self._set_aside(source.entry)
+        if source.entry.shelf is not Shelf.MOVED:
+            self._set_aside(source.entry)
         return False
 
     def _set_aside(self, entry: PipeEntry) -> None:
@@ -285,6 +283,17 @@ class Keeper:
         self._storage.publish_pipes(self._queue, [entry], Shelf.MOVED)
         if entry.moved_from is None:  # else they tell which message is which
             self._storage.delete_batches(entry.pipe)
+
+    def left(self, report: ReapReport) -> Sequence[PipeEntry]:
+        """Return the pipes of which nothing is left but what names what was moved, and that is gone, too.
+
+        They retire from the list in which they stand: none comes back to one that it has left.
+        """
+        if uses_due(self._context.settings) and self._clock.now() - self._let_go_at >= LET_GO_S:
+            self._let_go_at = self._clock.now()
+            moved = self._storage.list_pipes(self._queue, shelf=Shelf.MOVED).entries
+            self._each(self._leave_to_reaper, moved, report)
+        return tuple(self._left.copy().values())
 
     def _look_after(self, entry: PipeEntry, report: ReapReport) -> None:
         """Publish what is staged for long, or delete it: what its pile does not name, and never will."""
@@ -315,18 +324,19 @@ class Keeper:
 
     def note_gone(self, entry: PipeEntry) -> None:
         """Hear that a pipe is gone: the pile that its messages were moved from may go, too."""
+        self._left.pop(entry.pipe, None)
         pile = entry.moved_from
         if pile:
             listing = self._storage.list_pipes(self._queue, pile, until=pile, shelf=Shelf.MOVED)
             self._each(self._leave_to_reaper, listing.entries, ReapReport())
 
     def _leave_to_reaper(self, entry: PipeEntry, report: ReapReport) -> None:
-        """List a pile for the reaper once what it was moved to is gone."""
+        """Note a pile for the reaper once what it was moved to is gone."""
         report.examined += 1
         state = self._storage.load_pipe(entry.pipe)
         if state and not all(map(self._is_gone, self._load(entry, state).progress.targets)):
             return
-        self._storage.publish_pipes(self._queue, [entry], Shelf.DUE)
+        self._left[entry.pipe] = entry
 
     def _load(self, entry: PipeEntry, state: PipeState) -> FencedPipe:
         return FencedPipe(self._context, entry, state, Taker(self._holder))

@@ -50,11 +50,12 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class _Tries:
-    """How often a pipe was tried, what for, and whose windows were asked to end."""
+    """How often a pipe was tried, what for, under which op last, and whose windows were asked to end."""
 
     staged: dict[UUID, PipeEntry] = field(default_factory=dict)
     knocked: set[UUID] = field(default_factory=set)
     refused: int = 0
+    sent_under: UUID | None = None
 
 
 class Rescheduling:
@@ -83,9 +84,9 @@ class Rescheduling:
         while tries.refused + len(tries.knocked) < ATTEMPTS_MAX:
             try:
                 source = self._by_hand.load(entry)
-                if source is None and lost:
-                    break
                 is_moved = source is not None and self._try(source, seq, place, tries)
+                if is_moved is False and lost and (source is None or source.head.op == tries.sent_under):
+                    break  # what was sent before may still be applied
                 if is_moved is not None:
                     return is_moved
             except OutcomeUnknownError as error:
@@ -103,7 +104,7 @@ class Rescheduling:
             self._list(tries.staged[named.pop()])
             return True
         if not _may_move(source, seq):
-            return False  # and so nothing that was sent before will be applied
+            return False
         run = run_with(source, seq)
         if source.progress.window or run in source.expired():
             tries.refused += self._by_hand.make_way(source, tries.knocked)
@@ -111,6 +112,7 @@ class Rescheduling:
         target = self._stage(source, seq, run, place)
         if target:
             tries.staged[target.pipe] = target
+            tries.sent_under = source.head.op
             head = source.progress.raise_floor()
             if self._hand_over.decide(source, head, target, [Range(seq, seq)]):
                 self._list(target)

@@ -232,6 +232,8 @@ class TestLists:
             (Shelf.SORTED, Shelf.SCHEDULED),
             (Shelf.SORTED, Shelf.DUE),
             (Shelf.MOVED, Shelf.DUE),
+            (Shelf.DUE, Shelf.MOVED),
+            (Shelf.READY, Shelf.MOVED),
         ],
     )
     def test_a_pipe_moves_from_one_list_to_another_as_it_is(self, storage, queue, before, after):

@@ -251,6 +251,42 @@ class TestCancel:
 
         assert not answer.is_applied
 
+    @pytest.mark.parametrize("standing", [Mark(3, 3, End.MOVED, new_pipe_id()), Mark(3, 3, End.PURGED)])
+    def test_it_is_refused_where_a_mark_of_the_message_stands_and_changes_nothing(
+        self, storage, pipe, standing
+    ):
+        seen = advance(storage, pipe, marks=[standing])
+
+        answer = storage.transact(pipe, Transaction(Cancel(new_token(), 3), marks=(Mark(3, 3, End.PURGED),)))
+
+        assert not answer.is_applied
+        state = storage.load_pipe(pipe)
+        assert (state.head, state.marks) == (seen, (standing,))
+
+    def test_marks_of_its_neighbours_are_not_in_its_way(self, storage, pipe):
+        others = (Mark(2, 2, End.MOVED, new_pipe_id()), Mark(4, 4, End.MOVED, new_pipe_id()))
+        advance(storage, pipe, marks=others)
+        mark = Mark(3, 3, End.PURGED)
+
+        assert storage.transact(pipe, Transaction(Cancel(new_token(), 3), marks=(mark,))).is_applied
+
+        marks = storage.load_pipe(pipe).marks
+        assert sorted(marks, key=lambda found: found.first) == [others[0], mark, others[1]]
+
+    def test_of_a_cancellation_and_a_move_that_race_one_is_applied(self, storage, pipe):
+        seen = head_of(storage, pipe)
+        moved = Transaction(
+            Advance(seen.op, replace(seen, op=new_token())), marks=(Mark(3, 3, End.MOVED, new_pipe_id()),)
+        )
+        cancelled = Transaction(Cancel(new_token(), 3), marks=(Mark(3, 3, End.PURGED),))
+
+        applied, unknown = race(lambda change: storage.transact(pipe, change).is_applied, [moved, cancelled])
+
+        assert len(applied) <= 1
+        assert list(storage.load_pipe(pipe).marks) in [
+            list(change.marks) for change in applied or [*unknown, Transaction()]
+        ]
+
 
 class TestTransactions:
     @pytest.mark.parametrize("kind", HEAD_CHANGES)

@@ -656,6 +656,59 @@ class TestOneMessage:
         assert "not cancelled" in late.stderr
         assert orders.run("cancel", "orders", "nonsense").returncode == 64
 
+    def test_gets_another_due_time(self, orders):
+        message_id = orders.ok("push", "orders", "--delay", "1h", stdin=b"one").strip()
+
+        told = orders.json("reschedule", "orders", message_id, "--due", "2027-01-01T08:00Z")
+        assert told == {"queue": "orders", "id": message_id, "rescheduled": True, "state": "delayed"}
+        assert orders.json("status", "orders", message_id)["due"] == "2027-01-01T08:00:00+00:00"
+
+        assert (
+            f"rescheduled {message_id}"
+            in orders.run("reschedule", "orders", message_id, "--delay", "0").stderr
+        )
+        assert orders.ok("pop", "orders", "--commit", "--timeout", "5") == "one\n"
+
+    def test_gets_another_priority(self, orders):
+        first, second = orders.ok("push", "orders", "--lines", stdin=b"one\ntwo\n").split()
+
+        told = orders.json("reprioritise", "orders", second, "9")
+        assert told == {"queue": "orders", "id": second, "reprioritised": True, "state": "waiting"}
+        assert f"reprioritised {first}" in orders.run("reprioritise", "orders", first, "3").stderr
+
+        assert orders.ok("pop", "orders", "-n", "2", "--commit", "--timeout", "5") == "two\none\n"
+
+    def test_that_was_committed_is_not_moved(self, orders):
+        message_id = orders.ok("push", "orders", stdin=b"one").strip()
+        orders.ok("pop", "orders", "--commit", "--timeout", "5")
+
+        late = orders.run("reschedule", "orders", message_id, "--delay", "1h")
+        assert (late.returncode, "not rescheduled" in late.stderr) == (1, True)
+        late = orders.run("reprioritise", "orders", message_id, "1", "--json")
+        assert late.returncode == 1
+        assert json.loads(late.stdout)["reprioritised"] is False
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            (["reschedule", "--delay", "1h", "--due", "2027-01-01T08:00Z"], "one of them"),
+            (["reschedule"], "--delay 0s"),
+            (["reschedule", "--due", "2027-01-01T08:00"], "zone"),
+            (["reschedule", "--delay", "-1h"], "delay"),
+            (["reprioritise", "10"], "0 to 9"),
+            (["reprioritise", "high"], "high"),
+            (["reprioritise"], "0..9"),
+        ],
+    )
+    def test_is_not_moved_by_a_wrong_call(self, orders, arguments, words):
+        message_id = orders.ok("push", "orders", stdin=b"one").strip()
+        command, *rest = arguments
+
+        refused = orders.run(command, "orders", message_id, *rest)
+
+        assert (refused.returncode, words in refused.stderr) == (64, True), refused.stderr
+        assert orders.run(command, "orders", "nonsense", *(rest or ["--delay", "1h"])).returncode == 64
+
 
 class TestDead:
     @pytest.fixture

@@ -1,0 +1,561 @@
+"""One message is moved by hand: it is in one pipe and is told to be there, whatever fails or dies."""
+
+from dataclasses import replace
+
+import pytest
+from support.clocks import HandClock
+from support.contexts import context_of
+
+from cassq.coordination.local.coordinator import LocalCoordinator
+from cassq.errors import OutcomeUnknownError, StorageUnavailableError
+from cassq.limits import NO_LIMIT
+from cassq.model.ids import MessageId, new_pipe_id, new_token
+from cassq.model.label import Label
+from cassq.model.message import Batch
+from cassq.model.pipe import End, Head, Mark, PipeEntry, RunState
+from cassq.model.queue_record import QueueRecord
+from cassq.model.schedule import SOON
+from cassq.model.settings import QueueSettings
+from cassq.model.shelf import Shelf
+from cassq.model.transaction import Advance, Seal, Transaction
+from cassq.model.uses import with_uses
+from cassq.observing.inspection import Inspection, MessageState
+from cassq.observing.purging import Purging
+from cassq.observing.statistics import Statistics
+from cassq.pipes import by_hand, upkeep
+from cassq.pipes.batch_reader import read_all
+from cassq.pipes.fenced_pipe import FencedPipe, Taker
+from cassq.pipes.owned_pipe import OwnedPipe
+from cassq.reaping.keeper import LET_GO_S, LOOK_AFTER_S, STAGED_S, Keeper
+from cassq.reaping.reap_report import ReapReport
+from cassq.reaping.reaper import Reaper
+from cassq.reaping.rescheduling import Place, Rescheduling
+from cassq.storage.sqlite.storage import SqliteStorage
+from cassq.storage.witnessed import witnessed
+
+SETTINGS = QueueSettings(max_attempts=3)
+AT_ONCE = Place(due_ms=0)
+URGENT = Place(priority=9)
+
+
+class Failing:
+    """A storage of which a call may do something else before it is carried out, or after."""
+
+    def __init__(self, storage):
+        self._storage = storage
+        self.before = {}
+        self.after = {}
+
+    def __getattr__(self, name):
+        def call(*values, **named):
+            self.before.pop(name, lambda *_, **__: None)(*values, **named)
+            answer = getattr(self._storage, name)(*values, **named)
+            self.after.pop(name, lambda *_, **__: None)(*values, **named)
+            return answer
+
+        return call
+
+
+def lose(*_, **__):
+    raise OutcomeUnknownError("lost")
+
+
+def refuse(*_, **__):
+    raise StorageUnavailableError("away")
+
+
+class Killed(BaseException):
+    """Ends a call as the death of its process does."""
+
+
+def die(*_, **__):
+    raise Killed
+
+
+class Scene:
+    """Pipes of one queue, somebody who moves messages, a reaper and keepers."""
+
+    def __init__(self):
+        self.clock = HandClock()
+        self.rows = SqliteStorage(None, is_synced=False, clock=self.clock)
+        self.storage = Failing(self.rows)
+        record = with_uses(QueueRecord("q", new_token(), SETTINGS, new_token()), Label(due_class=SOON))
+        assert self.rows.change_queue(None, record)
+        coordinator = LocalCoordinator(None, self.clock)
+        heard = witnessed(self.storage, self.clock, 0.0)
+        self.context = context_of(heard, record.settings, self.clock, coordinator=coordinator)
+        self.beside = replace(self.context, storage=self.rows)
+        self.rescheduling = Rescheduling(self.context)
+        self.reaper = Reaper(self.beside, "a reaper", lambda _: None)
+
+    @property
+    def now_ms(self):
+        return self.rows.list_pipes("q").now_ms
+
+    def in_s(self, seconds):
+        return Place(due_ms=self.now_ms + round(1000 * seconds))
+
+    def pipe(self, *leads_s, due_class=0, is_sealed=True):
+        """Make a pipe, of a message for each lead; leads are of a class of due times."""
+        shelf = (Shelf.READY, Shelf.DUE, Shelf.SCHEDULED)[min(due_class, 2)]
+        dues = tuple(self.now_ms + round(1000 * lead) for lead in leads_s) if due_class else None
+        pipe = new_pipe_id(min(dues or [self.now_ms]))
+        entry = PipeEntry(pipe, "a pusher", due_class=due_class, shelf=shelf)
+        self.rows.create_pipe("q", entry, Head(new_token()))
+        bodies = tuple(b"%g" % lead for lead in leads_s)
+        self.rows.append(pipe, Batch(1, bodies, None, len(bodies), dues=dues))
+        if is_sealed:
+            assert self.rows.transact(pipe, Transaction(Seal(len(bodies)))).is_applied
+        return entry
+
+    def move(self, entry, seq, place=AT_ONCE):
+        return self.rescheduling.move(MessageId(entry.pipe, seq), place)
+
+    def moved_from(self, entry):
+        """Return the pipe that messages of a pipe were moved to."""
+        (target,) = {mark.target for mark in self.rows.load_pipe(entry.pipe).marks if mark.end is End.MOVED}
+        return target
+
+    def listed(self, shelf):
+        return [entry.pipe for entry in self.rows.list_pipes("q", shelf=shelf).entries]
+
+    @property
+    def lists(self):
+        return {shelf: len(self.listed(shelf)) for shelf in Shelf if self.listed(shelf)}
+
+    def own(self, entry):
+        owned = OwnedPipe(self.beside, entry, self.rows.load_pipe(entry.pipe), Taker("a popper"))
+        owned.horizon.ahead_ms = 10**9
+        return owned
+
+    def take(self, entry, wanted=100):
+        result = self.own(entry).take(wanted)
+        return [message[1] for run in (result.runs if result else ()) for message in run.messages]
+
+    def consume(self):
+        """Take and commit all that poppers see; return bodies, first ids and attempts."""
+        found = []
+        for shelf in (Shelf.READY, Shelf.DUE):
+            for entry in self.rows.list_pipes("q", shelf=shelf).entries:
+                result = self.own(entry).take(1000)
+                for taken in result.runs if result else ():
+                    for part in taken.parts:
+                        numbers = range(part.first, part.last + 1)
+                        ids = [part.origin(entry.pipe, seq).message_id for seq in numbers]
+                        found += zip(part.bodies, ids, [taken.run.attempt] * len(ids), strict=True)
+                        self.rows.mark(entry.pipe, [Mark(part.first, part.last, End.COMMITTED)])
+        return found
+
+    def return_run(self, entry, seconds=60):
+        """Let the leases of a pipe run out, and its messages come back."""
+        self.clock.seconds += seconds
+        fenced = FencedPipe(self.beside, entry, self.rows.load_pipe(entry.pipe), Taker("a reaper"))
+        upkeep.return_expired(fenced)
+
+    def keep(self):
+        report = ReapReport()
+        Keeper(self.beside, f"keeper {new_token()}").run_once(report)
+        return report
+
+    def totals(self):
+        return self.rows.read_queues("q")[0].totals
+
+    def stats(self):
+        return Statistics(self.beside).queue_stats(self.beside.record.read)
+
+    def status(self, entry, seq):
+        return Inspection(self.beside).status(MessageId(entry.pipe, seq))
+
+    def at_decision(self, do, *, is_after=False):
+        """Do something as the transaction is sent that decides, or once it was applied."""
+        calls = self.storage.after if is_after else self.storage.before
+
+        def on_transact(pipe, transaction):
+            if isinstance(transaction.head, Advance) and transaction.marks:
+                do()
+            else:
+                calls["transact"] = on_transact
+
+        calls["transact"] = on_transact
+
+
+@pytest.fixture
+def scene():
+    return Scene()
+
+
+class TestADecision:
+    def test_that_is_refused_is_taken_again_from_what_stands_by_then(self, scene):
+        entry = scene.pipe(0, 1, 2, 3)
+        scene.at_decision(lambda: scene.take(entry, 2))
+
+        assert scene.move(entry, 3)
+
+        assert scene.listed(Shelf.SORTED) == []  # what was staged in vain is deleted
+        assert scene.listed(Shelf.DUE) == [scene.moved_from(entry)]
+        assert scene.take(entry) == [b"3"]
+        assert [(body, seq) for body, (_, seq), _ in scene.consume()] == [(b"2", 3)]
+
+    def test_that_comes_too_late_moves_nothing(self, scene):
+        entry = scene.pipe(0, 1)
+        scene.at_decision(lambda: scene.take(entry))
+
+        assert not scene.move(entry, 2)
+
+        assert scene.lists == {Shelf.READY: 1}
+        assert scene.rows.load_pipe(entry.pipe).marks == ()
+
+    def test_and_a_cancellation_end_a_message_once(self, scene):
+        entry = scene.pipe(0, 1)
+        message_id = MessageId(entry.pipe, 2)
+        scene.at_decision(lambda: Purging(scene.beside).cancel(message_id, is_running_meant=False))
+        assert not scene.move(entry, 2)
+        assert [body for body, *_ in scene.consume()] == [b"0"]
+
+    @pytest.mark.parametrize("is_applied", [True, False])
+    def test_whose_answer_is_lost_is_found_out(self, scene, is_applied):
+        entry = scene.pipe(0, 1, 2)
+        scene.at_decision(lose, is_after=is_applied)
+
+        assert scene.move(entry, 2)
+
+        assert scene.listed(Shelf.DUE) == [scene.moved_from(entry)]
+        assert sorted(body for body, *_ in scene.consume()) == [b"0", b"1", b"2"]
+        # What was staged in vain goes, and nothing else.
+        assert len(scene.listed(Shelf.SORTED)) == (0 if is_applied else 1)
+        scene.clock.seconds += STAGED_S + LOOK_AFTER_S + 1
+        scene.keep()
+        assert scene.listed(Shelf.SORTED) == []
+        assert scene.consume() == []
+
+    def test_that_lands_late_is_refused_behind_the_next_one(self, scene):
+        entry = scene.pipe(0, 1, 2)
+        late = []
+        transact = scene.rows.transact
+
+        def hold_back(pipe, transaction):
+            if isinstance(transaction.head, Advance) and transaction.marks and not late:
+                late.append((pipe, transaction))
+                raise OutcomeUnknownError("lost")
+            return transact(pipe, transaction)
+
+        scene.rows.transact = hold_back
+        assert scene.move(entry, 2)
+        assert not transact(*late[0]).is_applied
+        assert sorted(body for body, *_ in scene.consume()) == [b"0", b"1", b"2"]
+
+    @pytest.mark.parametrize("call", ["load_pipe", "transact", "create_pipe"])
+    def test_whose_answer_is_lost_stays_unknown_where_nobody_answers_any_more(self, scene, monkeypatch, call):
+        entry = scene.pipe(0, 1)
+
+        def lose_and_go():
+            monkeypatch.setattr(scene.rows, call, refuse)
+            lose()
+
+        scene.at_decision(lose_and_go)
+        with pytest.raises(OutcomeUnknownError, match="lost"):
+            scene.move(entry, 2)
+
+    def test_that_may_still_land_is_not_told_to_be_none(self, scene):
+        # Given a message that came back, and a decision to move it that is on its way
+        entry = scene.pipe(0)
+        assert scene.take(entry) == [b"0"]
+        scene.return_run(entry)
+
+        def commit_late():
+            # which the holder of before, who needs no op for that, comes before
+            scene.rows.mark(entry.pipe, [Mark(1, 1, End.COMMITTED)])
+            lose()
+
+        scene.at_decision(commit_late)
+        # Then nobody knows whether it will be moved
+        with pytest.raises(OutcomeUnknownError, match="lost"):
+            scene.move(entry, 1)
+
+    def test_of_which_somebody_else_is_always_first_is_given_up_in_the_end(self, scene):
+        entry = scene.pipe(*range(2 * by_hand.ATTEMPTS_MAX))
+
+        def take_and_again():
+            scene.take(entry, 1)
+            scene.at_decision(take_and_again)
+
+        scene.at_decision(take_and_again)
+        with pytest.raises(OutcomeUnknownError, match=r"pause the queue"):
+            scene.move(entry, 2 * by_hand.ATTEMPTS_MAX)
+        assert scene.listed(Shelf.SORTED) == []
+
+    def test_is_not_sent_where_nothing_can_be_staged(self, scene):
+        entry = scene.pipe(0)
+        scene.storage.before["create_pipe"] = refuse
+        with pytest.raises(StorageUnavailableError):
+            scene.move(entry, 1)
+        assert scene.lists == {Shelf.READY: 1}
+
+    def test_of_who_stopped_until_what_it_staged_was_deleted_is_taken_again(self, scene):
+        entry = scene.pipe(0, 1)
+
+        def stop(*_, **__):
+            scene.clock.seconds += STAGED_S + LOOK_AFTER_S + 1
+            scene.keep()
+            assert scene.listed(Shelf.SORTED) == []
+
+        scene.storage.after["append"] = stop
+        assert scene.move(entry, 2)
+        assert sorted(body for body, *_ in scene.consume()) == [b"0", b"1"]
+
+
+class TestADeathBeforeTheListing:
+    @pytest.fixture
+    def entry(self, scene):
+        """A pipe of which message 2 is moved, and not listed."""
+        made = scene.pipe(0, 1)
+        scene.storage.before["publish_pipes"] = die
+        with pytest.raises(Killed):
+            scene.move(made, 2)
+        assert scene.lists == {Shelf.READY: 1, Shelf.SORTED: 1}
+        assert [body for body, *_ in scene.consume()] == [b"0"]
+        return made
+
+    def test_is_made_up_for_by_the_next_call(self, scene, entry):
+        assert scene.move(entry, 2)
+        (found,) = scene.consume()
+        assert found == (b"1", MessageId(entry.pipe, 2), 1)
+        assert scene.listed(Shelf.SORTED) == []
+
+    def test_is_made_up_for_by_a_reaper_once_the_rest_has_ended(self, scene, entry):
+        scene.reaper.run_once()
+        assert scene.lists == {Shelf.DUE: 1, Shelf.MOVED: 1}
+        assert [body for body, *_ in scene.consume()] == [b"1"]
+
+    def test_is_made_up_for_by_a_keeper_in_ten_minutes(self, scene, entry):
+        scene.keep()
+        assert scene.listed(Shelf.DUE) == []
+        scene.clock.seconds += STAGED_S + 1
+        scene.keep()
+        assert scene.listed(Shelf.DUE) == [scene.moved_from(entry)]
+        assert [body for body, *_ in scene.consume()] == [b"1"]
+
+    def test_is_told_as_waiting_and_counted_once(self, scene, entry):
+        assert scene.status(entry, 2).state is MessageState.WAITING
+        stats = scene.stats()
+        assert (stats.pushed, stats.committed, stats.waiting + stats.delayed) == (2, 1, 1)
+
+    def test_is_no_hiding_place_from_cancellations_and_purges(self, scene, entry):
+        assert Purging(scene.beside).cancel(MessageId(entry.pipe, 2), is_running_meant=False)
+        assert Purging(scene.beside).purge() == 0
+        assert scene.status(entry, 2).state is MessageState.PURGED
+        assert not scene.move(entry, 2)
+        assert scene.consume() == []
+
+    def test_is_ended_by_a_purge(self, scene, entry):
+        assert Purging(scene.beside).purge() == 1
+        assert not scene.move(entry, 2)
+
+
+def test_a_listing_that_fails_is_tried_again_and_told_where_it_is_in_vain(scene, monkeypatch):
+    entry = scene.pipe(0, 1, 2)
+    scene.storage.before["publish_pipes"] = refuse
+    assert scene.move(entry, 2)
+    assert scene.listed(Shelf.DUE) == [scene.moved_from(entry)]
+
+    monkeypatch.setattr(scene.rows, "publish_pipes", refuse)
+    with pytest.raises(OutcomeUnknownError, match=r"not listed yet: a keeper does that within ten minutes"):
+        scene.move(entry, 3)
+
+
+class TestASource:
+    def test_stands_until_what_it_names_is_gone_and_counts_what_went_through_it(self, scene):
+        entry = scene.pipe(0, 1)
+        assert scene.move(entry, 2, scene.in_s(3600))
+        assert [body for body, *_ in scene.consume()] == [b"0"]
+        scene.reaper.run_once()
+        assert scene.lists == {Shelf.SCHEDULED: 1, Shelf.MOVED: 1}
+        scene.clock.seconds += 10 * LET_GO_S
+        scene.reaper.run_once()
+        assert scene.listed(Shelf.MOVED) == [entry.pipe]
+        scene.keep()
+        assert [body for body, *_ in scene.consume()] == [b"1"]
+        for _ in range(2):
+            scene.reaper.run_once()
+        assert scene.lists == {}
+        totals = scene.totals()
+        assert (totals.pushed, totals.popped, totals.committed) == (2, 2, 2)
+        assert scene.status(entry, 2).state is MessageState.ENDED
+
+    def test_that_is_over_after_what_it_names_retires_at_once(self, scene):
+        entry = scene.pipe(0, 1)
+        assert scene.move(entry, 2)
+        (target,) = scene.rows.list_pipes("q", shelf=Shelf.DUE).entries
+        assert scene.take(target) == [b"1"]
+        scene.rows.mark(target.pipe, [Mark(1, 1, End.COMMITTED)])
+        scene.reaper.run_once()
+        assert scene.lists == {Shelf.READY: 1}
+        assert [body for body, *_ in scene.consume()] == [b"0"]
+        scene.reaper.run_once()
+        assert scene.lists == {}
+        assert scene.totals().committed == 2
+        assert scene.rows.load_pipe(entry.pipe) is None
+
+    @pytest.mark.parametrize("is_another", [False, True])
+    def test_of_a_source_of_a_source_goes_in_the_end(self, scene, is_another):
+        entry = scene.pipe(0)
+        for _ in range(6):
+            assert scene.move(entry, 1)
+            scene.clock.seconds += 1
+            scene.reaper.run_once()
+        assert scene.lists == {Shelf.DUE: 1, Shelf.MOVED: 6}
+        assert scene.consume() == [(b"0", MessageId(entry.pipe, 1), 1)]
+        for _ in range(8):
+            if is_another:  # which has not heard of what the others found, and looks first
+                scene.reaper = Reaper(scene.beside, "another", lambda _: None)
+            scene.reaper.run_once()
+        assert scene.lists == {}
+        totals = scene.totals()
+        assert (totals.pushed, totals.popped, totals.committed) == (1, 1, 1)
+
+    def test_never_comes_back_to_a_list_that_it_has_left(self, scene):
+        """What is deleted from one stays deleted in Cassandra."""
+        seen = []
+        publish = scene.rows.publish_pipes
+
+        def note(queue, entries, to):
+            seen.extend((each.pipe, each.shelf, to) for each in entries)
+            publish(queue, entries, to)
+
+        scene.rows.publish_pipes = note
+        for due_class in (0, 1, 3):
+            entry = scene.pipe(5 * 60 * (due_class > 1), due_class=due_class)
+            for place in (scene.in_s(5), scene.in_s(500), AT_ONCE, URGENT):
+                assert scene.move(entry, 1, place)
+                scene.reaper.run_once()
+                scene.keep()
+        assert len(scene.consume()) == 3
+        for _ in range(10):
+            scene.clock.seconds += LET_GO_S
+            scene.keep()
+            scene.reaper.run_once()
+        assert scene.lists == {}
+        for place, (pipe, _, to) in enumerate(seen):
+            assert (pipe, to) not in {(each, shelf) for each, shelf, _ in seen[:place]}
+
+
+class TestAPile:
+    @pytest.mark.parametrize("is_sealed", [False, True])
+    def test_of_which_a_message_was_moved_is_sorted_with_the_rest(self, scene, is_sealed):
+        entry = scene.pipe(300, 200, 250, due_class=3, is_sealed=is_sealed)
+        assert scene.move(entry, 2, AT_ONCE)
+        assert scene.move(entry, 1, scene.in_s(4000))
+        assert [body for body, *_ in scene.consume()] == [b"200"]
+        if not is_sealed:
+            dues = (scene.now_ms + 220_000,)
+            scene.rows.append(entry.pipe, Batch(4, (b"220",), None, 1, dues=dues))
+            assert scene.rows.transact(entry.pipe, Transaction(Seal(4))).is_applied
+        scene.clock.seconds += 195
+        assert scene.keep().moved == (1 if is_sealed else 2)
+        came = [body for body, *_ in scene.consume()]
+        assert came == ([b"250"] if is_sealed else [b"220", b"250"])
+        scene.clock.seconds += 4000
+        scene.keep()
+        assert scene.consume() == [(b"300", MessageId(entry.pipe, 1), 1)]
+        scene.clock.seconds += LET_GO_S
+        for _ in range(4):
+            scene.reaper.run_once()
+        assert scene.lists == {}
+        totals = scene.totals()
+        assert (totals.pushed, totals.committed) == ((3, 3) if is_sealed else (4, 4))
+
+    def test_that_is_sorted_meanwhile_gives_its_message_all_the_same(self, scene):
+        entry = scene.pipe(50, 20, 40, due_class=2)
+        scene.at_decision(scene.keep)
+        assert scene.move(entry, 1)
+        assert sorted(body for body, *_ in scene.consume()) == [b"20", b"40", b"50"]
+
+
+class TestAMessageThatCameBack:
+    def test_keeps_its_attempts_its_reason_and_its_rest(self, scene):
+        entry = scene.pipe(0, 1)
+        assert scene.take(entry) == [b"0", b"1"]
+        scene.return_run(entry)
+        assert scene.move(entry, 2, URGENT)
+        (target,) = scene.rows.list_pipes("q", shelf=Shelf.DUE).entries
+        (run,) = scene.rows.load_pipe(target.pipe).runs
+        (before,) = scene.rows.load_pipe(entry.pipe).runs
+        assert (run.state, run.attempt, run.reason) == (RunState.RETURNED, 1, before.reason)
+        assert (run.first, run.last, run.not_before_ms) == (1, 1, before.not_before_ms)
+        assert (target.priority, target.moved_from) == (9, entry.pipe)
+        scene.clock.seconds += 3600
+        assert {(body, attempt) for body, _, attempt in scene.consume()} == {(b"0", 2), (b"1", 2)}
+        for _ in range(3):
+            scene.reaper.run_once()
+        totals = scene.totals()
+        assert (totals.pushed, totals.popped, totals.committed, totals.rolled_back) == (2, 2, 2, 2)
+
+    def test_is_taken_from_a_holder_whose_lease_has_ended(self, scene):
+        entry = scene.pipe(0)
+        assert scene.take(entry) == [b"0"]
+        assert not scene.move(entry, 1)
+        scene.clock.seconds += 60
+        assert scene.move(entry, 1)
+        ((body, message_id, attempt),) = scene.consume()
+        assert (body, message_id, attempt) == (b"0", MessageId(entry.pipe, 1), 2)
+
+    def test_from_its_last_attempt_is_left_to_be_a_dead_letter(self, scene):
+        entry = scene.pipe(0)
+        for _ in range(SETTINGS.max_attempts):
+            assert scene.take(entry) == [b"0"]
+            scene.return_run(entry, 3600)
+        assert not scene.move(entry, 1)
+        assert not scene.move(entry, 1, URGENT)
+
+
+class TestByHand:
+    def test_a_window_is_over_and_taken_over_before_something_is_moved(self, scene):
+        entry = scene.pipe(0, is_sealed=False)
+        result = scene.own(entry).take(1, is_flowing=True)
+        assert result.window
+        scene.rows.append(entry.pipe, Batch(2, (b"1",), None, 1))
+        scene.clock.seconds += 3600
+        assert scene.move(entry, 2, scene.in_s(500))
+        assert scene.rows.load_pipe(entry.pipe).window is None
+        assert scene.status(entry, 2).state is MessageState.DELAYED
+
+    def test_a_pipe_that_is_gone_is_none(self, scene):
+        hand = by_hand.ByHand(scene.context)
+        gone = PipeEntry(new_pipe_id(), "a pusher")
+        assert hand.load(gone) is None
+        assert hand.targets_of(gone) == frozenset()
+
+    def test_targets_are_what_was_moved(self, scene):
+        entry = scene.pipe(0, 1)
+        hand = by_hand.ByHand(scene.context)
+        assert hand.targets_of(entry) == set()
+        assert scene.move(entry, 1)
+        assert hand.targets_of(entry) == {scene.moved_from(entry)}
+
+    def test_what_is_handed_out_is_idle_once_it_came_back(self, scene):
+        entry = scene.pipe(0, 1)
+        assert by_hand.run_with(scene.own(entry), 1) is None
+        assert by_hand.is_pushed(scene.own(entry), 2)
+        assert not by_hand.is_pushed(scene.own(entry), 3)
+        scene.take(entry, 1)
+        owned = scene.own(entry)
+        assert not by_hand.is_idle(owned, by_hand.run_with(owned, 1))
+        scene.clock.seconds += 60
+        owned = scene.own(entry)
+        assert by_hand.is_idle(owned, by_hand.run_with(owned, 1))
+        assert by_hand.ByHand(scene.context).make_way(owned, set()) == 1
+        owned = scene.own(entry)
+        run = by_hand.run_with(owned, 1)
+        assert run.state is RunState.RETURNED
+        assert not by_hand.is_idle(owned, replace(run, attempt=SETTINGS.max_attempts))
+
+
+def test_no_message_is_moved_that_was_never_pushed(scene):
+    entry = scene.pipe(0, is_sealed=False)
+    assert not scene.move(entry, 2)
+    assert not scene.move(PipeEntry(new_pipe_id(), "nobody"), 1)
+    scene.rows.append(entry.pipe, Batch(2, (b"1",), None, 1))
+    assert scene.move(entry, 2)
+    assert [
+        body for batch in read_all(scene.rows, scene.moved_from(entry), NO_LIMIT) for body in batch.bodies
+    ] == [b"1"]
