@@ -26,14 +26,19 @@ from cassq.catalog.queue_context import QueueContext
 from cassq.errors import AccessDeniedError, CoordinationUnavailableError
 from cassq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, TAKE_RUNS_MAX
 from cassq.model.ids import new_pipe_id, new_token
+from cassq.model.label import Label
 from cassq.model.message import Batch, Headers, Origin, pack_headers, size_of
 from cassq.model.pipe import End, Head, Mark, PipeEntry, Run, RunState
 from cassq.model.ranges import Range
-from cassq.model.schedule import NEAR_S, class_of
+from cassq.model.schedule import NEAR_S, SOON, class_of
 from cassq.model.shelf import Shelf
 from cassq.model.transaction import Advance, RunChange, Seal, Transaction
-from cassq.model.uses import bits_of
+from cassq.model.uses import bits_of, is_told, with_uses
 from cassq.pipes.fenced_pipe import FencedPipe
+from cassq.pipes.outside_view import is_spent
+
+#: What came back and rests for longer is moved out of the poppers' sight: longer than any rest by default.
+FAR_S = 900
 
 
 class Item(NamedTuple):
@@ -79,11 +84,15 @@ class HandOver:
         self.publish(entry, now_ms)
         return len(items)
 
-    def put_off(self, source: FencedPipe, now_ms: int) -> int:
-        """Move what came back and rests for long; return how many messages, 0 where it was refused.
+    def put_off(self, source: FencedPipe) -> int:
+        """Schedule what came back and rests for long; return how many messages, 0 where it was refused.
 
         Raises: OutcomeUnknownError: as `move`.
         """
+        told = Label(due_class=SOON)
+        if not is_told(self._context.settings, told):
+            self._context.record.change(lambda record: with_uses(record, told))
+        now_ms = source.estimate_now_ms()
         runs = sorted(source.progress.runs.values(), key=lambda run: run.not_before_ms)[:TAKE_RUNS_MAX]
         items, rows, parts = list[Item](), list[Run](), list[Range]()
         for run in runs:
@@ -155,6 +164,22 @@ class HandOver:
         """Wake a popper for messages of this type that were listed."""
         with suppress(CoordinationUnavailableError, AccessDeniedError):
             self._context.coordinator.wake(self._queue, 1, types=bits_of(self._context.settings, (kind,)))
+
+
+def rests_for_long(source: FencedPipe) -> bool:
+    """Tell whether all that is left of a pipe came back and rests: poppers need not see it."""
+    runs = source.progress.runs.values()
+    far_ms = source.read_ms + 1000 * FAR_S
+    return (
+        source.is_exhausted
+        and bool(runs)
+        and all(
+            run.state is RunState.RETURNED
+            and run.not_before_ms > far_ms
+            and not (run.is_burial or is_spent(run, source.attempts_max))
+            for run in runs
+        )
+    )
 
 
 def resting(run: Run, first: int, count: int, not_before_ms: int) -> Run:

@@ -18,21 +18,21 @@ from cassq.bulk.occurrences import Occurrences, is_of_schedule
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import CassqError
 from cassq.model.ids import OLDEST, id_time_ms, just_before, new_pipe_id, new_token
-from cassq.model.label import Label
 from cassq.model.message import Batch
-from cassq.model.pipe import Phase, PipeEntry, PipeState, RunState
+from cassq.model.pipe import Phase, PipeEntry, PipeState
 from cassq.model.recurrence import ScheduleRecord
-from cassq.model.schedule import NEAR_S, SOON, open_max_s
+from cassq.model.schedule import NEAR_S, open_max_s
 from cassq.model.shelf import Shelf
 from cassq.model.transaction import Drain, Transaction
-from cassq.model.uses import is_told, uses_due, uses_schedules, with_uses
+from cassq.model.uses import uses_due, uses_schedules
 from cassq.pipes import upkeep
 from cassq.pipes.batch_reader import read_all
 from cassq.pipes.fenced_pipe import FencedPipe, Taker
-from cassq.pipes.outside_view import is_spent, is_standing
+from cassq.pipes.outside_view import is_standing
 from cassq.reaping.duty import PASS_MAX_S
 from cassq.reaping.hand_over import HandOver
 from cassq.reaping.reap_report import ReapReport
+from cassq.reaping.sources import Sources
 from cassq.runtime.outage_log import log_trouble
 from cassq.runtime.reentry import alone
 
@@ -43,12 +43,6 @@ STAGED_S = 600.0
 
 #: How often that is looked for, and all that is near is read, not only what came of late.
 LOOK_AFTER_S = 60.0
-
-#: How often it looks for piles that are left after what they were moved to: mostly a reaper tells.
-LET_GO_S = 3600.0
-
-#: What came back and rests for longer is moved out of the poppers' sight: longer than any rest by default.
-FAR_S = 900
 
 #: Of what is staged it reads what came since so long ago: the deletions before it are many.
 SORTED_S = 3600
@@ -64,6 +58,7 @@ class Keeper:
         holder: the name under which it claims piles.
 
     Attributes:
+        sources: pipes that messages were moved from.
         next_at: this process's clock when a schedule needs another pass; infinite where none does.
     """
 
@@ -75,14 +70,13 @@ class Keeper:
         self._holder = holder
         self._clock = context.clock
         self._hand_over = HandOver(context)
+        self.sources = Sources(context, self._hand_over, self._note_listed)
         self._occurrences = Occurrences(context, holder)
         self._since: UUID | None = None
         self._now_ms, self._near_at = 0, 0.0
         self._looked_after_at = float("-inf")
         self._is_late = False
         self._has_looked_after = False
-        self._let_go_at = float("-inf")
-        self._left: dict[UUID, PipeEntry] = {}
         self._passing = threading.RLock()
         self.next_at = math.inf
 
@@ -201,9 +195,9 @@ class Keeper:
     def _make_ready(self, pile: FencedPipe, report: ReapReport) -> None:
         """List a pile for poppers, or what is moved from it."""
         if pile.progress.targets:
-            self._finish(pile)
+            self.sources.finish(pile)
             if pile.progress.is_over:
-                self._set_aside(pile.entry)
+                self.sources.set_aside(pile.entry)
                 return
         if pile.head.phase is Phase.OPEN:
             self._context.record.read()
@@ -222,7 +216,7 @@ class Keeper:
             if not moved:
                 return
             report.moved += moved
-            self._set_aside(pile.entry)
+            self.sources.set_aside(pile.entry)
         self._hand_over.wake(pile.entry.type)
 
     def _read(self, pile: FencedPipe) -> Sequence[Batch]:
@@ -237,70 +231,12 @@ class Keeper:
         last = max([pile.head.cursor, *(batch.last for batch in outlines[-1:])])
         return pile.settle(Transaction(Drain(pile.head.op, op, last)), op) and pile.look()
 
-    def _finish(self, source: FencedPipe) -> None:
-        """List what messages of a pipe were moved to, for somebody who died."""
-        targets = source.progress.targets
-        first = min(targets, key=lambda pipe: pipe.time)
-        staged = self._storage.list_pipes(self._queue, just_before(first), shelf=Shelf.SORTED)
-        for entry in staged.entries:
-            if entry.pipe in targets:
-                self._hand_over.publish(entry, staged.now_ms)
-                self._note_listed(entry, staged.now_ms)
-                self._hand_over.wake(entry.type)
-
-    def rests_for_long(self, source: FencedPipe) -> bool:
-        """Tell whether all that is left of a pipe came back and rests: poppers need not see it."""
-        runs = source.progress.runs.values()
-        far_ms = source.read_ms + 1000 * FAR_S
-        return source.is_exhausted and all(
-            run.state is RunState.RETURNED
-            and run.not_before_ms > far_ms
-            and not (run.is_burial or is_spent(run, source.attempts_max))
-            for run in runs
-        )
-
-    def put_off(self, source: FencedPipe) -> int:
-        """Schedule what rests for long; return how many messages that were."""
-        told = Label(due_class=SOON)
-        if not is_told(self._context.settings, told):
-            self._context.record.change(lambda record: with_uses(record, told))
-        return self._hand_over.put_off(source, source.estimate_now_ms())
-
-    def may_retire(self, source: FencedPipe) -> bool:
-        """Tell whether all is gone that was moved from a pipe that is over.
-
-        Otherwise it goes to those that stand until then, once all of that is listed.
-        """
-        if all(map(self._is_gone, source.progress.targets)):
-            return True
-        self._finish(source)
-        if source.entry.shelf is not Shelf.MOVED:
-            self._set_aside(source.entry)
-        return False
-
-    def _set_aside(self, entry: PipeEntry) -> None:
-        """Keep a pipe that is over for what its marks name alone."""
-        self._storage.publish_pipes(self._queue, [entry], Shelf.MOVED)
-        if entry.moved_from is None:  # else they tell which message is which
-            self._storage.delete_batches(entry.pipe)
-
-    def left(self, report: ReapReport) -> Sequence[PipeEntry]:
-        """Return the pipes of which nothing is left but what names what was moved, and that is gone, too.
-
-        They retire from the list in which they stand: none comes back to one that it has left.
-        """
-        if uses_due(self._context.settings) and self._clock.now() - self._let_go_at >= LET_GO_S:
-            self._let_go_at = self._clock.now()
-            moved = self._storage.list_pipes(self._queue, shelf=Shelf.MOVED).entries
-            self._each(self._leave_to_reaper, moved, report)
-        return tuple(self._left.copy().values())
-
     def _look_after(self, entry: PipeEntry, report: ReapReport) -> None:
         """Publish what is staged for long, or delete it: what its pile does not name, and never will."""
         if is_of_schedule(entry):
             report.removed += self._occurrences.look_after(entry)
             return
-        for shelf in (Shelf.SCHEDULED, Shelf.MOVED, Shelf.DUE):
+        for shelf in (Shelf.SCHEDULED, Shelf.DUE, Shelf.MOVED):
             if self._storage.list_pipes(self._queue, entry.pipe, until=entry.pipe, shelf=shelf).entries:
                 self._storage.publish_pipes(self._queue, [entry], shelf)  # once more: that takes it off here
                 return
@@ -322,27 +258,8 @@ class Keeper:
         window_s = (settings.push_age_max + settings.push_grace).total_seconds()
         self._is_late |= id_time_ms(entry.pipe) < now_ms - 1000 * window_s / 2
 
-    def note_gone(self, entry: PipeEntry) -> None:
-        """Hear that a pipe is gone: the pile that its messages were moved from may go, too."""
-        self._left.pop(entry.pipe, None)
-        pile = entry.moved_from
-        if pile:
-            listing = self._storage.list_pipes(self._queue, pile, until=pile, shelf=Shelf.MOVED)
-            self._each(self._leave_to_reaper, listing.entries, ReapReport())
-
-    def _leave_to_reaper(self, entry: PipeEntry, report: ReapReport) -> None:
-        """Note a pile for the reaper once what it was moved to is gone."""
-        report.examined += 1
-        state = self._storage.load_pipe(entry.pipe)
-        if state and not all(map(self._is_gone, self._load(entry, state).progress.targets)):
-            return
-        self._left[entry.pipe] = entry
-
     def _load(self, entry: PipeEntry, state: PipeState) -> FencedPipe:
         return FencedPipe(self._context, entry, state, Taker(self._holder))
-
-    def _is_gone(self, pipe: UUID) -> bool:
-        return not is_standing(self._storage.load_pipe(pipe))
 
     def _is_abandoned(self, entry: PipeEntry) -> bool:
         """Tell whether a pile is so old that its pusher must have sealed it, if it lives."""

@@ -24,6 +24,7 @@ from cassq.pipes.outside_view import is_standing
 from cassq.pipes.owned_pipe import OwnedPipe
 from cassq.pipes.pipe_list import PipeList
 from cassq.reaping.duty import PASS_MAX_S
+from cassq.reaping.hand_over import HandOver, rests_for_long
 from cassq.reaping.keeper import Keeper
 from cassq.reaping.reap_report import ReapReport
 from cassq.runtime.outage_log import log_trouble
@@ -62,6 +63,8 @@ class Reaper:
         self._record = context.record
         self._clock = context.clock
         self.keeper = Keeper(context, f"{holder}-keeper")
+        self._sources = self.keeper.sources
+        self._hand_over = HandOver(context)
         self._pipes = PipeList(context)
         self._examined_at: dict[UUID, float] = {}
         self._hinted: set[UUID] = set()
@@ -111,7 +114,7 @@ class Reaper:
         hinted, others = self._candidates(pipes_max)
         ends_at = self._clock.now() + PASS_MAX_S if pipes_max is not None else float("inf")
         try:
-            for place, entry in enumerate((*hinted, *self.keeper.left(report), *others)):
+            for place, entry in enumerate((*hinted, *self._sources.left(report), *others)):
                 if self._clock.now() >= ends_at:  # the rest comes first next time
                     self._hinted.update(entry.pipe for entry in hinted[place:])
                     break
@@ -155,7 +158,7 @@ class Reaper:
         owned = OwnedPipe(self._context, entry, state, Taker(self._holder))
         is_abandoned = self._pipes.is_abandoned(entry)
         needs_care = upkeep.needs_care(owned, is_abandoned=is_abandoned)
-        is_far = not owned.is_over and self.keeper.rests_for_long(owned)
+        is_far = not owned.is_over and rests_for_long(owned)
         if not (owned.is_over or needs_care or is_far or expiry.has_expired(owned)):
             return
         if not self._coordinator.claim(self._queue, entry.pipe, self._holder):
@@ -165,8 +168,8 @@ class Reaper:
         try:
             is_over = owned.is_over or self._care(owned, is_abandoned=is_abandoned, report=report)
             if is_far and not is_over:
-                report.moved += self.keeper.put_off(owned)
-            if is_over and not self.keeper.may_retire(owned):
+                report.moved += self._hand_over.put_off(owned)
+            if is_over and not self._sources.may_retire(owned):
                 self._pipes.forget(entry.pipe)
                 is_over = False
         finally:
@@ -261,5 +264,5 @@ class Reaper:
         self._storage.delete_pipe(self._queue, entry.pipe, entry.shelf)
         self._pipes.forget(entry.pipe)
         self._on_pipe_gone(entry.pipe)
-        self.keeper.note_gone(entry)
+        self._sources.note_gone(entry)
         report.retired += 1

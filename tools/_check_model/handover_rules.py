@@ -9,6 +9,7 @@ What must not break: every `NO_...` of handover.pml is a rule here.
 _PORT = "cassq.storage.port.Storage"
 _MOVE = "cassq.reaping.hand_over.HandOver"
 _KEEPER = "cassq.reaping.keeper.Keeper"
+_SOURCES = "cassq.reaping.sources.Sources"
 _ALONE = "cassq.reaping.rescheduling.Rescheduling"
 
 #: Name, words and functions of each.
@@ -48,7 +49,7 @@ HANDOVER_RULES = (
     (
         "publish_before_retire",
         "a pipe retires only once every target that its marks name is published",
-        f"{_KEEPER}._finish {_KEEPER}.may_retire {_KEEPER}._leave_to_reaper",
+        f"{_SOURCES}.finish {_SOURCES}.may_retire {_SOURCES}.left",
     ),
     (
         "whole_marks",
@@ -58,7 +59,7 @@ HANDOVER_RULES = (
     (
         "marks_first",
         "what a pipe names is looked for in a list that was read after its marks",
-        f"{_KEEPER}._finish",
+        f"{_SOURCES}.finish",
     ),
     (
         "listed_known",

@@ -26,7 +26,7 @@ from cassq.pipes import by_hand, upkeep
 from cassq.pipes.batch_reader import read_all
 from cassq.pipes.fenced_pipe import FencedPipe, Taker
 from cassq.pipes.owned_pipe import OwnedPipe
-from cassq.reaping.keeper import LET_GO_S, LOOK_AFTER_S, STAGED_S, Keeper
+from cassq.reaping.keeper import LOOK_AFTER_S, STAGED_S, Keeper
 from cassq.reaping.reap_report import ReapReport
 from cassq.reaping.reaper import Reaper
 from cassq.reaping.rescheduling import Place, Rescheduling

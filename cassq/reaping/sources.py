@@ -1,0 +1,111 @@
+"""Pipes that messages were moved from: they stand for what their marks name.
+
+Owns when such a pipe may go. By its marks a message is found that people know by its first id. What must not
+break: a pipe leaves its list only once what it names has left the staged ones, and retires once that is gone.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from uuid import UUID
+
+from cassq.catalog.queue_context import QueueContext
+from cassq.errors import CassqError
+from cassq.model.ids import just_before
+from cassq.model.pipe import PipeEntry
+from cassq.model.progress import Progress
+from cassq.model.shelf import Shelf
+from cassq.model.uses import uses_due
+from cassq.pipes.fenced_pipe import FencedPipe
+from cassq.pipes.outside_view import is_standing
+from cassq.reaping.hand_over import HandOver
+from cassq.reaping.reap_report import ReapReport
+from cassq.runtime.outage_log import log_trouble
+
+_log = logging.getLogger("cassq.reaper")
+
+#: How often it looks for pipes that are left after what they were moved to: mostly a reaper tells.
+LET_GO_S = 3600.0
+
+
+class Sources:
+    """The pipes of one queue that messages were moved from.
+
+    Args:
+        on_listed: called with each pipe that was listed, and the database's clock.
+    """
+
+    def __init__(
+        self, context: QueueContext, hand_over: HandOver, on_listed: Callable[[PipeEntry, int], None]
+    ) -> None:
+        self._context = context
+        self._storage = context.storage
+        self._queue = context.queue
+        self._clock = context.clock
+        self._hand_over = hand_over
+        self._on_listed = on_listed
+        self._let_go_at = float("-inf")
+        self._left: dict[UUID, PipeEntry] = {}
+
+    def finish(self, source: FencedPipe) -> None:
+        """List what messages of a pipe were moved to, for somebody who died."""
+        targets = source.progress.targets
+        first = min(targets, key=lambda pipe: pipe.time)
+        staged = self._storage.list_pipes(self._queue, just_before(first), shelf=Shelf.SORTED)
+        for entry in staged.entries:
+            if entry.pipe in targets:
+                self._hand_over.publish(entry, staged.now_ms)
+                self._on_listed(entry, staged.now_ms)
+                self._hand_over.wake(entry.type)
+
+    def may_retire(self, source: FencedPipe) -> bool:
+        """Tell whether all is gone that was moved from a pipe that is over.
+
+        Otherwise it goes to those that stand until then, once all of that is listed.
+        """
+        if all(map(self._is_gone, source.progress.targets)):
+            return True
+        self.finish(source)
+        if source.entry.shelf is not Shelf.MOVED:
+            self.set_aside(source.entry)
+        return False
+
+    def set_aside(self, entry: PipeEntry) -> None:
+        """Keep a pipe that is over for what its marks name alone."""
+        self._storage.publish_pipes(self._queue, [entry], Shelf.MOVED)
+        if entry.moved_from is None:  # else they tell which message is which
+            self._storage.delete_batches(entry.pipe)
+
+    def left(self, report: ReapReport) -> Sequence[PipeEntry]:
+        """Return the pipes of which nothing is left but what names what was moved, and that is gone, too.
+
+        They retire from the list in which they stand: none comes back to one that it has left.
+        """
+        if uses_due(self._context.settings) and self._clock.now() - self._let_go_at >= LET_GO_S:
+            self._let_go_at = self._clock.now()
+            moved = self._storage.list_pipes(self._queue, shelf=Shelf.MOVED).entries
+            for entry in moved:
+                self._note_left(entry, report)
+        return tuple(self._left.values())
+
+    def note_gone(self, entry: PipeEntry) -> None:
+        """Hear that a pipe is gone: the one that its messages were moved from may go, too."""
+        self._left.pop(entry.pipe, None)
+        source = entry.moved_from
+        if source:
+            for each in self._storage.list_pipes(
+                self._queue, source, until=source, shelf=Shelf.MOVED
+            ).entries:
+                self._note_left(each, ReapReport())
+
+    def _note_left(self, entry: PipeEntry, report: ReapReport) -> None:
+        """Note a pipe for the reaper once what was moved from it is gone."""
+        try:
+            state = self._storage.load_pipe(entry.pipe)
+            if state is None or all(map(self._is_gone, Progress(state).targets)):
+                self._left[entry.pipe] = entry
+        except CassqError as error:
+            report.note_failure(f"pipe {entry.pipe}: {error}", error)
+            log_trouble(_log, error, "queue %s: pipe %s: %s", self._queue, entry.pipe, error)
+
+    def _is_gone(self, pipe: UUID) -> bool:
+        return not is_standing(self._storage.load_pipe(pipe))
