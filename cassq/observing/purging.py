@@ -24,6 +24,7 @@ from cassq.model.ids import MessageId, new_token
 from cassq.model.pipe import End, Mark, PipeEntry, Run
 from cassq.model.shelf import Shelf
 from cassq.model.transaction import Advance, Cancel, Transaction
+from cassq.model.uses import uses_due
 from cassq.pipes import upkeep
 from cassq.pipes.by_hand import ATTEMPTS_MAX, ByHand, busy, is_idle, is_pushed, run_with
 from cassq.pipes.fenced_pipe import FencedPipe
@@ -45,7 +46,8 @@ class Purging:
         for entry in list_pipes(self._context, Shelf.READY, Shelf.SCHEDULED, Shelf.MOVED, Shelf.DUE):
             purged[entry.pipe] += self._purge_pipe(entry)  # it may be a target of one before
             # What was moved meanwhile, and what is moved and not listed yet.
-            for target in self._by_hand.targets_of(entry) - purged.keys():
+            targets = self._by_hand.targets_of(entry) if uses_due(self._context.settings) else set[UUID]()
+            for target in targets - purged.keys():
                 purged[target] = self._purge_pipe(replace(entry, pipe=target))
         return purged.total()
 

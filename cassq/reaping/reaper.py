@@ -166,12 +166,12 @@ class Reaper:
             return
         is_over = False
         try:
-            is_over = owned.is_over or self._care(owned, is_abandoned=is_abandoned, report=report)
-            if is_far and not is_over:
+            is_done = owned.is_over or self._care(owned, is_abandoned=is_abandoned, report=report)
+            if is_far and not is_done:
                 report.moved += self._hand_over.put_off(owned)
-            if is_over and not self._sources.may_retire(owned):
+            is_over = is_done and self._sources.may_retire(owned)  # not where that raises
+            if is_done and not is_over:
                 self._pipes.forget(entry.pipe)
-                is_over = False
         finally:
             if is_over:
                 over.append(owned)  # released with the others

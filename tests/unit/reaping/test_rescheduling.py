@@ -30,6 +30,7 @@ from cassq.reaping.keeper import LOOK_AFTER_S, STAGED_S, Keeper
 from cassq.reaping.reap_report import ReapReport
 from cassq.reaping.reaper import Reaper
 from cassq.reaping.rescheduling import Place, Rescheduling
+from cassq.reaping.sources import LET_GO_S
 from cassq.storage.sqlite.storage import SqliteStorage
 from cassq.storage.witnessed import witnessed
 
