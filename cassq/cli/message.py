@@ -57,6 +57,8 @@ def reschedule(
 
     Also one that rests before a retry: --delay 0s has it come at once.
     """
+    if delay is None and due is None:
+        raise click.UsageError("give --delay or --due: --delay 0s is at once")
     with session.queue(queue) as opened:
         is_done = opened.reschedule(message_id, delay=delay, due=due)
         _tell(session, opened, message_id, "rescheduled", is_done=is_done)

@@ -5,7 +5,7 @@ An error that is expected has its ignore: where the error is gone, mypy reports 
 
 from collections.abc import Iterator
 from concurrent.futures import Future
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import assert_type
 
 import cassq
@@ -101,6 +101,9 @@ def looks(queue: cassq.Queue) -> None:
     assert_type(queue.status("id"), cassq.MessageStatus)
     assert_type(queue.status("id").state, cassq.MessageState)
     assert_type(queue.cancel("id", running=True), bool)
+    assert_type(queue.reschedule("id", delay=timedelta(hours=1), timeout=1.5), bool)
+    assert_type(queue.reschedule("id", due=datetime.now(UTC)), bool)
+    assert_type(queue.reprioritise("id", 9), bool)
     assert_type(queue.purge(), int)
     assert_type(queue.dead, cassq.DeadLetters)
     for letter in queue.dead:
