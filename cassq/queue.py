@@ -303,6 +303,8 @@ class Queue:
     ) -> bool:
         """Give a message another priority; its id and its due time stay, its place among others does not.
 
+        Its ttl counts from its due time, as ever, or else from the call on.
+
         Args:
             message_id: as push returned it, or its str.
             priority: from 0 to 9.

@@ -560,3 +560,41 @@ def test_no_message_is_moved_that_was_never_pushed(scene):
     assert [
         body for batch in read_all(scene.rows, scene.moved_from(entry), NO_LIMIT) for body in batch.bodies
     ] == [b"1"]
+
+
+@pytest.mark.parametrize("due_class", [0, SOON])
+@pytest.mark.parametrize("place", range(12))
+class TestASourceThatMovesOn:
+    """To the list of those that stand for their targets, while somebody reads one list after the other."""
+
+    @pytest.fixture
+    def entry(self, scene, place, due_class):
+        """A pipe that is over but for what was moved; a reaper finds that before list `place` is read."""
+        made = scene.pipe(0, 0, 0, due_class=due_class)
+        assert scene.move(made, 2, scene.in_s(3600))
+        assert len(scene.consume()) == 2
+        list_pipes, calls = scene.rows.list_pipes, []
+
+        def list_while_reaped(*values, **named):
+            calls.append(values)
+            if len(calls) == place + 1:
+                scene.rows.list_pipes = list_pipes
+                scene.reaper.run_once()
+                assert scene.lists == {Shelf.SCHEDULED: 1, Shelf.MOVED: 1}
+            return list_pipes(*values, **named)
+
+        scene.rows.list_pipes = list_while_reaped
+        return made
+
+    def test_is_found_by_who_cancels(self, scene, entry):
+        assert Purging(scene.beside).cancel(MessageId(entry.pipe, 2), is_running_meant=False)
+
+    def test_is_found_by_who_moves(self, scene, entry):
+        assert scene.move(entry, 2)
+
+    def test_is_counted_once(self, scene, entry):
+        stats = scene.stats()
+        assert (stats.pushed, stats.committed, stats.delayed) == (3, 2, 1)
+
+    def test_is_purged_with_what_it_names(self, scene, entry):
+        assert Purging(scene.beside).purge() == 1
