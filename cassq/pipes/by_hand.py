@@ -11,6 +11,7 @@ from cassq.catalog.queue_context import QueueContext
 from cassq.errors import OutcomeUnknownError
 from cassq.model.pipe import PipeEntry, Run, RunState
 from cassq.model.progress import Progress
+from cassq.model.shelf import Shelf
 from cassq.pipes import upkeep, window_steps
 from cassq.pipes.fenced_pipe import FencedPipe, Taker
 from cassq.pipes.outside_view import find_pushed, is_spent
@@ -39,6 +40,14 @@ class ByHand:
         """Return the pipes that messages of a pipe were moved to, whatever this process has heard of."""
         state = self._storage.load_pipe(entry.pipe)
         return Progress(state).targets if state else frozenset()
+
+    def load_over(self, entry: PipeEntry) -> FencedPipe | None:
+        """Return a pipe of the scheduled list where nothing is left in it; None for any other.
+
+        Nobody else looks at it before it is near.
+        """
+        fenced = self.load(entry) if entry.shelf is Shelf.SCHEDULED else None
+        return fenced if fenced and upkeep.step_over(fenced) and fenced.is_over else None
 
     def make_way(self, fenced: FencedPipe, knocked: set[UUID]) -> int:
         """End a window, or return what has no holder any more; return how many attempts that was."""

@@ -15,6 +15,7 @@ its id stays, and so does what is known of its attempts. What must not break:
     | lists T'                       | <-- takes 3..4 IF op = 2 - | refused: it looks, and takes 4
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from uuid import UUID
@@ -30,6 +31,7 @@ from cassq.pipes.by_hand import ATTEMPTS_MAX, ByHand, busy, is_idle, is_pushed, 
 from cassq.pipes.fenced_pipe import FencedPipe
 from cassq.pipes.shelves import find_entry, find_moved
 from cassq.reaping.hand_over import HandOver, items_of, resting
+from cassq.reaping.sources import Sources
 from cassq.storage.port import BatchQuery
 
 #: The pusher of pipes into which single messages were moved.
@@ -66,6 +68,7 @@ class Rescheduling:
         self._storage = context.storage
         self._by_hand = ByHand(context)
         self._hand_over = HandOver(context)
+        self._sources = Sources(context, self._hand_over, lambda *_: None)
 
     def move(self, message_id: MessageId, place: Place) -> bool:
         """Move a message; see `Queue.reschedule`."""
@@ -74,9 +77,17 @@ class Rescheduling:
             if entry.shelf is Shelf.SORTED and now_at != message_id:
                 self._list(entry)  # who moved it there before died
             if self._move_from(entry, now_at.seq, place):
+                self._put_aside(entry)
                 return True
             now_at = find_moved(self._storage, self._by_hand.targets_of(entry), message_id)
         return False
+
+    def _put_aside(self, entry: PipeEntry) -> None:
+        """Leave a pipe in which nothing is left to reapers, who do not look at what is due in a year."""
+        with suppress(UnavailableError):  # it goes once it is near
+            source = self._by_hand.load_over(entry)
+            if source:
+                self._sources.may_retire(source)
 
     def _move_from(self, entry: PipeEntry, seq: int, place: Place) -> bool:
         lost: OutcomeUnknownError | None = None

@@ -45,6 +45,8 @@ class Sources:
         self._on_listed = on_listed
         self._let_go_at = float("-inf")
         self._left: dict[UUID, PipeEntry] = {}
+        # Of a pipe one of those for which it stands: until that is gone nobody looks.
+        self._awaited: dict[UUID, UUID] = {}
 
     def finish(self, source: FencedPipe) -> None:
         """List what messages of a pipe were moved to, for somebody who died."""
@@ -91,17 +93,21 @@ class Sources:
         """Hear that a pipe is gone: the one that its messages were moved from may go, too."""
         self._left.pop(entry.pipe, None)
         source = entry.moved_from
-        if source:
-            for each in self._storage.list_pipes(
-                self._queue, source, until=source, shelf=Shelf.MOVED
-            ).entries:
+        if source and self._awaited.get(source, entry.pipe) == entry.pipe:
+            listing = self._storage.list_pipes(self._queue, source, until=source, shelf=Shelf.MOVED)
+            for each in listing.entries:
                 self._note_left(each, ReapReport())
 
     def _note_left(self, entry: PipeEntry, report: ReapReport) -> None:
         """Note a pipe for the reaper once what was moved from it is gone."""
         try:
             state = self._storage.load_pipe(entry.pipe)
-            if state is None or all(map(self._is_gone, Progress(state).targets)):
+            targets = Progress(state).targets if state else ()
+            awaited = next((target for target in targets if not self._is_gone(target)), None)
+            if awaited:
+                self._awaited[entry.pipe] = awaited
+            else:
+                self._awaited.pop(entry.pipe, None)
                 self._left[entry.pipe] = entry
         except CassqError as error:
             report.note_failure(f"pipe {entry.pipe}: {error}", error)

@@ -98,3 +98,19 @@ def test_what_is_cancelled_meanwhile_does_not_come(store):
     assert queue.status(first).state is MessageState.ENDED  # its pipe has moved on
     assert queue.status(second).state is MessageState.PURGED
     assert queue.stats().delayed == 0
+
+
+@pytest.mark.parametrize("end", ["cancel", "purge"])
+def test_what_was_put_off_for_a_year_and_ended_leaves_nothing_behind(store, end):
+    queue, (message_id,) = roll_back(store, LONG)
+    for days in (300, 200, 365):
+        assert queue.reschedule(message_id, delay=timedelta(days=days))
+    assert lists_of(store)[Shelf.SCHEDULED] == 1
+
+    assert queue.cancel(message_id) if end == "cancel" else queue.purge()
+
+    for _ in range(6):  # each pass lets the next of the chain go
+        queue.reap()
+    assert lists_of(store) == {}
+    stats = queue.stats()
+    assert (stats.pushed, stats.popped, stats.purged, stats.delayed) == (1, 1, 1, 0)
