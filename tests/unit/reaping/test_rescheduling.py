@@ -580,7 +580,7 @@ class TestASourceThatMovesOn:
             if len(calls) == place + 1:
                 scene.rows.list_pipes = list_pipes
                 scene.reaper.run_once()
-                assert scene.lists == {Shelf.SCHEDULED: 1, Shelf.MOVED: 1}
+                assert scene.lists.items() >= {Shelf.SCHEDULED: 1, Shelf.MOVED: 1}.items()
             return list_pipes(*values, **named)
 
         scene.rows.list_pipes = list_while_reaped

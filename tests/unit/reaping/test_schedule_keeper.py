@@ -204,7 +204,7 @@ def test_what_is_empty_is_left_to_the_reaper(scene):
     scene.pile(50, 20)
     assert Purging(scene.context).purge() == 2
     assert scene.keep().moved == 0
-    assert scene.lists == {Shelf.DUE: 1}
+    assert scene.lists == {Shelf.MOVED: 1}
     scene.reaper.run_once()
     assert scene.lists == {}
 
