@@ -293,12 +293,15 @@ class Keeper:
             self._each(self._leave_to_reaper, listing.entries, ReapReport())
 
     def _leave_to_reaper(self, entry: PipeEntry, report: ReapReport) -> None:
-        """List a pile for the reaper once what it was moved to is gone."""
+        """List a pile for the reaper once what it was moved to is gone.
+
+        What has left a list never comes back to it: so it goes where none of its kind ever was.
+        """
         report.examined += 1
         state = self._storage.load_pipe(entry.pipe)
         if state and not all(map(self._is_gone, self._load(entry, state).progress.targets)):
             return
-        self._storage.publish_pipes(self._queue, [entry], Shelf.DUE)
+        self._storage.publish_pipes(self._queue, [entry], Shelf.READY if entry.due_class else Shelf.DUE)
 
     def _load(self, entry: PipeEntry, state: PipeState) -> FencedPipe:
         return FencedPipe(self._context, entry, state, Taker(self._holder))
