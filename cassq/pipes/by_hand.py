@@ -11,7 +11,6 @@ from cassq.catalog.queue_context import QueueContext
 from cassq.errors import OutcomeUnknownError
 from cassq.model.pipe import PipeEntry, Run, RunState
 from cassq.model.progress import Progress
-from cassq.model.uses import uses_due
 from cassq.pipes import upkeep, window_steps
 from cassq.pipes.fenced_pipe import FencedPipe, Taker
 from cassq.pipes.outside_view import find_pushed, is_spent
@@ -37,8 +36,8 @@ class ByHand:
         return FencedPipe(self._context, entry, state, Taker("by hand")) if state else None
 
     def targets_of(self, entry: PipeEntry) -> AbstractSet[UUID]:
-        """Return the pipes that messages of a pipe were moved to."""
-        state = self._storage.load_pipe(entry.pipe) if uses_due(self._context.settings) else None
+        """Return the pipes that messages of a pipe were moved to, whatever this process has heard of so far."""
+        state = self._storage.load_pipe(entry.pipe)
         return Progress(state).targets if state else frozenset()
 
     def make_way(self, fenced: FencedPipe, knocked: set[UUID]) -> int:

@@ -35,8 +35,8 @@ from cassq.verification.ledger import Kind
 
 if TYPE_CHECKING:
     from due_watch import DueWatch
-    from move_watch import MoveWatch
     from expiry_watch import ExpiryWatch
+    from move_watch import MoveWatch
     from recurrence_watch import RecurrenceWatch
     from type_watch import TypeWatch
 

@@ -215,7 +215,7 @@ class DueWatch:
         return [words for words, each in pushed if not (each.lead_ms or each.due_ms)]
 
     def _pipe_of(self, words: str) -> UUID | None:
-        known = self._ids.get(words.split(":")[0])
+        known = self._ids.get(words.split(":", maxsplit=1)[0])
         return known.pipe if known else None
 
     def rest_until(self, ended: Collection[str]) -> float:

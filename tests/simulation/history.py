@@ -256,15 +256,7 @@ class _Stage:
             self._start("popper", number, self._pop)
         for number in range(self.plan.reapers):
             self._start("reaper", number, partial(reap_all, self))
-        self._start("operator", 0, partial(purge_all, self, times=self.plan.purges))
-        for number in range(1, self.plan.operators + 1):
-            self._start("operator", number, self._deal_with_letters)
-        if self.plan.steers:
-            self._start("operator", self.plan.operators + 1, self._steer)
-        if self.plan.cancels:
-            self._start("operator", len(self.cast["operator"]), self._cancel)
-        for _ in range(self.plan.movers if self.plan.moves else 0):
-            self._start("operator", len(self.cast["operator"]), self._move)
+        self._start_operators()
         if self.plan.readers:
             self._start_streams()
         if self.recurring.is_on:
@@ -279,6 +271,17 @@ class _Stage:
             self.world.sleep(LOOK_S)
         self._heal()
         self._drain(first)
+
+    def _start_operators(self) -> None:
+        self._start("operator", 0, partial(purge_all, self, times=self.plan.purges))
+        for number in range(1, self.plan.operators + 1):
+            self._start("operator", number, self._deal_with_letters)
+        if self.plan.steers:
+            self._start("operator", self.plan.operators + 1, self._steer)
+        if self.plan.cancels:
+            self._start("operator", len(self.cast["operator"]), self._cancel)
+        for _ in range(self.plan.movers if self.plan.moves else 0):
+            self._start("operator", len(self.cast["operator"]), self._move)
 
     def _heal(self) -> None:
         self.cluster.heal()

@@ -26,6 +26,9 @@ LEEWAY_S = 0.11
 #: With these a message may have ended without anybody having it.
 _TAKEN_BACK = {Kind.CANCELLING, Kind.PURGING}
 
+#: With these it has ended, or is to be a dead letter.
+_ENDINGS = {Kind.COMMITTED, Kind.CANCELLED, Kind.GIVEN_UP}
+
 
 @dataclass(eq=False, slots=True)
 class Move:
@@ -150,8 +153,13 @@ class MoveWatch:
             asked_ms = move.least_ms - self._db_ms(move.begun_at)
             move.most_ms = self._db_ms(move.ended_at) + asked_ms + slow_ms
         one = self._known[move.body]
+        ended = [line for line in self._lines if line.message == move.body and line.kind in _ENDINGS]
+        if is_moved and any(line.at <= move.begun_at for line in ended):
+            self._broken.append(f"moved: {move.body} was {ended[0].kind.value}, and told to be moved")
         if is_told and is_moved is False and one.rest and self._rested(one, one.rest, move):
-            self._broken.append(f"moved: {move.body} rests until {one.rest.until:.3f}, and was told not to be")
+            self._broken.append(
+                f"moved: {move.body} rests until {one.rest.until:.3f}, and was told not to be"
+            )
 
     def _rested(self, one: _One, rest: _Rest, move: Move) -> bool:
         """Tell whether nobody can have had a message that rests, nor have ended it, while a call ran."""

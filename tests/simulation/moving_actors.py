@@ -71,6 +71,6 @@ def _move(stage: MovingStage, process: Process, queue: Queue, body: str) -> None
     if stage.moves.is_last(move) and stage.dues.is_asleep(body) and move.least_ms is not None:
         with suppress(UnavailableError, OutcomeUnknownError):
             status = queue.status(message_id)
-            if stage.moves.is_last(move) and stage.dues.is_asleep(body):
-                if not stage.moves.may_be_taken_back(body):
-                    stage.moves.check_status(move, status)
+            is_sure = stage.moves.is_last(move) and stage.dues.is_asleep(body)
+            if is_sure and not stage.moves.may_be_taken_back(body):
+                stage.moves.check_status(move, status)

@@ -701,7 +701,7 @@ def _about_moves(dice: random.Random, plan: Plan) -> Plan:
             staged_s=dice.choice((0.3, 1.0, 600.0)),
             look_after_s=dice.choice((0.2, 1.0, 6.0)),
             faults_s=dice.choice((3.0, 6.0)),
-            reapers=dice.choice((0, 1, 2)),
+            reapers=dice.choice((1, 2)),
             **dice.choice(({"purges": 0}, {"purges": 0, "cancels": 8}, {"purges": 1})),
         )
     moving = replace(

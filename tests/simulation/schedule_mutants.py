@@ -157,11 +157,13 @@ SCHEDULE_MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 _KEEPER,
-                "        if state and not all(map(self._is_gone, self._load(entry, state).progress.targets)):\n",
-                "        if state and not state.marks:\n",
+                "not all(map(self._is_gone, self._load(entry, state).progress.targets)):\n",
+                "not state.marks:\n",
             ),
             Edit(
-                _KEEPER, "        if all(map(self._is_gone, source.progress.targets)):\n", "        if True:\n"
+                _KEEPER,
+                "        if all(map(self._is_gone, source.progress.targets)):\n",
+                "        if True:\n",
             ),
         ),
         about="schedule",
