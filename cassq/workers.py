@@ -239,6 +239,8 @@ class Workers:
         """Make one pass of the reaper, and look after bulk writes; see `Queue.reap`."""
         report = self.reaper().run_once(pipes_max)
         self.reaper().keeper.run_once(report)
+        if self.reaper().keeper.has_free:
+            report.add(self.reaper().run_once(0))
         tidied = self._staging.tidy()
         report.published, report.removed = tidied.published, report.removed + tidied.removed
         report.failed += tidied.failed

@@ -27,5 +27,5 @@ class Shelf(Enum):
     SORTED = "sorted"
 
 
-#: Each list before those that pipes move on to from it.
-MOVING = (Shelf.STAGED, Shelf.READY, Shelf.SORTED, Shelf.SCHEDULED, Shelf.MOVED, Shelf.DUE)
+#: Each list before those that pipes move on to from it: from the last one they only go.
+MOVING = (Shelf.STAGED, Shelf.READY, Shelf.SORTED, Shelf.SCHEDULED, Shelf.DUE, Shelf.MOVED)

@@ -94,10 +94,11 @@ class Statistics:
         for _ in range(SURVEY_ATTEMPTS):
             record = read_record()
             # What moves on meanwhile moves on to those that are read later.
-            far = list_pipes(self._context, Shelf.SCHEDULED, Shelf.MOVED, Shelf.DUE)
+            far = list_pipes(self._context, Shelf.SCHEDULED, Shelf.DUE)
             with alone(self._listing, "stats()"):
                 listing = self._pipes.refresh(record.publications)
-            listed = {entry.pipe: entry for entry in (*far, *listing.entries)}
+            moved = list_pipes(self._context, Shelf.MOVED)
+            listed = {entry.pipe: entry for entry in (*far, *listing.entries, *moved)}
             pipes = [entry for entry in listed.values() if entry.pipe not in record.counted]
             surveys = list(self._read(pipes))
             missing = {target for each in surveys for target in each.progress.targets} - listed.keys()

@@ -36,7 +36,7 @@ class ByHand:
         return FencedPipe(self._context, entry, state, Taker("by hand")) if state else None
 
     def targets_of(self, entry: PipeEntry) -> AbstractSet[UUID]:
-        """Return the pipes that messages of a pipe were moved to, whatever this process has heard of so far."""
+        """Return the pipes that messages of a pipe were moved to, whatever this process has heard of."""
         state = self._storage.load_pipe(entry.pipe)
         return Progress(state).targets if state else frozenset()
 

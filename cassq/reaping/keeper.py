@@ -10,6 +10,7 @@ finds it.
 import logging
 import math
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from uuid import UUID
@@ -76,6 +77,7 @@ class Keeper:
         self._now_ms, self._near_at = 0, 0.0
         self._looked_after_at = float("-inf")
         self._is_late = False
+        self._free: deque[PipeEntry] = deque()
         self._has_looked_after = False
         self._let_go_at = float("-inf")
         self._passing = threading.RLock()
@@ -160,7 +162,7 @@ class Keeper:
         if self._clock.now() - self._let_go_at >= LET_GO_S:
             self._let_go_at = self._clock.now()
             moved = self._storage.list_pipes(self._queue, shelf=Shelf.MOVED).entries
-            self._each(self._leave_to_reaper, moved, report)
+            self._each(self._let_go, moved, report)
 
     def _near(self) -> Sequence[PipeEntry]:
         """Read what is scheduled, up to what is near."""
@@ -255,7 +257,8 @@ class Keeper:
         if all(map(self._is_gone, source.progress.targets)):
             return True
         self._finish(source)
-        self._storage.publish_pipes(self._queue, [source.entry], Shelf.MOVED)
+        if source.entry.shelf is not Shelf.MOVED:
+            self._storage.publish_pipes(self._queue, [source.entry], Shelf.MOVED)
         return False
 
     def _look_after(self, entry: PipeEntry, report: ReapReport) -> None:
@@ -263,7 +266,7 @@ class Keeper:
         if is_of_schedule(entry):
             report.removed += self._occurrences.look_after(entry)
             return
-        for shelf in (Shelf.SCHEDULED, Shelf.DUE):
+        for shelf in (Shelf.SCHEDULED, Shelf.DUE, Shelf.MOVED):
             if self._storage.list_pipes(self._queue, entry.pipe, until=entry.pipe, shelf=shelf).entries:
                 self._storage.publish_pipes(self._queue, [entry], shelf)  # once more: that takes it off here
                 return
@@ -290,18 +293,24 @@ class Keeper:
         pile = entry.moved_from
         if pile:
             listing = self._storage.list_pipes(self._queue, pile, until=pile, shelf=Shelf.MOVED)
-            self._each(self._leave_to_reaper, listing.entries, ReapReport())
+            self._each(self._let_go, listing.entries, ReapReport())
 
-    def _leave_to_reaper(self, entry: PipeEntry, report: ReapReport) -> None:
-        """List a pile for the reaper once what it was moved to is gone.
-
-        What has left a list never comes back to it: so it goes where none of its kind ever was.
-        """
+    def _let_go(self, entry: PipeEntry, report: ReapReport) -> None:
+        """Leave a pipe to the reaper once what was moved from it is gone."""
         report.examined += 1
         state = self._storage.load_pipe(entry.pipe)
         if state and not all(map(self._is_gone, self._load(entry, state).progress.targets)):
             return
-        self._storage.publish_pipes(self._queue, [entry], Shelf.READY if entry.due_class else Shelf.DUE)
+        self._free.append(entry)
+
+    @property
+    def has_free(self) -> bool:
+        """Whether there are some that `take_free` has not told yet."""
+        return bool(self._free)
+
+    def take_free(self) -> list[PipeEntry]:
+        """Return the pipes that may retire now that what was moved from them is gone; each is told once."""
+        return [self._free.popleft() for _ in range(len(self._free))]
 
     def _load(self, entry: PipeEntry, state: PipeState) -> FencedPipe:
         return FencedPipe(self._context, entry, state, Taker(self._holder))

@@ -111,7 +111,7 @@ class Reaper:
         hinted, others = self._candidates(pipes_max)
         ends_at = self._clock.now() + PASS_MAX_S if pipes_max is not None else float("inf")
         try:
-            for place, entry in enumerate((*hinted, *others)):
+            for place, entry in enumerate((*hinted, *self.keeper.take_free(), *others)):
                 if self._clock.now() >= ends_at:  # the rest comes first next time
                     self._hinted.update(entry.pipe for entry in hinted[place:])
                     break

@@ -255,13 +255,14 @@ class MoveWatch:
     def _ends(self) -> dict[tuple[str, str, int], float]:
         """Return by delivery until when somebody had it."""
         ends: dict[tuple[str, str, int], float] = {}
+        freed: dict[tuple[str, str, int], float] = {}
         for line in self._lines:
             key = line.who, line.message, line.attempt
             if line.kind in {Kind.DELIVERED, Kind.EXTENDED}:
                 ends[key] = max(line.until, ends.get(key, 0.0))
-            elif line.kind is Kind.ROLLING_BACK and key in ends:
-                ends[key] = min(line.at, ends[key])
-        return ends
+            elif line.kind is Kind.ROLLING_BACK:
+                freed[key] = line.at  # others of its run may be extended after that
+        return {key: min(end, freed.get(key, end)) for key, end in ends.items()}
 
     def _objection(self, one: _One, had: _Had, free_at: float, what: str) -> str:
         asked = [each for each in one.moves if each.steers(what) and each.is_moved is not False]

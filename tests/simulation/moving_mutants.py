@@ -76,10 +76,16 @@ MOVING_MUTANTS: tuple[Mutant, ...] = (
         "        self._storage.publish_pipes(self._queue, [source.entry]",
     ),
     _moved(
-        "list a pipe that is over where it stood before",
+        "list a pipe that is over where it stood before, once what was moved from it is gone",
         _KEEPER,
-        "Shelf.READY if entry.due_class else Shelf.DUE)",
-        "Shelf.DUE)",
+        "        self._free.append(entry)\n",
+        "        self._storage.publish_pipes(self._queue, [entry], Shelf.DUE)\n",
+    ),
+    _moved(
+        "look for a pipe where it moves on to before it is looked for where it was",
+        "cassq.model.shelf",
+        "Shelf.DUE, Shelf.MOVED)",
+        "Shelf.MOVED, Shelf.DUE)",
     ),
     _moved(
         "take a pile of which one message was moved for moved",

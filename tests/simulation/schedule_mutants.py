@@ -133,7 +133,9 @@ SCHEDULE_MUTANTS: tuple[Mutant, ...] = (
         "delete what is staged though it is listed, and its pile names it",
         (
             Edit(
-                _KEEPER, "        for shelf in (Shelf.SCHEDULED, Shelf.DUE):\n", "        for shelf in ():\n"
+                _KEEPER,
+                "        for shelf in (Shelf.SCHEDULED, Shelf.DUE, Shelf.MOVED):\n",
+                "        for shelf in ():\n",
             ),
             Edit(_KEEPER, "            if entry.pipe in pile.progress.targets:\n", "            if False:\n"),
         ),

@@ -314,7 +314,7 @@ def test_a_pile_stays_until_what_it_was_moved_to_is_gone(scene):
     scene.reaper.run_once()
     scene.clock.seconds += LOOK_AFTER_S
     scene.keep()
-    assert scene.lists == {Shelf.DUE: 1}
+    assert scene.lists == {Shelf.MOVED: 1}
     scene.clock.seconds += 3600
     scene.reaper.run_once()
     assert scene.lists == {}
