@@ -162,10 +162,10 @@ class Reaper:
             return
         is_over = False
         try:
-            is_over = owned.is_over or self._care(owned, is_abandoned=is_abandoned, report=report)
-            if is_over and not self.keeper.may_retire(owned):
+            is_done = owned.is_over or self._care(owned, is_abandoned=is_abandoned, report=report)
+            is_over = is_done and self.keeper.may_retire(owned)  # not where that raises
+            if is_done and not is_over:
                 self._pipes.forget(entry.pipe)
-                is_over = False
         finally:
             if is_over:
                 over.append(owned)  # released with the others

@@ -72,8 +72,14 @@ MOVING_MUTANTS: tuple[Mutant, ...] = (
     _moved(
         "let a pipe wait for what was moved from it, and list nothing of that",
         _KEEPER,
-        "        self._finish(source)\n        self._storage.publish_pipes(self._queue, [source.entry]",
-        "        self._storage.publish_pipes(self._queue, [source.entry]",
+        "        self._finish(source)\n        if source.entry.shelf is not",
+        "        if source.entry.shelf is not",
+    ),
+    _moved(
+        "retire a pipe where a look at what was moved from it failed",
+        "cassq.reaping.reaper",
+        "            is_over = is_done and self.keeper.may_retire(owned)  # not where that raises\n",
+        "            is_over = is_done\n            is_over = is_done and self.keeper.may_retire(owned)\n",
     ),
     _moved(
         "list a pipe that is over where it stood before, once what was moved from it is gone",
