@@ -241,6 +241,16 @@ class TestCancel:
         state = storage.load_pipe(pipe)
         assert (state.head, state.marks) == (seen, ())
 
+    def test_it_leaves_the_mark_of_a_message_that_was_moved(self, storage, pipe):
+        seen = head_of(storage, pipe)
+        moved = Mark(3, 3, End.MOVED, new_pipe_id())
+        storage.transact(pipe, Transaction(Advance(seen.op, replace(seen, op=new_token())), marks=(moved,)))
+
+        answer = storage.transact(pipe, Transaction(Cancel(new_token(), 3), marks=(Mark(3, 3, End.PURGED),)))
+
+        assert not answer.is_applied
+        assert storage.load_pipe(pipe).marks == (moved,)
+
     def test_a_take_that_did_not_see_it_is_refused(self, storage, pipe):
         seen = head_of(storage, pipe)
         storage.transact(pipe, Transaction(Cancel(new_token(), 3), marks=(Mark(3, 3, End.PURGED),)))

@@ -36,6 +36,7 @@ from cassq.verification.ledger import Kind
 if TYPE_CHECKING:
     from due_watch import DueWatch
     from expiry_watch import ExpiryWatch
+    from move_watch import MoveWatch
     from recurrence_watch import RecurrenceWatch
     from type_watch import TypeWatch
 
@@ -61,6 +62,8 @@ class Stage(Protocol):
     expiry: "ExpiryWatch"
     types: "TypeWatch"
     dues: "DueWatch"
+    moves: "MoveWatch"
+    rests_s: tuple[float, ...]
     recurring: "RecurrenceWatch"
 
     def open(self, process: Process) -> tuple[Store, Queue]: ...
@@ -93,6 +96,7 @@ def push_all(stage: Stage, process: Process, messages: int) -> None:
             "type": stage.types.type_of(bodies),
             **stage.dues.options(dice, bodies),
         }
+        stage.moves.note_pushed(bodies, how["priority"])
         stage.note(process.name, Kind.ATTEMPTED, bodies)
         if dice.random() < 0.3:
             for body in bodies:
@@ -269,7 +273,7 @@ def _end_some(
     if stage.is_healed:
         roll = float("inf")  # a queue gets empty only where its consumers do their work
     if (roll := roll - habits.roll_back) < 0:
-        _roll_back(stage, consumer, part, timedelta(seconds=dice.choice((0, 0, 0.1))))
+        _roll_back(stage, consumer, part, timedelta(seconds=dice.choice(stage.rests_s)))
         return
     if (roll := roll - habits.reject) < 0:
         _reject(stage, consumer, part)
@@ -295,7 +299,9 @@ def _note_each(stage: Stage, consumer: Consumer, kind: Kind, deliveries: list[De
 def _roll_back(stage: Stage, consumer: Consumer, deliveries: list[Delivery], delay: timedelta) -> None:
     for each in deliveries:
         _note_each(stage, consumer, Kind.ROLLING_BACK, [each])
-        if each.rollback(delay) and each.attempt >= stage.max_attempts:
+        begun_at, is_told = stage.world.now, each.rollback(delay)
+        stage.moves.note_rested(each, begun_at, delay, is_told=is_told)
+        if is_told and each.attempt >= stage.max_attempts:
             _note_each(stage, consumer, Kind.GIVEN_UP, [each])
 
 

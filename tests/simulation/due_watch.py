@@ -12,8 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from cluster import EPOCH_MS
+from move_watch import MoveWatch
 from plan import Plan
 from recurrence_watch import is_of_schedule
 from scheduler import World
@@ -58,23 +60,26 @@ class DueWatch:
     """Draws due times, and objects to a message that comes early, or as another one.
 
     Args:
+        moves: tells where messages were moved since.
         broken: hears of it.
     """
 
-    def __init__(self, plan: Plan, world: World, broken: list[str]) -> None:
+    def __init__(self, plan: Plan, world: World, moves: MoveWatch, broken: list[str]) -> None:
         self._plan = plan
         self._world = world
+        self._moves = moves
         self._broken = broken
         self._pushed: dict[str, _Pushed] = {}
         self._ids: dict[str, MessageId] = {}
         self._asked: set[str] = set()
-        self.is_on = bool(plan.leads_s)
+        self.is_on = bool(plan.leads_s) or moves.is_on
 
     # Pushing
 
     def options(self, dice: random.Random, bodies: Sequence[str]) -> dict[str, Any]:
         """Return the delay or the due time of what is pushed together; and note it."""
-        if not self.is_on:
+        if not self._plan.leads_s:
+            self._pushed.update({body: _Pushed(self._world.now, 0, None) for body in bodies})
             return {}
         lead_s = dice.choice(self._plan.leads_s)
         if lead_s < FAR_S:
@@ -94,7 +99,7 @@ class DueWatch:
 
     def note_told(self, bodies: Sequence[str]) -> None:
         """Hear that a push was acknowledged."""
-        for body in bodies if self.is_on else ():
+        for body in bodies:
             self._pushed[body].told_at = self._world.now
 
     # Popping
@@ -112,7 +117,13 @@ class DueWatch:
         due_ms = _ms(delivery.due) if delivery.due else 0
         if due_ms > self._latest_ms:
             self._object(f"early: {consumer} got {body} {due_ms - self._latest_ms} ms before it was due")
-        self._check_due(body, pushed, due_ms)
+        if self._moves.is_touched(body):
+            is_as_pushed = not self._due_objection(body, pushed, due_ms) or due_ms == _ms(delivery.pushed_at)
+        else:
+            is_as_pushed = True
+            self._check_due(body, pushed, due_ms)
+        if self._moves.is_on:
+            self._moves.check(consumer, delivery, is_due_as_pushed=is_as_pushed)
         known = self._ids.setdefault(body, pushed_id or delivery.message_id)
         if delivery.message_id != known:
             self._object(f"id: {body} was {known} and came as {delivery.message_id}")
@@ -125,15 +136,21 @@ class DueWatch:
 
     def _check_due(self, body: str, pushed: _Pushed, due_ms: int) -> None:
         """Object where the due time is not the one that was asked for."""
+        if why := self._due_objection(body, pushed, due_ms):
+            self._object(why)
+        pushed.due_ms = due_ms if pushed.due_ms is None else pushed.due_ms
+
+    def _due_objection(self, body: str, pushed: _Pushed, due_ms: int) -> str:
+        """Return why the due time is not the one that was asked for; empty where it is."""
         if pushed.due_ms is None:
             least_ms = self._least_ms(pushed) if pushed.lead_ms else 0
             returned_at = self._world.now if pushed.told_at is None else pushed.told_at
-            most_ms = self._db_ms(returned_at) + pushed.lead_ms + self._slow_ms if pushed.lead_ms else 0
+            most_ms = self._db_ms(returned_at) + pushed.lead_ms + self.slow_ms if pushed.lead_ms else 0
             if not least_ms <= due_ms <= most_ms:
-                self._object(f"due: {body} came as due at {due_ms}, not {least_ms} to {most_ms}")
-            pushed.due_ms = due_ms
+                return f"due: {body} came as due at {due_ms}, not {least_ms} to {most_ms}"
         elif due_ms != pushed.due_ms:
-            self._object(f"due: {body} came as due at {due_ms}, and is at {pushed.due_ms}")
+            return f"due: {body} came as due at {due_ms}, and is at {pushed.due_ms}"
+        return ""
 
     # Looking, and taking back
 
@@ -142,7 +159,7 @@ class DueWatch:
         pushed = self._pushed.get(body)
         if pushed is None or pushed.told_at is None:
             return False
-        due_ms = self._least_ms(pushed) if pushed.due_ms is None else pushed.due_ms
+        due_ms = min(self._moves.dues_ms(body, self._least_ms(pushed)))
         return due_ms > self._latest_ms + 1000 * schedule.SOON_S + ROUNDING_MS
 
     def check_status(self, body: str, status: MessageStatus, *, was_asleep: bool) -> None:
@@ -155,8 +172,8 @@ class DueWatch:
             return
         if status.state is not MessageState.DELAYED or status.due is None:
             self._object(f"status: {body} is far from due, and told to be {status.state.value}")
-            return
-        self._check_due(body, self._pushed[body], _ms(status.due))
+        elif not self._moves.is_touched(body):
+            self._check_due(body, self._pushed[body], _ms(status.due))
 
     def check_cancel(self, body: str, *, is_cancelled: bool, was_asleep: bool) -> None:
         """Object where one that is far from due could not be cancelled.
@@ -168,6 +185,11 @@ class DueWatch:
             self._object(f"cancel: {body} is far from due, and was told not to be cancelled")
         self.note_asked(body)
 
+    def check_moved(self, body: str) -> None:
+        """Object to a refusal to move a message that is far from due, and was before the call."""
+        if body not in self._asked and not self._plan.purges:
+            self._object(f"moved: {body} is far from due, and was told not to be moved")
+
     def note_asked(self, body: str) -> None:
         """Note that a message may have been cancelled."""
         self._asked.add(body)
@@ -177,6 +199,8 @@ class DueWatch:
     def ready_at(self, body: str, told_at: float) -> float:
         """Return from when on an acknowledged message could be delivered, as the world's time."""
         pushed = self._pushed.get(body)
+        if self._moves.is_touched(body):
+            return self._world.now  # the watch of moves tells
         if pushed is None or not pushed.due_ms:
             return told_at
         return max(told_at, (pushed.due_ms - EPOCH_MS) / 1000)
@@ -185,7 +209,14 @@ class DueWatch:
         """Return of what came out of order what had no due times: the others come as they are due."""
         pushed = [(words, self._pushed.get(words.split(":")[0], _AT_ONCE)) for words in reordered]
         pushed = [(words, each) for words, each in pushed if not is_of_schedule(words)]
+        if self._moves.is_on:
+            of_moved = {self._ids[body].pipe for body in self._ids if self._moves.is_touched(body)}
+            pushed = [(words, each) for words, each in pushed if self._pipe_of(words) not in of_moved]
         return [words for words, each in pushed if not (each.lead_ms or each.due_ms)]
+
+    def _pipe_of(self, words: str) -> UUID | None:
+        known = self._ids.get(words.split(":", maxsplit=1)[0])
+        return known.pipe if known else None
 
     def rest_until(self, ended: Collection[str]) -> float:
         """Return until when nothing of what has not ended is due, as the world's time.
@@ -193,7 +224,12 @@ class DueWatch:
         Who was refused, or purged, is due as well. What was due lately may still be on its way.
         """
         now = self._world.now
-        dues = [self._least_ms(each) for body, each in self._pushed.items() if body not in ended]
+        dues = [
+            due_ms
+            for body, each in self._pushed.items()
+            if body not in ended
+            for due_ms in self._moves.dues_ms(body, self._least_ms(each))
+        ]
         return min(
             [at for at in ((each - EPOCH_MS) / 1000 for each in dues) if at > now - SETTLED_S],
             default=math.inf,
@@ -216,7 +252,7 @@ class DueWatch:
         return 0.02 + (slow_s + odds.late_s + self._plan.timeout_s if odds.late or odds.stall else 0.0)
 
     @property
-    def _slow_ms(self) -> int:
+    def slow_ms(self) -> int:
         """By how much later than asked for a message may be due: a reading of the clock takes so long."""
         may_freeze = self._plan.odds.freeze or any(blow.kind == "freeze" for blow in self._plan.blows)
         slow_s = 0.1 + 2 * self._plan.timeout_s + 0.002 * due_clock.READ_S + (4.0 if may_freeze else 0.0)
@@ -262,7 +298,7 @@ def _shrunk(plan: Plan) -> Iterator[tuple[Any, str, Any]]:
 @contextmanager
 def hastened(plan: Plan) -> Iterator[None]:
     """Have days of the schedule pass in seconds, meanwhile, where the plan says so."""
-    changes = list(_shrunk(plan)) if plan.leads_s or plan.periods_s else []
+    changes = list(_shrunk(plan)) if plan.leads_s or plan.periods_s or plan.moves else []
     before = [(module, name, getattr(module, name)) for module, name, _ in changes]
     for module, name, value in changes:
         setattr(module, name, value)

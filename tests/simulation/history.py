@@ -26,6 +26,8 @@ from ensemble import Ensemble, Seat
 from expiry_watch import ExpiryWatch, giving_back
 from hands import Hands, listening
 from letter_actors import deal_with_letters
+from move_watch import MoveWatch
+from moving_actors import move_some
 from operator_actors import (
     SETTLE_S,
     Steering,
@@ -204,10 +206,13 @@ class _Stage:
         self.soon = plan.soon
         self.expiry = ExpiryWatch(self, self.cluster.body_at, plan)
         self.types = TypeWatch(plan, self.broken)
-        self.dues = DueWatch(plan, world, self.broken)
+        self.rests_s = plan.rests_s
+        self.moves = MoveWatch(plan, world, self.lines, self.broken)
+        self.dues = DueWatch(plan, world, self.moves, self.broken)
         self.recurring = RecurrenceWatch(plan, world, self.lines, self.broken)
         #: What is left has so long after the last fault: nothing is delivered before it is due.
-        self._healed_s = HEALED_S + max([lead_s for lead_s in plan.leads_s if lead_s < FAR_S], default=0.0)
+        leads_s = (*plan.leads_s, *plan.moved_leads_s, *plan.rests_s)
+        self._healed_s = HEALED_S + max([lead_s for lead_s in leads_s if lead_s < FAR_S], default=0.0)
         self._healed_s += plan.soon_s if self.recurring.is_on else 0.0
         self._done: set[str] = set()
         self._is_at_rest = False
@@ -218,7 +223,8 @@ class _Stage:
         judge_process = self.process("judge", "judge")
         main = self.world.spawn(judge_process, "main", self._main)
         try:
-            self.world.run(main, FAULTS_S + 2 * HEALED_S + 60 + 3 * max(self.plan.leads_s, default=0.0))
+            leads_s = (*self.plan.leads_s, *self.plan.moved_leads_s)
+            self.world.run(main, FAULTS_S + 2 * HEALED_S + 60 + 3 * max(leads_s, default=0.0))
         except SimulationError as error:
             self.broken.append(str(error))
         finally:
@@ -250,13 +256,7 @@ class _Stage:
             self._start("popper", number, self._pop)
         for number in range(self.plan.reapers):
             self._start("reaper", number, partial(reap_all, self))
-        self._start("operator", 0, partial(purge_all, self, times=self.plan.purges))
-        for number in range(1, self.plan.operators + 1):
-            self._start("operator", number, self._deal_with_letters)
-        if self.plan.steers:
-            self._start("operator", self.plan.operators + 1, self._steer)
-        if self.plan.cancels:
-            self._start("operator", len(self.cast["operator"]), self._cancel)
+        self._start_operators()
         if self.plan.readers:
             self._start_streams()
         if self.recurring.is_on:
@@ -271,6 +271,17 @@ class _Stage:
             self.world.sleep(LOOK_S)
         self._heal()
         self._drain(first)
+
+    def _start_operators(self) -> None:
+        self._start("operator", 0, partial(purge_all, self, times=self.plan.purges))
+        for number in range(1, self.plan.operators + 1):
+            self._start("operator", number, self._deal_with_letters)
+        if self.plan.steers:
+            self._start("operator", self.plan.operators + 1, self._steer)
+        if self.plan.cancels:
+            self._start("operator", len(self.cast["operator"]), self._cancel)
+        for _ in range(self.plan.movers if self.plan.moves else 0):
+            self._start("operator", len(self.cast["operator"]), self._move)
 
     def _heal(self) -> None:
         self.cluster.heal()
@@ -393,6 +404,7 @@ class _Stage:
         self.broken += verdict.broken() + judge_batches(self.lines, self.told_of_others) + list(self._late())
         self.broken += self.decisions.unseen(self.lines)
         self.broken += self.recurring.judge()
+        self.broken += self.moves.judge()
         told = sum(line.count for line in self.lines if line.kind is Kind.PURGED)
         dropped = self.expiry.told()
         cancelled = {line.message for line in self.lines if line.kind is Kind.CANCELLED} - dropped
@@ -523,6 +535,10 @@ class _Stage:
 
     def _cancel(self, process: Process) -> None:
         cancel_some(self, process, self.plan.cancels, self.plan.cancels_in_a_row)
+        self._done.add(process.name)
+
+    def _move(self, process: Process) -> None:
+        move_some(self, process, self.plan.moves)
         self._done.add(process.name)
 
     def _set_schedules(self, process: Process) -> None:

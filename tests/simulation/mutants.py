@@ -4,6 +4,7 @@ Owns the patches and what each of them breaks. Checks that cannot find them prov
 What carries a rule of the protocol and is found by a test instead of by histories is in `rule_mutants`.
 """
 
+from moving_mutants import MOVING_MUTANTS
 from planting import Edit, Mutant, check_planted, plant
 from planting import planted as _one
 from recurring_mutants import RECURRING_MUTANTS
@@ -632,6 +633,7 @@ MUTANTS: tuple[Mutant, ...] = (
     # What is due later
     *SCHEDULE_MUTANTS,
     *RECURRING_MUTANTS,
+    *MOVING_MUTANTS,
     # Rules one by one
     *RULE_MUTANTS,
 )

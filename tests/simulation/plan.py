@@ -119,6 +119,11 @@ class Plan:
         leads_s: pushes are due after one of these; none where there are none.
         spread: each differs from that by half of this part of it at most.
         dated: how likely a push names its due time instead of a delay.
+        moves: so many times each of those who move messages by hand moves one.
+        movers: how many they are.
+        moved_leads_s: messages are due so long after that.
+        reprioritised: so often they get another priority instead, where there are some.
+        rests_s: who is rolled back rests for so long.
         soon_s, near_s, staged_s, look_after_s: what the schedule's constants of these names are meanwhile;
             its others are in proportion.
         periods_s: schedules say "every so many seconds"; none are set where there are none.
@@ -168,6 +173,11 @@ class Plan:
     leads_s: tuple[float, ...] = ()
     spread: float = 0.0
     dated: float = 0.2
+    moves: int = 0
+    movers: int = 1
+    moved_leads_s: tuple[float, ...] = ()
+    reprioritised: float = 0.4
+    rests_s: tuple[float, ...] = (0, 0, 0.1)
     soon_s: float = 15.0
     near_s: int = 60
     staged_s: float = 600.0
@@ -273,6 +283,7 @@ SHARES = {
     "types": ("typed", 0.03),
     "schedule": ("scheduled", 0.05),
     "recurring": ("again and again", 0.03),
+    "moves": ("moved by hand", 0.05),
 }
 
 #: In so many an operator pauses and deletes the queue, or one call fails; drawn apart as well.
@@ -676,6 +687,54 @@ def _about_recurring(dice: random.Random, plan: Plan) -> Plan:
     return replace(struck, blows=tuple(_draw_stops(dice, struck)))
 
 
+def _about_moves(dice: random.Random, plan: Plan) -> Plan:
+    """Single messages that get another due time or priority, while others take, return and cancel them."""
+    if dice.random() < 0.5:
+        base = replace(_about_schedule(dice, plan), own_ttl_s=0.0)
+    else:
+        base = replace(
+            _about_priorities(dice, plan),
+            ttl_s=0.0,
+            own_ttl_s=0.0,
+            soon_s=1.5,
+            near_s=dice.choice((2, 6)),
+            staged_s=dice.choice((0.3, 1.0, 600.0)),
+            look_after_s=dice.choice((0.2, 1.0, 6.0)),
+            faults_s=dice.choice((3.0, 6.0)),
+            reapers=dice.choice((1, 2)),
+            **dice.choice(({"purges": 0}, {"purges": 0, "cancels": 8}, {"purges": 1})),
+        )
+    moving = replace(
+        base,
+        moves=dice.choice((6, 12, 20)),
+        movers=dice.choice((1, 2, 2, 3)),
+        priorities=dice.choice((1, 3, 3, 10)),
+        moved_leads_s=dice.choice(
+            ((0.0, 0.5, 2.0), (0.0, 0.0, 1.0), (2.0, 3.0, 5.0), (0.0, 3.0, 8.0), (0.0, 3.0, 2 * 3600.0))
+        ),
+        rests_s=dice.choice(((0.0, 0.1), (0.0, 0.5, 1.5), (1.0, 3.0))),
+        reprioritised=dice.choice((0.2, 0.5)),
+        max_attempts=dice.choice((1_000_000, 1_000_000, 2, 3)),
+        # Who moves what a consumer dawdles over finds that its lease has ended.
+        habits=replace(base.habits, roll_back=dice.choice((0.1, 0.4, 0.7)))
+        if base.prompt_s
+        else Habits(
+            roll_back=dice.choice((0.2, 0.5, 0.8)),
+            forget=dice.choice((0.0, 0.1, 0.3)),
+            dawdle=dice.choice((0.0, 0.2)),
+            extend=dice.choice((0.0, 0.1)),
+        ),
+    )
+    if base.prompt_s:
+        return moving
+    struck = [
+        Blow(dice.random() * moving.faults_s, dice.choice(("crash", "freeze", "cut")), "operator", place, 0.5)
+        for place in range(1, 1 + moving.movers)
+        for _ in range(dice.choice((0, 0, 1)))
+    ]
+    return replace(moving, blows=tuple(sorted((*base.blows, *struck), key=lambda blow: blow.at)))
+
+
 def _draw_stops(dice: random.Random, plan: Plan) -> list[Blow]:
     """Draw what happens all the time that faults last, to those who keep the schedule most often."""
     blows: list[Blow] = []
@@ -982,6 +1041,7 @@ APART = {
     "types": _about_types,
     "schedule": _about_schedule,
     "recurring": _about_recurring,
+    "moves": _about_moves,
     "operators": _about_operators,
     "slips": _about_slips,
 }

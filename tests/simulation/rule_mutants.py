@@ -981,13 +981,13 @@ _BETWEEN = (
     planted(
         "cancel what is in consumers' hands",
         "cassq.observing.purging",
-        "    return run.state is RunState.RETURNED or is_running_meant or run in fenced.expired()\n",
-        "    return True\n",
+        "    if run and not (is_idle(fenced, run) or (is_running_meant and _is_running(fenced, run))):\n",
+        "    if run and is_spent(run, fenced.attempts_max):\n",
         about="cancellations",
     ),
     planted(
         "cancel what is to be a dead letter",
-        "cassq.observing.purging",
+        "cassq.pipes.by_hand",
         "    if run.is_burial or is_spent(run, fenced.attempts_max):\n        return False\n",
         "",
         test=_PURGING + "test_what_came_back_from_its_last_attempt_is_to_be_a_dead_letter_and_not_cancelled",
@@ -1023,7 +1023,7 @@ _BETWEEN = (
     planted(
         "cancel a number that was not pushed",
         "cassq.observing.purging",
-        "    return is_pushed and Transaction(",
+        "    return is_pushed(fenced, seq) and Transaction(",
         "    return Transaction(",
         test=_PURGING + "test_no_number_is_cancelled_that_was_not_pushed",
     ),

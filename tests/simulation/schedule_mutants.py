@@ -77,8 +77,8 @@ SCHEDULE_MUTANTS: tuple[Mutant, ...] = (
     _scheduled(
         "move a pile whatever happened to it since it was read",
         _HAND_OVER,
-        "Transaction(Advance(head.op, moved), marks=marks)",
-        "Transaction(Advance(self._storage.load_pipe(pile.pipe).head.op, moved), marks=marks)",
+        "Transaction(Advance(source.head.op, replace(",
+        "Transaction(Advance(self._storage.load_pipe(source.pipe).head.op, replace(",
     ),
     _scheduled(
         "move what has ended, too",
@@ -113,17 +113,15 @@ SCHEDULE_MUTANTS: tuple[Mutant, ...] = (
     _scheduled(
         "publish what a pile is to be moved to before that is decided",
         _HAND_OVER,
-        "        if not self._storage.transact(pile.pipe, decision).is_applied:\n",
-        "        self.publish(entry, now_ms)\n"
-        "        if not self._storage.transact(pile.pipe, decision).is_applied:\n",
+        "        if self._storage.transact(source.pipe, decision).is_applied:\n",
+        "        self.publish(entry, source.estimate_now_ms())\n"
+        "        if self._storage.transact(source.pipe, decision).is_applied:\n",
     ),
     _scheduled(
         "let a pile go on before what it was moved to is published",
         _KEEPER,
-        "        if pile.progress.targets:\n            self._finish(pile)\n            return\n",
-        "        if pile.progress.targets:\n"
-        "            self._storage.publish_pipes(self._queue, [pile.entry], Shelf.MOVED)\n"
-        "            return\n",
+        "            self._finish(pile)\n            if pile.progress.is_over:\n",
+        "            if pile.progress.is_over:\n",
     ),
     _scheduled(
         "delete what is staged without moving the op of its pile",
@@ -135,7 +133,9 @@ SCHEDULE_MUTANTS: tuple[Mutant, ...] = (
         "delete what is staged though it is listed, and its pile names it",
         (
             Edit(
-                _KEEPER, "        for shelf in (Shelf.SCHEDULED, Shelf.DUE):\n", "        for shelf in ():\n"
+                _KEEPER,
+                "        for shelf in (Shelf.SCHEDULED, Shelf.DUE, Shelf.MOVED):\n",
+                "        for shelf in ():\n",
             ),
             Edit(_KEEPER, "            if entry.pipe in pile.progress.targets:\n", "            if False:\n"),
         ),
@@ -154,16 +154,26 @@ SCHEDULE_MUTANTS: tuple[Mutant, ...] = (
         "        if self._moved:\n            floor",
         "        if False:\n            floor",
     ),
-    _scheduled(
+    Mutant(
         "let a pile retire before what it was moved to",
-        _KEEPER,
-        "        if state and not all(map(self._is_gone, self._load(entry, state).progress.targets)):\n",
-        "        if state and not state.marks:\n",
+        (
+            Edit(
+                _KEEPER,
+                "not all(map(self._is_gone, self._load(entry, state).progress.targets)):\n",
+                "not state.marks:\n",
+            ),
+            Edit(
+                _KEEPER,
+                "        if all(map(self._is_gone, source.progress.targets)):\n",
+                "        if True:\n",
+            ),
+        ),
+        about="schedule",
     ),
     _scheduled(
         "cancel a message only where it was pushed",
         "cassq.observing.purging",
-        "            now_at = find_moved(self._storage, self._targets_of(entry), message_id)\n",
+        "            now_at = find_moved(self._storage, self._by_hand.targets_of(entry), message_id)\n",
         "            now_at = None\n",
     ),
     _scheduled(

@@ -83,7 +83,12 @@ def _leaps(plan: Plan) -> Iterator[Plan]:
 def _smaller_cast(plan: Plan, **changes: Any) -> Plan:
     """Return the plan with these changes, and without blows at actors that it has no more."""
     smaller = replace(plan, **changes)
-    numbers = {"pusher": smaller.pushers, "popper": smaller.poppers, "operator": smaller.operators + 1}
+    others = 1 + bool(smaller.cancels) + (smaller.movers if smaller.moves else 0)
+    numbers = {
+        "pusher": smaller.pushers,
+        "popper": smaller.poppers,
+        "operator": smaller.operators + others,
+    }
     blows = tuple(blow for blow in plan.blows if blow.target < numbers.get(blow.role, blow.target + 1))
     return replace(smaller, blows=blows)
 
@@ -107,6 +112,7 @@ _LEAST: dict[str, Any] = {
     "reapers": 1,
     "readers": 0,
     "operators": 0,
+    "movers": 1,
     "skews_ms": (0, 0, 0),
     "wall_offsets_s": (0.0,),
 }

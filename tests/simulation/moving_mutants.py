@@ -1,0 +1,191 @@
+"""Bugs planted in what moves one message by hand: in who decides, what is staged, listed and kept.
+
+Owns the patches, like `mutants`.
+"""
+
+from planting import Edit, Mutant, planted
+
+_MOVING = "cassq.reaping.rescheduling"
+_HAND_OVER = "cassq.reaping.hand_over"
+_KEEPER = "cassq.reaping.keeper"
+_BY_HAND = "cassq.pipes.by_hand"
+
+
+def _moved(name: str, module: str, old: str, new: str) -> Mutant:
+    """Return a bug of one edit that histories find in which messages are moved by hand."""
+    return planted(name, module, old, new, about="moves")
+
+
+MOVING_MUTANTS: tuple[Mutant, ...] = (
+    # Staged, decided, listed
+    _moved(
+        "move a message whatever happened to it since it was read",
+        _HAND_OVER,
+        "Transaction(Advance(source.head.op, replace(",
+        "Transaction(Advance(self._storage.load_pipe(source.pipe).head.op, replace(",
+    ),
+    Mutant(
+        "stage what a message is moved to once that is decided",
+        (
+            Edit(
+                _HAND_OVER,
+                "        pipe = new_pipe_id(max(now_ms, items[0].due_ms))\n",
+                '        pipe = getattr(self, "pipe", None) or new_pipe_id(max(now_ms, items[0].due_ms))\n',
+            ),
+            Edit(
+                _MOVING,
+                "        return self._hand_over.stage(like, [item], now_ms, run and _returned(",
+                "        from cassq.model.ids import new_pipe_id\n"
+                "        pipe = self._hand_over.pipe = new_pipe_id(max(now_ms, due_ms))\n"
+                "        entry = replace(like, pipe=pipe, moved_from=like.pipe, shelf=Shelf.SORTED)\n"
+                "        return self._put_off(entry, like, [item], now_ms, run and _returned(",
+            ),
+            Edit(
+                _MOVING,
+                "    def _list(self, entry: PipeEntry) -> None:\n",
+                "    def _put_off(self, entry, *arguments):\n"
+                "        self._later = arguments\n"
+                "        return entry\n\n"
+                "    def _list(self, entry: PipeEntry) -> None:\n",
+            ),
+            Edit(
+                _MOVING,
+                "                self._list(target)\n",
+                "                self._hand_over.stage(*self._later)\n                self._list(target)\n",
+            ),
+        ),
+        about="moves",
+    ),
+    _moved(
+        "list what a message is to be moved to before that is decided",
+        _HAND_OVER,
+        "        if self._storage.transact(source.pipe, decision).is_applied:\n",
+        "        self.publish(entry, source.estimate_now_ms())\n"
+        "        if self._storage.transact(source.pipe, decision).is_applied:\n",
+    ),
+    _moved(
+        "retire a pipe whose messages were moved to one that stands",
+        _KEEPER,
+        "        if all(map(self._is_gone, source.progress.targets)):\n",
+        "        if True:\n",
+    ),
+    _moved(
+        "let a pipe wait for what was moved from it, and list nothing of that",
+        _KEEPER,
+        "        self._finish(source)\n        if source.entry.shelf is not",
+        "        if source.entry.shelf is not",
+    ),
+    _moved(
+        "retire a pipe where a look at what was moved from it failed",
+        "cassq.reaping.reaper",
+        "            is_over = is_done and self.keeper.may_retire(owned)  # not where that raises\n",
+        "            is_over = is_done\n            is_over = is_done and self.keeper.may_retire(owned)\n",
+    ),
+    _moved(
+        "list a pipe that is over where it stood before, once what was moved from it is gone",
+        _KEEPER,
+        "        self._free.append(entry)\n",
+        "        self._storage.publish_pipes(self._queue, [entry], Shelf.DUE)\n",
+    ),
+    _moved(
+        "look for a pipe where it moves on to before it is looked for where it was",
+        "cassq.model.shelf",
+        "Shelf.DUE, Shelf.MOVED)",
+        "Shelf.MOVED, Shelf.DUE)",
+    ),
+    _moved(
+        "take a pile of which one message was moved for moved",
+        _KEEPER,
+        "            if pile.progress.is_over:\n",
+        "            if True:\n",
+    ),
+    # Who may be moved
+    _moved(
+        "move what a consumer has",
+        _MOVING,
+        "    return is_idle(source, run) if run else is_pushed(source, seq)\n",
+        "    return run is not None or is_pushed(source, seq)\n",
+    ),
+    _moved(
+        "move what is to be a dead letter",
+        _MOVING,
+        "    return is_idle(source, run) if run else is_pushed(source, seq)\n",
+        "    if run and run.state is RunState.RETURNED:\n"
+        "        return True\n"
+        "    return is_idle(source, run) if run else is_pushed(source, seq)\n",
+    ),
+    _moved(
+        "move a message only from where it was pushed",
+        _MOVING,
+        "            now_at = find_moved(self._storage, self._by_hand.targets_of(entry), message_id)\n",
+        "            now_at = None\n",
+    ),
+    _moved(
+        "look for what was moved only where this process has heard of due times",
+        _BY_HAND,
+        "        state = self._storage.load_pipe(entry.pipe)\n        return Progress",
+        "        from cassq.model.uses import uses_due\n"
+        "        is_known = uses_due(self._context.settings)\n"
+        "        state = self._storage.load_pipe(entry.pipe) if is_known else None\n"
+        "        return Progress",
+    ),
+    # What is kept, and what is not
+    _moved(
+        "begin the attempts anew of what is moved",
+        _MOVING,
+        "        attempt=run.attempt,\n",
+        "        attempt=1,\n",
+    ),
+    _moved(
+        "take what came back for what was never handed out once it is moved",
+        _MOVING,
+        "run and _returned(run, place, due_ms))",
+        "None)",
+    ),
+    _moved(
+        "end the rest of a message that gets another priority",
+        _MOVING,
+        "        not_before_ms=run.not_before_ms if place.due_ms is None else due_ms,\n",
+        "        not_before_ms=0 if place.due_ms is None else due_ms,\n",
+    ),
+    _moved(
+        "let a message rest on that is moved to now",
+        _MOVING,
+        "        not_before_ms=run.not_before_ms if place.due_ms is None else due_ms,\n",
+        "        not_before_ms=max(run.not_before_ms, due_ms),\n",
+    ),
+    _moved(
+        "count the delay of what is moved from its push on",
+        _MOVING,
+        "        item = Item(due_ms, batch.ttl_ms, origin,",
+        "        due_ms -= now_ms - origin.pushed_at_ms if place.due_ms else 0\n"
+        "        item = Item(due_ms, batch.ttl_ms, origin,",
+    ),
+    _moved(
+        "give a message the due time of another one of its batch",
+        _MOVING,
+        "    return batch.dues[seq - batch.first] if batch.dues else",
+        "    return batch.dues[0] if batch.dues else",
+    ),
+    _moved(
+        "leave a message that is moved its priority",
+        _MOVING,
+        "            like = replace(like, priority=place.priority)\n",
+        "            pass\n",
+    ),
+    # Who cancels meanwhile
+    _moved(
+        "cancel what was moved meanwhile",
+        "cassq.storage.cassandra.transactions",
+        "cql.SET_FIRST_MARK if isinstance(head, Cancel) else cql.SET_MARK",
+        "cql.SET_MARK",
+    ),
+    planted(
+        "cancel what was moved meanwhile, on SQLite",
+        "cassq.storage.sqlite.transactions",
+        'f"op = ? WHERE pipe = ? AND cursor < ? AND NOT EXISTS ({marked})"',
+        'f"op = ? WHERE pipe = ? AND cursor < ? AND (1 OR NOT EXISTS ({marked}))"',
+        test="tests/contract/test_transactions_contract.py::"
+        "TestCancel::test_it_leaves_the_mark_of_a_message_that_was_moved[memory]",
+    ),
+)
