@@ -106,13 +106,15 @@ MOVING_MUTANTS: tuple[Mutant, ...] = (
         "    return is_idle(source, run) if run else is_pushed(source, seq)\n",
         "    return run is not None or is_pushed(source, seq)\n",
     ),
-    _moved(
+    planted(
         "move what is to be a dead letter",
         _MOVING,
         "    return is_idle(source, run) if run else is_pushed(source, seq)\n",
         "    if run and run.state is RunState.RETURNED:\n"
         "        return True\n"
         "    return is_idle(source, run) if run else is_pushed(source, seq)\n",
+        test="tests/unit/observing/test_purging.py::"
+        "test_what_came_back_from_its_last_attempt_is_not_moved_either",
     ),
     _moved(
         "move a message only from where it was pushed",
@@ -160,12 +162,6 @@ MOVING_MUTANTS: tuple[Mutant, ...] = (
         "        item = Item(due_ms, batch.ttl_ms, origin,",
         "        due_ms -= now_ms - origin.pushed_at_ms if place.due_ms else 0\n"
         "        item = Item(due_ms, batch.ttl_ms, origin,",
-    ),
-    _moved(
-        "give a message the due time of another one of its batch",
-        _MOVING,
-        "    return batch.dues[seq - batch.first] if batch.dues else",
-        "    return batch.dues[0] if batch.dues else",
     ),
     _moved(
         "leave a message that is moved its priority",

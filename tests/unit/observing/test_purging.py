@@ -16,6 +16,7 @@ from cassq.model.transaction import Advance, Cancel
 from cassq.observing.purging import Purging
 from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.owned_pipe import OwnedPipe
+from cassq.reaping.rescheduling import Place, Rescheduling
 from cassq.storage.sqlite.storage import SqliteStorage
 
 SETTINGS = QueueSettings(
@@ -130,6 +131,16 @@ def test_what_came_back_from_its_last_attempt_is_to_be_a_dead_letter_and_not_can
 
     assert not cancel(1)
     assert not cancel(1, running=True)
+
+
+def test_what_came_back_from_its_last_attempt_is_not_moved_either(clock, entry, storage, own):
+    for _ in range(SETTINGS.max_attempts):
+        assert take(own(), 1) == [b"one"]
+        clock.seconds += 60.0
+    rescheduling = Rescheduling(context_of(storage, clock=clock, settings=SETTINGS))
+
+    assert not rescheduling.move(MessageId(entry.pipe, 1), Place(due_ms=0))
+    assert rescheduling.move(MessageId(entry.pipe, 2), Place(due_ms=0))
 
 
 def test_no_number_is_cancelled_that_was_not_pushed(storage, entry, own, cancel):
