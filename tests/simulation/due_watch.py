@@ -27,7 +27,7 @@ from cassq.observing.inspection import MessageState, MessageStatus
 from cassq.popping import fetcher
 from cassq.popping.delivery import Delivery
 from cassq.pushing import due_clock, pipe_rotation
-from cassq.reaping import hand_over, housekeeping, keeper
+from cassq.reaping import hand_over, housekeeping, keeper, sources
 
 #: From this lead on nobody waits in the history: everybody stops until it is near.
 FAR_S = 300.0
@@ -289,7 +289,8 @@ def _shrunk(plan: Plan) -> Iterator[tuple[Any, str, Any]]:
     yield due_clock, "READ_S", plan.soon_s / 1.5
     yield keeper, "STAGED_S", plan.staged_s
     yield keeper, "LOOK_AFTER_S", plan.look_after_s
-    yield keeper, "LET_GO_S", plan.look_after_s
+    yield sources, "LET_GO_S", plan.look_after_s
+    yield hand_over, "FAR_S", max(plan.rests_s) / 3
     yield keeper, "LATE_S", plan.soon_s / 1.5
     yield housekeeping, "KEEP_S", plan.soon_s / 15
     yield housekeeping, "KEEP_MAX_S", plan.soon_s / 4

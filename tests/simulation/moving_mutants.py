@@ -7,6 +7,7 @@ from planting import Edit, Mutant, planted
 
 _MOVING = "cassq.reaping.rescheduling"
 _HAND_OVER = "cassq.reaping.hand_over"
+_SOURCES = "cassq.reaping.sources"
 _KEEPER = "cassq.reaping.keeper"
 _BY_HAND = "cassq.pipes.by_hand"
 
@@ -29,21 +30,21 @@ MOVING_MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 _HAND_OVER,
-                "        pipe = new_pipe_id(max(now_ms, items[0].due_ms))\n",
-                '        pipe = getattr(self, "pipe", None) or new_pipe_id(max(now_ms, items[0].due_ms))\n',
+                "        pipe = new_pipe_id(from_ms)\n",
+                '        pipe = getattr(self, "pipe", None) or new_pipe_id(from_ms)\n',
             ),
             Edit(
                 _MOVING,
-                "        return self._hand_over.stage(like, [item], now_ms, run and _returned(",
+                "        return self._hand_over.stage(like, [item], max(now_ms, rest_ms), runs)",
                 "        from cassq.model.ids import new_pipe_id\n"
-                "        pipe = self._hand_over.pipe = new_pipe_id(max(now_ms, due_ms))\n"
+                "        pipe = self._hand_over.pipe = new_pipe_id(max(now_ms, rest_ms))\n"
                 "        entry = replace(like, pipe=pipe, moved_from=like.pipe, shelf=Shelf.SORTED)\n"
-                "        return self._put_off(entry, like, [item], now_ms, run and _returned(",
+                "        return self._stage_later(entry, like, [item], max(now_ms, rest_ms), runs)",
             ),
             Edit(
                 _MOVING,
                 "    def _list(self, entry: PipeEntry) -> None:\n",
-                "    def _put_off(self, entry, *arguments):\n"
+                "    def _stage_later(self, entry, *arguments):\n"
                 "        self._later = arguments\n"
                 "        return entry\n\n"
                 "    def _list(self, entry: PipeEntry) -> None:\n",
@@ -65,27 +66,27 @@ MOVING_MUTANTS: tuple[Mutant, ...] = (
     ),
     _moved(
         "retire a pipe whose messages were moved to one that stands",
-        _KEEPER,
+        _SOURCES,
         "        if all(map(self._is_gone, source.progress.targets)):\n",
         "        if True:\n",
     ),
     _moved(
         "let a pipe wait for what was moved from it, and list nothing of that",
-        _KEEPER,
-        "        self._finish(source)\n        if source.entry.shelf is not",
+        _SOURCES,
+        "        self.finish(source)\n        if source.entry.shelf is not",
         "        if source.entry.shelf is not",
     ),
     _moved(
         "retire a pipe where a look at what was moved from it failed",
         "cassq.reaping.reaper",
-        "            is_over = is_done and self.keeper.may_retire(owned)  # not where that raises\n",
-        "            is_over = is_done\n            is_over = is_done and self.keeper.may_retire(owned)\n",
+        "            is_over = is_done and self._sources.may_retire(owned)  # not where that raises\n",
+        "            is_over = is_done\n            is_over = is_done and self._sources.may_retire(owned)\n",
     ),
     _moved(
         "list a pipe that is over where it stood before, once what was moved from it is gone",
-        _KEEPER,
-        "        self._free.append(entry)\n",
-        "        self._storage.publish_pipes(self._queue, [entry], Shelf.DUE)\n",
+        _SOURCES,
+        "                self._left[entry.pipe] = entry\n",
+        "                self._storage.publish_pipes(self._queue, [entry], Shelf.DUE)\n",
     ),
     _moved(
         "look for a pipe where it moves on to before it is looked for where it was",
@@ -134,34 +135,34 @@ MOVING_MUTANTS: tuple[Mutant, ...] = (
     # What is kept, and what is not
     _moved(
         "begin the attempts anew of what is moved",
-        _MOVING,
-        "        attempt=run.attempt,\n",
-        "        attempt=1,\n",
+        _HAND_OVER,
+        "        rolled_back=0,\n",
+        "        rolled_back=0,\n        attempt=1,\n",
     ),
     _moved(
         "take what came back for what was never handed out once it is moved",
         _MOVING,
-        "run and _returned(run, place, due_ms))",
-        "None)",
+        "        runs = [resting(run, 1, 1, rest_ms)] if run else []\n",
+        "        runs = []\n",
     ),
     _moved(
         "end the rest of a message that gets another priority",
         _MOVING,
-        "        not_before_ms=run.not_before_ms if place.due_ms is None else due_ms,\n",
-        "        not_before_ms=0 if place.due_ms is None else due_ms,\n",
+        "        rest_ms = run.not_before_ms if run and place.due_ms is None else item.due_ms\n",
+        "        rest_ms = item.due_ms\n",
     ),
     _moved(
         "let a message rest on that is moved to now",
         _MOVING,
-        "        not_before_ms=run.not_before_ms if place.due_ms is None else due_ms,\n",
-        "        not_before_ms=max(run.not_before_ms, due_ms),\n",
+        "        rest_ms = run.not_before_ms if run and place.due_ms is None else item.due_ms\n",
+        "        rest_ms = max(run.not_before_ms, item.due_ms) if run else item.due_ms\n",
     ),
     _moved(
         "count the delay of what is moved from its push on",
         _MOVING,
-        "        item = Item(due_ms, batch.ttl_ms, origin,",
-        "        due_ms -= now_ms - origin.pushed_at_ms if place.due_ms else 0\n"
-        "        item = Item(due_ms, batch.ttl_ms, origin,",
+        "            item = item._replace(due_ms=place.due_ms or now_ms)\n",
+        "            passed_ms = now_ms - item.origin.pushed_at_ms\n"
+        "            item = item._replace(due_ms=place.due_ms - passed_ms if place.due_ms else now_ms)\n",
     ),
     _moved(
         "leave a message that is moved its priority",

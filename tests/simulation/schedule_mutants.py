@@ -6,6 +6,7 @@ Owns the patches, like `mutants`.
 from planting import Edit, Mutant, planted
 
 _HAND_OVER = "cassq.reaping.hand_over"
+_SOURCES = "cassq.reaping.sources"
 _KEEPER = "cassq.reaping.keeper"
 
 
@@ -89,8 +90,8 @@ SCHEDULE_MUTANTS: tuple[Mutant, ...] = (
     _scheduled(
         "move messages as they come",
         _HAND_OVER,
-        "sorted(_items(pile.pipe, batches, left), key=lambda item: item.due_ms)",
-        "list(_items(pile.pipe, batches, left))",
+        "sorted(items_of(pile.pipe, batches, left), key=lambda item: item.due_ms)",
+        "list(items_of(pile.pipe, batches, left))",
     ),
     _scheduled(
         "list a pile for poppers though it is not sorted",
@@ -107,8 +108,8 @@ SCHEDULE_MUTANTS: tuple[Mutant, ...] = (
     _scheduled(
         "forget when messages were pushed that are moved",
         _HAND_OVER,
-        "batch.origin(pipe, seq), *batch.message(seq))",
-        "batch.origin(pipe, seq)._replace(pushed_at_ms=due_ms), *batch.message(seq))",
+        "yield Item(due_ms, batch.ttl_ms, origin, *",
+        "yield Item(due_ms, batch.ttl_ms, origin._replace(pushed_at_ms=due_ms), *",
     ),
     _scheduled(
         "publish what a pile is to be moved to before that is decided",
@@ -120,7 +121,7 @@ SCHEDULE_MUTANTS: tuple[Mutant, ...] = (
     _scheduled(
         "let a pile go on before what it was moved to is published",
         _KEEPER,
-        "            self._finish(pile)\n            if pile.progress.is_over:\n",
+        "            self.sources.finish(pile)\n            if pile.progress.is_over:\n",
         "            if pile.progress.is_over:\n",
     ),
     _scheduled(
@@ -158,12 +159,12 @@ SCHEDULE_MUTANTS: tuple[Mutant, ...] = (
         "let a pile retire before what it was moved to",
         (
             Edit(
-                _KEEPER,
-                "not all(map(self._is_gone, self._load(entry, state).progress.targets)):\n",
-                "not state.marks:\n",
+                _SOURCES,
+                "next((target for target in targets if not self._is_gone(target)), None)\n",
+                "None\n",
             ),
             Edit(
-                _KEEPER,
+                _SOURCES,
                 "        if all(map(self._is_gone, source.progress.targets)):\n",
                 "        if True:\n",
             ),
