@@ -80,6 +80,14 @@ class Batch:
             return self.origins[seq - self.first]
         return Origin(MessageId(pipe, seq), self.pushed_at_ms or 0)
 
+    def due_ms(self, seq: int) -> int:
+        """Return when message `seq`, which must be in the batch, is due; 0 for at once.
+
+        One that was moved, and had no due time, has that of its push.
+        """
+        due_ms = self.dues[seq - self.first] if self.dues else 0
+        return 0 if self.origins and due_ms == self.origins[seq - self.first].pushed_at_ms else due_ms
+
     def message(self, seq: int) -> tuple[bytes, Headers]:
         """Return body and headers of message `seq`, which must be in the batch."""
         place = seq - self.first

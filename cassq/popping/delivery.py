@@ -121,7 +121,8 @@ class Delivery:
     def due(self) -> datetime | None:
         """From when on it could be delivered, by the database's clock (UTC); None: at once."""
         batch = self._batch_slice.batch
-        return to_datetime(batch.dues[self.seq - batch.first]) if batch.dues else None
+        due_ms = batch.due_ms(self.seq)
+        return to_datetime(due_ms) if due_ms else None
 
     @property
     def _origin(self) -> Origin:
