@@ -70,11 +70,13 @@ MOVING_MUTANTS: tuple[Mutant, ...] = (
         "        if all(map(self._is_gone, source.progress.targets)):\n",
         "        if True:\n",
     ),
-    _moved(
+    planted(
         "let a pipe wait for what was moved from it, and list nothing of that",
         _SOURCES,
         "        self.finish(source)\n        if source.entry.shelf is not",
         "        if source.entry.shelf is not",
+        test="tests/unit/reaping/test_rescheduling.py::"
+        "TestADeathBeforeTheListing::test_is_made_up_for_by_a_reaper_once_the_rest_has_ended",
     ),
     _moved(
         "retire a pipe where a look at what was moved from it failed",
@@ -169,6 +171,30 @@ MOVING_MUTANTS: tuple[Mutant, ...] = (
         _MOVING,
         "            like = replace(like, priority=place.priority)\n",
         "            pass\n",
+    ),
+    # What rests for long
+    planted(
+        "put off what comes back sooner, with what rests for long",
+        _HAND_OVER,
+        "            and run.not_before_ms > far_ms\n",
+        "",
+        test="tests/unit/reaping/test_put_off.py::"
+        "test_a_pipe_of_which_something_comes_back_sooner_stays[other0]",
+    ),
+    planted(
+        "put off messages of a pipe that may get more",
+        _HAND_OVER,
+        "        source.is_exhausted\n        and bool(runs)",
+        "        bool(runs)",
+        test="tests/unit/reaping/test_put_off.py::test_a_pipe_that_may_get_more_stays",
+    ),
+    planted(
+        "leave what was moved on, or has ended, where it is due in a year",
+        _BY_HAND,
+        "return fenced if fenced and upkeep.step_over(fenced) and fenced.is_over else None",
+        "return None",
+        test="tests/unit/reaping/test_put_off.py::"
+        "test_what_was_put_off_for_a_year_and_ended_leaves_nothing_behind[cancel]",
     ),
     # Who cancels meanwhile
     _moved(
