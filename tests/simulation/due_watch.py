@@ -115,6 +115,10 @@ class DueWatch:
         if pushed is None:
             return
         due_ms = _ms(delivery.due) if delivery.due else 0
+        if not due_ms and pushed.due_ms == _ms(delivery.pushed_at):
+            due_ms = (
+                pushed.due_ms
+            )  # what is due when it is pushed is due at once, as is told once it was moved
         if due_ms > self._latest_ms:
             self._object(f"early: {consumer} got {body} {due_ms - self._latest_ms} ms before it was due")
         if self._moves.is_touched(body):

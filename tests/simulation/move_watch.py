@@ -169,6 +169,8 @@ class MoveWatch:
         others = [each for each in one.moves if each is not move]
         if any(each.ended_at is None or each.ended_at > rest.begun_at for each in others):
             return False  # its rest may be another one by now
+        if any(line.kind is Kind.UNKNOWN_COMMIT and line.message == move.body for line in self._lines):
+            return False  # the commit may have landed meanwhile
         return rest.attempt < self._plan.max_attempts and not self.may_be_taken_back(move.body)
 
     def may_be_taken_back(self, body: str) -> bool:
