@@ -124,11 +124,13 @@ SCHEDULE_MUTANTS: tuple[Mutant, ...] = (
         "            self.sources.finish(pile)\n            if pile.progress.is_over:\n",
         "            if pile.progress.is_over:\n",
     ),
-    _scheduled(
+    planted(
         "delete what is staged without moving the op of its pile",
         _KEEPER,
         "            if pile.progress.window or not pile.advance(pile.head):\n",
         "            if pile.progress.window:\n",
+        test="tests/unit/reaping/test_rescheduling.py::"
+        "TestADecision::test_that_lands_late_is_refused_once_what_was_staged_is_deleted",
     ),
     Mutant(
         "delete what is staged though it is listed, and its pile names it",
@@ -140,7 +142,8 @@ SCHEDULE_MUTANTS: tuple[Mutant, ...] = (
             ),
             Edit(_KEEPER, "            if entry.pipe in pile.progress.targets:\n", "            if False:\n"),
         ),
-        about="schedule",
+        test="tests/unit/reaping/test_rescheduling.py::"
+        "TestADeathBeforeTheListing::test_is_made_up_for_by_a_keeper_in_ten_minutes",
     ),
     _scheduled(
         "drain a pile where it was taken from",
@@ -189,11 +192,13 @@ SCHEDULE_MUTANTS: tuple[Mutant, ...] = (
         "    if not is_known and uses_due(context.record.read().settings):\n",
         "    if False:\n",
     ),
-    _scheduled(
+    planted(
         "count what a purge ended in a pipe as of the last look at it",
         "cassq.observing.purging",
         "            purged[entry.pipe] += self._purge_pipe(entry)",
         "            purged[entry.pipe] = self._purge_pipe(entry)",
+        test="tests/unit/reaping/test_rescheduling.py::"
+        "TestASourceThatMovesOn::test_is_purged_with_what_it_names",
     ),
     _scheduled(
         "forget the older pipes of what is due",

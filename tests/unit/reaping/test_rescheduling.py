@@ -245,6 +245,28 @@ class TestADecision:
         assert not transact(*late[0]).is_applied
         assert sorted(body for body, *_ in scene.consume()) == [b"0", b"1", b"2"]
 
+    def test_that_lands_late_is_refused_once_what_was_staged_is_deleted(self, scene):
+        entry = scene.pipe(0, 1, 2)
+        late = []
+        transact = scene.rows.transact
+
+        def hold_back(pipe, transaction):
+            if isinstance(transaction.head, Advance) and transaction.marks:
+                late.append((pipe, transaction))
+                raise Killed
+            return transact(pipe, transaction)
+
+        scene.rows.transact = hold_back
+        with pytest.raises(Killed):
+            scene.move(entry, 2)
+        scene.rows.transact = transact
+
+        scene.clock.seconds += STAGED_S + LOOK_AFTER_S + 1
+        scene.keep()
+        assert scene.listed(Shelf.SORTED) == []
+        assert not transact(*late[0]).is_applied
+        assert [body for body, *_ in scene.consume()] == [b"0", b"1", b"2"]
+
     @pytest.mark.parametrize("call", ["load_pipe", "transact", "create_pipe"])
     def test_whose_answer_is_lost_stays_unknown_where_nobody_answers_any_more(self, scene, monkeypatch, call):
         entry = scene.pipe(0, 1)
