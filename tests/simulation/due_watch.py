@@ -78,6 +78,8 @@ class DueWatch:
 
     def options(self, dice: random.Random, bodies: Sequence[str]) -> dict[str, Any]:
         """Return the delay or the due time of what is pushed together; and note it."""
+        if not self.is_on:
+            return {}
         if not self._plan.leads_s:
             self._pushed.update({body: _Pushed(self._world.now, 0, None) for body in bodies})
             return {}
@@ -99,7 +101,7 @@ class DueWatch:
 
     def note_told(self, bodies: Sequence[str]) -> None:
         """Hear that a push was acknowledged."""
-        for body in bodies:
+        for body in bodies if self.is_on else ():
             self._pushed[body].told_at = self._world.now
 
     # Popping
@@ -116,9 +118,8 @@ class DueWatch:
             return
         due_ms = _ms(delivery.due) if delivery.due else 0
         if not due_ms and pushed.due_ms == _ms(delivery.pushed_at):
-            due_ms = (
-                pushed.due_ms
-            )  # what is due when it is pushed is due at once, as is told once it was moved
+            # What is due when it is pushed is due at once, as is told once it was moved.
+            due_ms = pushed.due_ms
         if due_ms > self._latest_ms:
             self._object(f"early: {consumer} got {body} {due_ms - self._latest_ms} ms before it was due")
         if self._moves.is_touched(body):
