@@ -23,11 +23,14 @@ from scheduler import World
 from cassq.bulk import occurrences
 from cassq.model import recurrence, schedule
 from cassq.model.ids import MessageId
+from cassq.model.message import Batch
+from cassq.model.pipe import Head, PipeEntry
 from cassq.observing.inspection import MessageState, MessageStatus
 from cassq.popping import fetcher
 from cassq.popping.delivery import Delivery
 from cassq.pushing import due_clock, pipe_rotation
 from cassq.reaping import hand_over, housekeeping, keeper, sources
+from cassq.storage.port import Storage
 
 #: From this lead on nobody waits in the history: everybody stops until it is near.
 FAR_S = 300.0
@@ -72,6 +75,9 @@ class DueWatch:
         self._pushed: dict[str, _Pushed] = {}
         self._ids: dict[str, MessageId] = {}
         self._asked: set[str] = set()
+        # Pipes that poppers take all of at once, and what went there because something written with it was near.
+        self._soon: set[UUID] = set()
+        self._near: set[str] = set()
         self.is_on = bool(plan.leads_s) or moves.is_on
 
     # Pushing
@@ -103,6 +109,24 @@ class DueWatch:
         """Hear that a push was acknowledged."""
         for body in bodies if self.is_on else ():
             self._pushed[body].told_at = self._world.now
+
+    def guard(self, storage: Storage) -> None:
+        """Hear of what a pusher writes together: where one of it is near by then, poppers take all of it."""
+        create, append = storage.create_pipe, storage.append
+
+        def create_and_note(queue: str, entry: PipeEntry, head: Head) -> None:
+            if entry.due_class == schedule.SOON:
+                self._soon.add(entry.pipe)
+            create(queue, entry, head)
+
+        def append_and_note(pipe: UUID, batch: Batch) -> None:
+            near_ms = self._latest_ms + 1000 * schedule.SOON_S + self.slow_ms
+            if pipe in self._soon and batch.dues and min(batch.dues) <= near_ms:
+                self._near.update(body.decode() for body in batch.bodies)
+            append(pipe, batch)
+
+        storage.create_pipe = create_and_note  # type: ignore[method-assign]
+        storage.append = append_and_note  # type: ignore[method-assign]
 
     # Popping
 
@@ -164,7 +188,8 @@ class DueWatch:
         pushed = self._pushed.get(body)
         if pushed is None or pushed.told_at is None:
             return False
-        due_ms = min(self._moves.dues_ms(body, self._least_ms(pushed)))
+        taken_from_ms = 0 if body in self._near else self._least_ms(pushed)
+        due_ms = min(self._moves.dues_ms(body, taken_from_ms))
         return due_ms > self._latest_ms + 1000 * schedule.SOON_S + ROUNDING_MS
 
     def check_status(self, body: str, status: MessageStatus, *, was_asleep: bool) -> None:

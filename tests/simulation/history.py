@@ -471,6 +471,8 @@ class _Stage:
         self.unknown[process.name] = unknown_transactions(storage)
         if self.expiry.is_on:
             self.expiry.guard(process, storage)
+        if self.dues.is_on and process in self.cast["pusher"]:
+            self.dues.guard(storage)
         if process in self.cast["reader"]:
             seat.is_prompt = True
             self.checkpoint.guard(storage, self.broken.append)
