@@ -1,0 +1,46 @@
+"""What the watch of due times holds against a history, and what it excuses."""
+
+import random
+from types import SimpleNamespace
+
+import pytest
+from cluster import EPOCH_MS
+from due_watch import DueWatch
+from move_watch import MoveWatch
+from plan import Plan
+from scheduler import World
+
+from cassq.model.ids import new_pipe_id, new_token
+from cassq.model.message import Batch
+from cassq.model.pipe import Head, PipeEntry
+from cassq.model.schedule import SOON
+
+FAR_S = 100.0
+NEAR_S = 5.0
+
+
+@pytest.mark.parametrize(
+    ("due_class", "least_s", "is_asleep"),
+    [
+        (SOON, NEAR_S, False),
+        (SOON, FAR_S, True),  # which has no reason to be there
+        (SOON + 1, NEAR_S, True),
+    ],
+)
+def test_what_is_far_from_due_is_asleep_but_where_it_was_written_with_what_is_near(
+    due_class, least_s, is_asleep
+):
+    plan = Plan(seed=1, leads_s=(FAR_S,), dated=0.0)
+    world = World(1)
+    watch = DueWatch(plan, world, MoveWatch(plan, world, [], []), [])
+    storage = SimpleNamespace(create_pipe=lambda *_: None, append=lambda *_: None)
+    watch.guard(storage)
+    watch.options(random.Random(1), ["far"])
+    entry = PipeEntry(new_pipe_id(), "a pusher", due_class=due_class)
+    storage.create_pipe("q", entry, Head(new_token()))
+    dues = tuple(EPOCH_MS + round(1000 * lead_s) for lead_s in (FAR_S, least_s))
+
+    storage.append(entry.pipe, Batch(1, (b"far", b"other"), None, 2, dues=dues))
+
+    watch.note_told(["far"])
+    assert watch.is_asleep("far") is is_asleep
