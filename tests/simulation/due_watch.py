@@ -75,7 +75,7 @@ class DueWatch:
         self._pushed: dict[str, _Pushed] = {}
         self._ids: dict[str, MessageId] = {}
         self._asked: set[str] = set()
-        # Pipes that poppers take all of at once, and what went there because something written with it was near.
+        # Pipes that poppers take all of at once, and what went there with something that was near.
         self._soon: set[UUID] = set()
         self._near: set[str] = set()
         self.is_on = bool(plan.leads_s) or moves.is_on

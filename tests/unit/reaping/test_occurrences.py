@@ -8,11 +8,12 @@ from datetime import timedelta
 import pytest
 from support.clocks import HandClock
 from support.contexts import context_of
+from support.interrupted import Interrupted, Killed, die, lose, refuse
 
 from cassq.bulk.occurrences import Occurrences
 from cassq.bulk.schedules import Schedules
 from cassq.coordination.local.coordinator import LocalCoordinator
-from cassq.errors import OutcomeUnknownError, ScheduleNotFoundError, StorageUnavailableError
+from cassq.errors import OutcomeUnknownError, ScheduleNotFoundError
 from cassq.limits import NO_LIMIT
 from cassq.model.ids import new_token
 from cassq.model.message import to_datetime
@@ -32,45 +33,13 @@ EACH_MINUTE = "* * * * *"
 EACH_SECOND = "* * * * * *"
 
 
-class Failing:
-    """A storage that can be made to fail, or to let something else happen first."""
-
-    def __init__(self, storage):
-        self._storage = storage
-        self.before = {}
-        self.after = {}
-
-    def __getattr__(self, name):
-        method = getattr(self._storage, name)
-
-        def call(*values, **named):
-            self.before.pop(name, lambda: None)()
-            answer = method(*values, **named)
-            self.after.pop(name, lambda: None)()
-            return answer
-
-        return call
-
-
-class Killed(BaseException):
-    """The process ends here."""
-
-
-def kill():
-    raise Killed
-
-
-def fail():
-    raise OutcomeUnknownError("planted")
-
-
 class Scene:
     """One queue with schedules, and keepers."""
 
     def __init__(self):
         self.clock = HandClock()
         self.rows = SqliteStorage(None, is_synced=False, clock=self.clock)
-        self.storage = Failing(self.rows)
+        self.storage = Interrupted(self.rows)
         assert self.rows.change_queue(None, QueueRecord("q", new_token(), QueueSettings(), new_token()))
         self.context = context_of(
             self.storage, QueueSettings(), self.clock, coordinator=LocalCoordinator(None, self.clock)
@@ -162,7 +131,7 @@ def test_each_occurrence_is_pushed_once_however_many_keep(scene):
 
 
 def test_the_queues_record_says_what_its_messages_have_before_there_is_a_schedule(scene):
-    scene.storage.before["change_schedule"] = kill
+    scene.storage.before["change_schedule"] = die
     with pytest.raises(Killed):
         scene.schedules.set("s", EACH_MINUTE, b"body", priority=1)
 
@@ -209,7 +178,7 @@ def test_another_time_counts_from_now_on(scene):
 def test_whoever_is_killed_between_two_steps_is_followed_by_another(scene, step, when):
     scene.schedules.set("s", EACH_MINUTE, b"body")
     scene.until_due()
-    getattr(scene.storage, when)[step] = kill
+    getattr(scene.storage, when)[step] = die
     with pytest.raises(Killed):
         scene.keep()
     scene.pass_by(SOON_S / 3)
@@ -226,7 +195,7 @@ def test_whoever_is_killed_between_two_steps_is_followed_by_another(scene, step,
 def test_a_step_of_unknown_outcome_loses_nothing_and_doubles_nothing(scene, step, when):
     scene.schedules.set("s", EACH_MINUTE, b"body")
     scene.until_due()
-    getattr(scene.storage, when)[step] = fail
+    getattr(scene.storage, when)[step] = lose
 
     assert len(scene.keep().failed) == 1
     scene.keep()
@@ -268,7 +237,7 @@ def test_what_is_staged_and_never_decided_is_deleted_behind_the_fence(scene):
 def test_what_a_record_names_is_listed_however_late(scene):
     scene.schedules.set("s", "0 0 * * *", b"body")
     scene.until_due()
-    scene.storage.before["publish_pipes"] = kill
+    scene.storage.before["publish_pipes"] = die
     with pytest.raises(Killed):
         scene.keep()
     publications = next(iter(scene.rows.read_queues("q"))).publications
@@ -302,7 +271,7 @@ def test_a_staged_entry_that_comes_back_takes_nothing_along(scene):
 def test_what_is_decided_is_listed_before_its_schedule_is_deleted(scene):
     scene.schedules.set("s", EACH_MINUTE, b"body")
     scene.until_due()
-    scene.storage.before["publish_pipes"] = kill
+    scene.storage.before["publish_pipes"] = die
     with pytest.raises(Killed):
         scene.keep()
 
@@ -337,20 +306,17 @@ def test_what_nobody_pushed_in_time_is_counted_and_told(scene, caplog):
 
 def test_a_set_of_unknown_outcome_is_settled(scene):
     for when in (scene.storage.before, scene.storage.after):
-        when["change_schedule"] = fail
+        when["change_schedule"] = lose
         told = scene.schedules.set("s", EACH_MINUTE, b"%d" % id(when))
         assert scene.record.schedule == told
 
 
 def test_a_set_that_may_have_happened_is_not_told_as_refused(scene):
-    def away():
-        raise StorageUnavailableError("planted")
+    def lose_and_go(*_):
+        scene.storage.before["read_schedules"] = refuse
+        lose()
 
-    def fail_and_go():
-        scene.storage.before["read_schedules"] = away
-        fail()
-
-    scene.storage.after["change_schedule"] = fail_and_go
+    scene.storage.after["change_schedule"] = lose_and_go
     with pytest.raises(OutcomeUnknownError, match="may be set"):
         scene.schedules.set("s", EACH_MINUTE, b"body")
 
@@ -358,7 +324,7 @@ def test_a_set_that_may_have_happened_is_not_told_as_refused(scene):
 def test_a_deletion_of_unknown_outcome_is_settled(scene):
     for when in (scene.storage.before, scene.storage.after):
         scene.schedules.set("s", EACH_MINUTE, b"body")
-        when["change_schedule"] = fail
+        when["change_schedule"] = lose
         scene.schedules.delete("s")
         assert list(scene.schedules) == []
 
@@ -407,7 +373,7 @@ def test_a_keeper_tells_when_a_schedule_needs_it_next(scene):
 def test_a_pipe_that_was_listed_late_is_told_by_whoever_finishes(scene):
     scene.schedules.set("s", "0 0 * * *", b"body")
     scene.until_due()
-    scene.storage.after["publish_pipes"] = kill
+    scene.storage.after["publish_pipes"] = die
     with pytest.raises(Killed):
         scene.keep()
     publications = next(iter(scene.rows.read_queues("q"))).publications
@@ -437,7 +403,7 @@ def test_a_pass_ends_in_time_and_the_next_goes_on_with_the_others(scene):
 
 def test_a_deletion_beside_a_change_goes_on(scene):
     scene.schedules.set("s", EACH_MINUTE, b"body")
-    scene.storage.before["change_schedule"] = lambda: scene.schedules.set("s", EACH_SECOND, b"other")
+    scene.storage.before["change_schedule"] = lambda *_: scene.schedules.set("s", EACH_SECOND, b"other")
 
     scene.schedules.delete("s")
 
@@ -458,7 +424,7 @@ def test_one_schedule_that_cannot_be_pushed_keeps_no_other_one_waiting(scene):
 
 
 def test_a_queue_without_schedules_is_asked_for_none(scene):
-    scene.storage.before["read_schedules"] = kill
+    scene.storage.before["read_schedules"] = die
 
     scene.keep()
 

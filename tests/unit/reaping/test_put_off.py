@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from support.lists import counts
 
 import cassq
 from cassq import MessageState
@@ -41,19 +42,13 @@ def reap(queue):
         queue.reap()
 
 
-def lists_of(store):
-    """Return how many pipes each list has."""
-    found = {shelf: len(store.storage.list_pipes("q", shelf=shelf).entries) for shelf in Shelf}
-    return {shelf: count for shelf, count in found.items() if count}
-
-
 def test_poppers_do_not_see_what_rests_for_long(store):
     queue, (first, second, third) = roll_back(store, 2 * LONG, None, LONG)
     before, stats = [queue.status(each) for each in (first, third)], queue.stats()
 
     reap(queue)
 
-    assert lists_of(store) == {Shelf.SCHEDULED: 1, Shelf.MOVED: 1}
+    assert counts(store.storage) == {Shelf.SCHEDULED: 1, Shelf.MOVED: 1}
     assert [queue.status(each) for each in (first, third)] == before
     assert [each.attempt for each in before] == [1, 1]
     assert queue.status(second).state is MessageState.COMMITTED
@@ -80,20 +75,20 @@ def test_it_goes_on_with_its_attempts_and_is_a_dead_letter_after_the_last(store)
 def test_a_pipe_of_which_something_comes_back_sooner_stays(store, other):
     queue, _ = roll_back(store, LONG, other, None)
     reap(queue)
-    assert lists_of(store) == {Shelf.READY: 1}
+    assert counts(store.storage) == {Shelf.READY: 1}
 
 
 def test_a_pipe_that_may_get_more_stays(store):
     queue, _ = roll_back(store, LONG, is_closed=False)
     reap(queue)
-    assert lists_of(store) == {Shelf.READY: 1}
+    assert counts(store.storage) == {Shelf.READY: 1}
 
 
 def test_what_is_cancelled_meanwhile_does_not_come(store):
     queue, (first, second, _) = roll_back(store, LONG, LONG, None)
     assert queue.cancel(first)
     reap(queue)
-    assert lists_of(store) == {Shelf.SCHEDULED: 1, Shelf.MOVED: 1}
+    assert counts(store.storage) == {Shelf.SCHEDULED: 1, Shelf.MOVED: 1}
     assert queue.cancel(second)
     assert queue.status(first).state is MessageState.ENDED  # its pipe has moved on
     assert queue.status(second).state is MessageState.PURGED
@@ -105,12 +100,12 @@ def test_what_was_put_off_for_a_year_and_ended_leaves_nothing_behind(store, end)
     queue, (message_id,) = roll_back(store, LONG)
     for days in (300, 200, 365):
         assert queue.reschedule(message_id, delay=timedelta(days=days))
-    assert lists_of(store)[Shelf.SCHEDULED] == 1
+    assert counts(store.storage)[Shelf.SCHEDULED] == 1
 
     assert queue.cancel(message_id) if end == "cancel" else queue.purge()
 
     for _ in range(6):  # each pass lets the next of the chain go
         queue.reap()
-    assert lists_of(store) == {}
+    assert counts(store.storage) == {}
     stats = queue.stats()
     assert (stats.pushed, stats.popped, stats.purged, stats.delayed) == (1, 1, 1, 0)

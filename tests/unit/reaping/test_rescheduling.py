@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 from support.clocks import HandClock
 from support.contexts import context_of
+from support.interrupted import Interrupted, Killed, die, lose, refuse
+from support.lists import counts, listed
 
 from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.errors import OutcomeUnknownError, StorageUnavailableError
@@ -39,47 +41,13 @@ AT_ONCE = Place(due_ms=0)
 URGENT = Place(priority=9)
 
 
-class Failing:
-    """A storage of which a call may do something else before it is carried out, or after."""
-
-    def __init__(self, storage):
-        self._storage = storage
-        self.before = {}
-        self.after = {}
-
-    def __getattr__(self, name):
-        def call(*values, **named):
-            self.before.pop(name, lambda *_, **__: None)(*values, **named)
-            answer = getattr(self._storage, name)(*values, **named)
-            self.after.pop(name, lambda *_, **__: None)(*values, **named)
-            return answer
-
-        return call
-
-
-def lose(*_, **__):
-    raise OutcomeUnknownError("lost")
-
-
-def refuse(*_, **__):
-    raise StorageUnavailableError("away")
-
-
-class Killed(BaseException):
-    """Ends a call as the death of its process does."""
-
-
-def die(*_, **__):
-    raise Killed
-
-
 class Scene:
     """Pipes of one queue, somebody who moves messages, a reaper and keepers."""
 
     def __init__(self):
         self.clock = HandClock()
         self.rows = SqliteStorage(None, is_synced=False, clock=self.clock)
-        self.storage = Failing(self.rows)
+        self.storage = Interrupted(self.rows)
         record = with_uses(QueueRecord("q", new_token(), SETTINGS, new_token()), Label(due_class=SOON))
         assert self.rows.change_queue(None, record)
         coordinator = LocalCoordinator(None, self.clock)
@@ -118,11 +86,11 @@ class Scene:
         return target
 
     def listed(self, shelf):
-        return [entry.pipe for entry in self.rows.list_pipes("q", shelf=shelf).entries]
+        return listed(self.rows, shelf)
 
     @property
     def lists(self):
-        return {shelf: len(self.listed(shelf)) for shelf in Shelf if self.listed(shelf)}
+        return counts(self.rows)
 
     def own(self, entry):
         owned = OwnedPipe(self.beside, entry, self.rows.load_pipe(entry.pipe), Taker("a popper"))

@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 from support.clocks import HandClock
 from support.contexts import context_of
+from support.interrupted import Interrupted, lose
+from support.lists import counts, listed
 
 from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.errors import DecodeError, OutcomeUnknownError
@@ -34,37 +36,13 @@ SETTINGS = QueueSettings()
 PILE = SOON + 1
 
 
-class Failing:
-    """A storage of which a call may fail, before it is carried out or after, or do something else first."""
-
-    def __init__(self, storage):
-        self._storage = storage
-        self.before = {}
-        self.after = {}
-
-    def __getattr__(self, name):
-        method = getattr(self._storage, name)
-
-        def call(*values, **named):
-            self.before.pop(name, lambda *_, **__: None)(*values, **named)
-            answer = method(*values, **named)
-            self.after.pop(name, lambda *_, **__: None)(*values, **named)
-            return answer
-
-        return call
-
-
-def fail(*_, **__):
-    raise OutcomeUnknownError("planted")
-
-
 class Scene:
     """Piles of one queue, and keepers."""
 
     def __init__(self):
         self.clock = HandClock()
         self.rows = SqliteStorage(None, is_synced=False, clock=self.clock)
-        self.storage = Failing(self.rows)
+        self.storage = Interrupted(self.rows)
         record = QueueRecord("q", new_token(), SETTINGS, new_token())
         record = with_uses(record, Label(due_class=SOON))
         assert self.rows.change_queue(None, record)
@@ -98,11 +76,11 @@ class Scene:
         return report
 
     def listed(self, shelf):
-        return [entry.pipe for entry in self.rows.list_pipes("q", shelf=shelf).entries]
+        return listed(self.rows, shelf)
 
     @property
     def lists(self):
-        return {shelf: len(self.listed(shelf)) for shelf in Shelf if self.listed(shelf)}
+        return counts(self.rows)
 
     def target(self, pile):
         """Return the pipe that a pile was moved to."""
@@ -241,7 +219,7 @@ def decision(storage, do):
 def test_a_decision_whose_answer_is_lost_moves_each_message_once(scene, is_applied):
     pile = scene.pile(50, 20, 40)
     calls = scene.storage.after if is_applied else scene.storage.before
-    decision((scene.storage, calls), fail)
+    decision((scene.storage, calls), lose)
     assert scene.keep().failed
     assert (pile.pipe in scene.listed(Shelf.SCHEDULED), scene.listed(Shelf.DUE)) == (True, [])
     scene.keep(scene.make_keeper())
@@ -256,7 +234,7 @@ def test_a_decision_whose_answer_is_lost_moves_each_message_once(scene, is_appli
 
 def test_whoever_dies_before_it_published_what_it_moved_is_followed_by_another(scene):
     pile = scene.pile(50, 20)
-    scene.storage.before["publish_pipes"] = fail
+    scene.storage.before["publish_pipes"] = lose
     assert scene.keep().failed
     assert scene.lists == {Shelf.SCHEDULED: 1, Shelf.SORTED: 1}
     # Nobody may take the pile for one that is over, and forget where its messages are.
@@ -271,7 +249,7 @@ def test_whoever_dies_between_two_lists_leaves_it_in_both(scene):
 
     def die_second(*_, **__):
         calls.append(1)
-        scene.storage.before["publish_pipes"] = fail
+        scene.storage.before["publish_pipes"] = lose
 
     scene.storage.before["publish_pipes"] = die_second
     assert scene.keep().failed
@@ -390,11 +368,11 @@ def test_a_purge_ends_each_message_once_whatever_is_moved_meanwhile(scene):
     for is_decided in (False, True):
         pile = scene.pile(50, 20, 30, 40)
         if is_decided:
-            scene.storage.before["publish_pipes"] = fail
+            scene.storage.before["publish_pipes"] = lose
             assert scene.keep().failed
             assert scene.target(pile)
         else:
-            decision((scene.storage, scene.storage.before), fail)
+            decision((scene.storage, scene.storage.before), lose)
             assert scene.keep().failed
         assert scene.listed(Shelf.SORTED)
         assert Purging(scene.context).purge() == 4
@@ -404,7 +382,7 @@ def test_a_purge_ends_each_message_once_whatever_is_moved_meanwhile(scene):
 
 def test_figures_count_what_is_moved_and_not_listed_yet(scene):
     scene.pile(50, 20, 30)
-    scene.storage.before["publish_pipes"] = fail
+    scene.storage.before["publish_pipes"] = lose
     assert scene.keep().failed
     stats = Statistics(scene.context).queue_stats(scene.context.record.read)
     assert (stats.delayed, stats.waiting, stats.pushed, stats.committed) == (3, 0, 3, 0)
@@ -412,7 +390,7 @@ def test_figures_count_what_is_moved_and_not_listed_yet(scene):
 
 def test_a_first_look_that_fails_is_made_up_for(scene):
     scene.pile(50, 20)
-    scene.storage.before["list_pipes"] = fail
+    scene.storage.before["list_pipes"] = lose
     with pytest.raises(OutcomeUnknownError):
         scene.keep()
     assert scene.keep().moved == 2
@@ -430,6 +408,6 @@ def test_a_queue_without_due_times_is_not_looked_at():
     scene = Scene()
     scene.context.record.change(lambda record: replace(record, settings=QueueSettings()))
     for name in ("list_pipes", "load_pipe"):
-        scene.storage.before[name] = fail
+        scene.storage.before[name] = lose
     assert not scene.keeper.run_once(ReapReport())
     assert least_lead_s(PILE) > 0
