@@ -161,13 +161,16 @@ class Inspection:
 
     def _due_ms(self, at: MessageId) -> int:
         """Return when a message is due; 0 for at once. What this process knows of the queue may be old."""
-        return _due_of(find_newest(self._storage, at.pipe, at.seq), at.seq)
+        batch = find_newest(self._storage, at.pipe, at.seq)
+        return batch.due_ms(at.seq) if batch and at.seq <= batch.last else 0
 
     def runs(self, count: int) -> list[RunStats]:
         """Return up to `count` runs that have not ended, in the order of the pipes."""
         found: list[RunStats] = []
-        listed = list_pipes(self._context, Shelf.READY, Shelf.DUE)
-        for entry in in_order(listed, self._context.settings.ageing):
+        listed = list_pipes(self._context, Shelf.READY, Shelf.DUE, Shelf.SCHEDULED)
+        # Of what is scheduled, what was moved there: of a pile nothing was ever handed out.
+        seen = [each for each in listed if each.shelf is not Shelf.SCHEDULED or each.moved_from]
+        for entry in in_order(seen, self._context.settings.ageing):
             if state := load_seen(self._storage, entry.pipe):
                 progress = progress_seen(state, self._context.settings.max_attempts)
                 runs = sorted(progress.runs.values(), key=lambda run: run.first)
@@ -234,17 +237,12 @@ def _told_by(run: Run | None, state: MessageState, due_ms: int | None) -> Messag
     return MessageStatus(state, run.attempts if run else None, due, run.reason if run else "")
 
 
-def _due_of(batch: Batch | None, seq: int) -> int:
-    """Return when message `seq` of a batch is due; 0 for at once."""
-    return batch.dues[seq - batch.first] if batch and batch.dues and seq <= batch.last else 0
-
-
 def _messages(
     entry: PipeEntry, batches: Sequence[Batch], progress: Progress, bounds: tuple[int, int], now_ms: int
 ) -> Iterator[Message]:
     for batch in batches:
         for seq in range(max(batch.first, bounds[0]), min(batch.last, bounds[1]) + 1):
-            if not progress.is_ended(seq) and _due_of(batch, seq) <= now_ms:
+            if not progress.is_ended(seq) and batch.due_ms(seq) <= now_ms:
                 message_id, pushed_at_ms = batch.origin(entry.pipe, seq)
                 yield Message(
                     message_id,

@@ -15,7 +15,6 @@ planned to take them is refused, and looks again. What must not break:
 """
 
 from collections import Counter
-from contextlib import suppress
 from dataclasses import replace
 from uuid import UUID
 
@@ -52,7 +51,7 @@ class Purging:
                 for target in self._by_hand.targets_of(seen.pop()) - purged.keys():
                     seen.append(replace(entry, pipe=target))
                     purged[target] = self._purge_pipe(seen[-1])
-            self._put_aside(entry)
+            self._by_hand.end_if_over(entry, self._put_aside)
         return purged.total()
 
     def cancel(self, message_id: MessageId, *, is_running_meant: bool) -> bool:
@@ -60,17 +59,15 @@ class Purging:
         now_at: MessageId | None = message_id
         while now_at and (entry := find_entry(self._context, now_at.pipe)):
             if self._cancel_in(entry, now_at.seq, is_running_meant=is_running_meant):
-                self._put_aside(entry)
+                self._by_hand.end_if_over(entry, self._put_aside)
                 return True
             now_at = find_moved(self._storage, self._by_hand.targets_of(entry), message_id)
         return False
 
-    def _put_aside(self, entry: PipeEntry) -> None:
-        """Leave a pipe in which nothing is left to reapers, who do not look at what is due in a year."""
-        with suppress(UnavailableError):  # it goes once it is near
-            fenced = self._by_hand.load_over(entry)
-            if fenced and not fenced.progress.targets:
-                self._storage.publish_pipes(self._context.queue, [entry], Shelf.MOVED)
+    def _put_aside(self, fenced: FencedPipe) -> None:
+        """Leave a pipe to reapers, who do not look at what is due in a year."""
+        if not fenced.progress.targets:
+            self._storage.publish_pipes(self._context.queue, [fenced.entry], Shelf.MOVED)
 
     def _cancel_in(self, entry: PipeEntry, seq: int, *, is_running_meant: bool) -> bool:
         lost: _Lost | None = None

@@ -4,11 +4,13 @@ Owns what stands in the way of that, and who has a message. Refuses to decide wh
 not break: what is in nobody's hands, and is to come again, is told so, and nothing else is.
 """
 
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
-from cassq.errors import OutcomeUnknownError
+from cassq.errors import CassqError, OutcomeUnknownError
 from cassq.model.pipe import PipeEntry, Run, RunState
 from cassq.model.progress import Progress
 from cassq.model.shelf import Shelf
@@ -41,13 +43,15 @@ class ByHand:
         state = self._storage.load_pipe(entry.pipe)
         return Progress(state).targets if state else frozenset()
 
-    def load_over(self, entry: PipeEntry) -> FencedPipe | None:
-        """Return a pipe of the scheduled list where nothing is left in it; None for any other.
+    def end_if_over(self, entry: PipeEntry, end: Callable[[FencedPipe], object]) -> None:
+        """Call `end` with a pipe of the scheduled list in which nothing is left: nobody looks there for long.
 
-        Nobody else looks at it before it is near.
+        What its caller asked for is done by then. Where this fails the pipe goes once it is near.
         """
-        fenced = self.load(entry) if entry.shelf is Shelf.SCHEDULED else None
-        return fenced if fenced and upkeep.step_over(fenced) and fenced.is_over else None
+        with suppress(CassqError):
+            fenced = self.load(entry) if entry.shelf is Shelf.SCHEDULED else None
+            if fenced and upkeep.step_over(fenced) and fenced.is_over:
+                end(fenced)
 
     def make_way(self, fenced: FencedPipe, knocked: set[UUID]) -> int:
         """End a window, or return what has no holder any more; return how many attempts that was."""

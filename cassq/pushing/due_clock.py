@@ -8,7 +8,12 @@ the database's clock may show, which `runtime.database_clock` tells.
 from datetime import timedelta
 
 from cassq.catalog.queue_context import QueueContext
-from cassq.errors import InvalidOptionError, OutcomeUnknownError, StorageUnavailableError
+from cassq.errors import (
+    InvalidOptionError,
+    OutcomeUnknownError,
+    QueueNotFoundError,
+    StorageUnavailableError,
+)
 from cassq.model.arguments import to_seconds
 from cassq.model.label import Label
 from cassq.model.schedule import LEAD_MAX_S, class_of
@@ -53,6 +58,7 @@ class DueClock:
 
         Raises:
             StorageUnavailableError: the clock could not be read in time; nothing is pushed.
+            QueueNotFoundError: the queue is gone, and with it what tells the time.
             InvalidOptionError: it is due later than is allowed.
         """
         if not self.is_fresh:
@@ -77,12 +83,11 @@ class DueClock:
             with Deadline(self._clock.now() + to_seconds(timeout)):
                 for _ in range(reads):
                     self._tried_at = self._clock.latest()
-                    self._storage.glance_queue(self._queue)
+                    if self._storage.glance_queue(self._queue) is None:
+                        raise QueueNotFoundError(f"queue {self._queue!r} is gone: nothing was pushed")
                     if self._clock.latest() - self._tried_at <= QUICK_S:
                         break
         except (StorageUnavailableError, OutcomeUnknownError):
             if not self.latest_ms():
                 raise
-            return  # what was told before counts on
-        if not self.latest_ms():
-            raise StorageUnavailableError(f"queue {self._queue!r} is gone, and with it what tells the time")
+            # Else what was told before counts on.

@@ -19,13 +19,14 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from typing import NamedTuple
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import AccessDeniedError, CoordinationUnavailableError
 from cassq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, TAKE_RUNS_MAX
-from cassq.model.ids import new_pipe_id, new_token
+from cassq.model.ids import id_time_ms, new_pipe_id, new_token
 from cassq.model.label import Label
 from cassq.model.message import Batch, Headers, Origin, pack_headers, size_of
 from cassq.model.pipe import End, Head, Mark, PipeEntry, Run, RunState
@@ -34,6 +35,7 @@ from cassq.model.schedule import NEAR_S, SOON, class_of
 from cassq.model.shelf import Shelf
 from cassq.model.transaction import Advance, RunChange, Seal, Transaction
 from cassq.model.uses import bits_of, is_told, with_uses
+from cassq.pipes.batch_reader import BatchReader
 from cassq.pipes.fenced_pipe import FencedPipe
 from cassq.pipes.outside_view import is_spent
 
@@ -58,6 +60,7 @@ class HandOver:
         self._context = context
         self._storage = context.storage
         self._queue = context.queue
+        self._is_late = False
 
     def move(self, pile: FencedPipe, batches: Sequence[Batch], now_ms: int) -> int:
         """Move what is left of a pile whose end is decided; return how many messages, 0 where it was refused.
@@ -129,6 +132,24 @@ class HandOver:
         near = new_pipe_id(now_ms + 1000 * NEAR_S)
         to = Shelf.DUE if entry.pipe.time <= near.time else Shelf.SCHEDULED
         self._storage.publish_pipes(self._queue, [entry], to)
+        self.note_listed(entry, now_ms)
+
+    def note_listed(self, entry: PipeEntry, now_ms: int) -> None:
+        """Note that a pipe came to a list, be it after the time from which on poppers read it."""
+        settings = self._context.settings
+        window_s = (settings.push_age_max + settings.push_grace).total_seconds()
+        self._is_late |= id_time_ms(entry.pipe) < now_ms - 1000 * window_s / 2
+
+    def tell_late(self) -> None:
+        """Have poppers read all of the list where a pipe came there late: they read it from some time on."""
+        if not self._is_late:
+            return
+        self._is_late = False
+        try:
+            self._context.record.change(lambda seen: replace(seen, publications=seen.publications + 1))
+        except BaseException:
+            self._is_late = True
+            raise
 
     def stage(
         self, like: PipeEntry, items: Sequence[Item], from_ms: int, runs: Iterable[Run] = ()
@@ -167,7 +188,10 @@ class HandOver:
 
 
 def rests_for_long(source: FencedPipe) -> bool:
-    """Tell whether all that is left of a pipe came back and rests: poppers need not see it."""
+    """Tell whether all that is left of a pipe came back and rests: poppers need not see it.
+
+    What may expire stays, which takes a read: where it was moved its time-to-live would begin anew.
+    """
     runs = source.progress.runs.values()
     far_ms = source.read_ms + 1000 * FAR_S
     return (
@@ -179,7 +203,17 @@ def rests_for_long(source: FencedPipe) -> bool:
             and not (run.is_burial or is_spent(run, source.attempts_max))
             for run in runs
         )
+        and not _may_expire(source)
     )
+
+
+def _may_expire(source: FencedPipe) -> bool:
+    """Tell whether anything can expire that is left of what was handed out."""
+    if source.settings.ttl > timedelta(0):
+        return True
+    reader, progress = BatchReader(source.storage, source.pipe, is_outline=True), source.progress
+    batches = (batch for run in progress.runs.values() for batch in reader.read_run(run, run.last))
+    return any(batch.ttl_ms and progress.count_left(batch.first, batch.last) for batch in batches)
 
 
 def resting(run: Run, first: int, count: int, not_before_ms: int) -> Run:

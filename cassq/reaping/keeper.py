@@ -17,7 +17,7 @@ from uuid import UUID
 from cassq.bulk.occurrences import Occurrences, is_of_schedule
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import CassqError
-from cassq.model.ids import OLDEST, id_time_ms, just_before, new_pipe_id, new_token
+from cassq.model.ids import OLDEST, just_before, new_pipe_id, new_token
 from cassq.model.message import Batch
 from cassq.model.pipe import Phase, PipeEntry, PipeState
 from cassq.model.recurrence import ScheduleRecord
@@ -58,6 +58,7 @@ class Keeper:
         holder: the name under which it claims piles.
 
     Attributes:
+        hand_over: moves messages, and tells poppers what is listed late.
         sources: pipes that messages were moved from.
         next_at: this process's clock when a schedule needs another pass; infinite where none does.
     """
@@ -69,13 +70,12 @@ class Keeper:
         self._queue = context.queue
         self._holder = holder
         self._clock = context.clock
-        self._hand_over = HandOver(context)
-        self.sources = Sources(context, self._hand_over, self._note_listed)
+        self.hand_over = HandOver(context)
+        self.sources = Sources(context, self.hand_over)
         self._occurrences = Occurrences(context, holder)
         self._since: UUID | None = None
         self._now_ms, self._near_at = 0, 0.0
         self._looked_after_at = float("-inf")
-        self._is_late = False
         self._has_looked_after = False
         self._passing = threading.RLock()
         self.next_at = math.inf
@@ -98,10 +98,7 @@ class Keeper:
         near = self._near()
         self._each(self._keep, near, report)
         recurring = self._push_occurrences(report)
-        if self._is_late:
-            # Poppers read that list from some time before now on: with another number all of it.
-            self._context.record.change(lambda seen: replace(seen, publications=seen.publications + 1))
-            self._is_late = False
+        self.hand_over.tell_late()
         if is_looking_after:
             self._looked_after_at = now
             try:
@@ -210,14 +207,14 @@ class Keeper:
         batches = [] if _is_taken_from(pile) or _is_sorted(outlines) else self._read(pile)
         if not batches:
             self._storage.publish_pipes(self._queue, [pile.entry], Shelf.DUE)
-            self._note_listed(pile.entry, self._now_ms)
+            self.hand_over.note_listed(pile.entry, self._now_ms)
         else:
-            moved = self._hand_over.move(pile, batches, self._now_ms)
+            moved = self.hand_over.move(pile, batches, self._now_ms)
             if not moved:
                 return
             report.moved += moved
             self.sources.set_aside(pile.entry)
-        self._hand_over.wake(pile.entry.type)
+        self.hand_over.wake(pile.entry.type)
 
     def _read(self, pile: FencedPipe) -> Sequence[Batch]:
         """Read a pile whole; nothing of one of which a batch is gone: whoever takes from it says so."""
@@ -244,19 +241,12 @@ class Keeper:
         if entry.moved_from and is_standing(state):
             pile = self._load(replace(entry, pipe=entry.moved_from), state)
             if entry.pipe in pile.progress.targets:
-                self._hand_over.publish(entry, self._now_ms)
-                self._note_listed(entry, self._now_ms)
+                self.hand_over.publish(entry, self._now_ms)
                 return
             if pile.progress.window or not pile.advance(pile.head):
                 return
         self._storage.delete_pipe(self._queue, entry.pipe, Shelf.SORTED)
         report.removed += 1
-
-    def _note_listed(self, entry: PipeEntry, now_ms: int) -> None:
-        """Note that a pipe came to a list after the time from which on poppers read it."""
-        settings = self._context.settings
-        window_s = (settings.push_age_max + settings.push_grace).total_seconds()
-        self._is_late |= id_time_ms(entry.pipe) < now_ms - 1000 * window_s / 2
 
     def _load(self, entry: PipeEntry, state: PipeState) -> FencedPipe:
         return FencedPipe(self._context, entry, state, Taker(self._holder))

@@ -24,7 +24,7 @@ from cassq.pipes.outside_view import is_standing
 from cassq.pipes.owned_pipe import OwnedPipe
 from cassq.pipes.pipe_list import PipeList
 from cassq.reaping.duty import PASS_MAX_S
-from cassq.reaping.hand_over import HandOver, rests_for_long
+from cassq.reaping.hand_over import rests_for_long
 from cassq.reaping.keeper import Keeper
 from cassq.reaping.reap_report import ReapReport
 from cassq.runtime.outage_log import log_trouble
@@ -64,7 +64,7 @@ class Reaper:
         self._clock = context.clock
         self.keeper = Keeper(context, f"{holder}-keeper")
         self._sources = self.keeper.sources
-        self._hand_over = HandOver(context)
+        self._hand_over = self.keeper.hand_over
         self._pipes = PipeList(context)
         self._examined_at: dict[UUID, float] = {}
         self._hinted: set[UUID] = set()
@@ -112,9 +112,12 @@ class Reaper:
         self._pipes.refresh(self._record.publications)
         over: list[FencedPipe] = []
         hinted, others = self._candidates(pipes_max)
-        ends_at = self._clock.now() + PASS_MAX_S if pipes_max is not None else float("inf")
+        pass_s = PASS_MAX_S if pipes_max is not None else float("inf")
+        now = self._clock.now()
+        ends_at = now + pass_s
         try:
-            for place, entry in enumerate((*hinted, *self._sources.left(report), *others)):
+            left = self._sources.left(report, now + pass_s / 2)
+            for place, entry in enumerate((*hinted, *left, *others)):
                 if self._clock.now() >= ends_at:  # the rest comes first next time
                     self._hinted.update(entry.pipe for entry in hinted[place:])
                     break
@@ -123,10 +126,17 @@ class Reaper:
                 except CassqError as error:
                     self._note_failure(report, f"pipe {entry.pipe}: {error}", error)
             self._retire(over, report)
+            self._tell_late(report)
         finally:
             for fenced in over:
                 self._coordinator.release(self._queue, fenced.pipe, self._holder)
         return report
+
+    def _tell_late(self, report: ReapReport) -> None:
+        try:
+            self._hand_over.tell_late()
+        except CassqError as error:
+            self._note_failure(report, f"what was listed late is not told: {error}", error)
 
     def _note_failure(self, report: ReapReport, words: str, error: CassqError) -> None:
         report.note_failure(words, error)

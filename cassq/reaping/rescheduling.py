@@ -21,7 +21,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
-from cassq.errors import OutcomeUnknownError, UnavailableError
+from cassq.errors import CassqError, OutcomeUnknownError, UnavailableError
 from cassq.model.ids import MessageId
 from cassq.model.pipe import PipeEntry, Run
 from cassq.model.ranges import Range
@@ -68,7 +68,7 @@ class Rescheduling:
         self._storage = context.storage
         self._by_hand = ByHand(context)
         self._hand_over = HandOver(context)
-        self._sources = Sources(context, self._hand_over, lambda *_: None)
+        self._sources = Sources(context, self._hand_over)
 
     def move(self, message_id: MessageId, place: Place) -> bool:
         """Move a message; see `Queue.reschedule`."""
@@ -77,17 +77,10 @@ class Rescheduling:
             if entry.shelf is Shelf.SORTED and now_at != message_id:
                 self._list(entry)  # who moved it there before died
             if self._move_from(entry, now_at.seq, place):
-                self._put_aside(entry)
+                self._by_hand.end_if_over(entry, self._sources.may_retire)
                 return True
             now_at = find_moved(self._storage, self._by_hand.targets_of(entry), message_id)
         return False
-
-    def _put_aside(self, entry: PipeEntry) -> None:
-        """Leave a pipe in which nothing is left to reapers, who do not look at what is due in a year."""
-        with suppress(UnavailableError):  # it goes once it is near
-            source = self._by_hand.load_over(entry)
-            if source:
-                self._sources.may_retire(source)
 
     def _move_from(self, entry: PipeEntry, seq: int, place: Place) -> bool:
         lost: OutcomeUnknownError | None = None
@@ -156,6 +149,8 @@ class Rescheduling:
                 f"it is moved to pipe {entry.pipe}, which is not listed yet: a keeper does that within ten "
                 f"minutes, and so does the next call: {error}"
             ) from error
+        with suppress(CassqError):  # it is listed: without this it comes late
+            self._hand_over.tell_late()
         self._hand_over.wake(entry.type)
 
 

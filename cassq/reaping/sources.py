@@ -5,7 +5,7 @@ break: a pipe leaves its list only once what it names has left the staged ones, 
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
@@ -28,22 +28,16 @@ LET_GO_S = 3600.0
 
 
 class Sources:
-    """The pipes of one queue that messages were moved from.
+    """The pipes of one queue that messages were moved from."""
 
-    Args:
-        on_listed: called with each pipe that was listed, and the database's clock.
-    """
-
-    def __init__(
-        self, context: QueueContext, hand_over: HandOver, on_listed: Callable[[PipeEntry, int], None]
-    ) -> None:
+    def __init__(self, context: QueueContext, hand_over: HandOver) -> None:
         self._context = context
         self._storage = context.storage
         self._queue = context.queue
         self._clock = context.clock
         self._hand_over = hand_over
-        self._on_listed = on_listed
         self._let_go_at = float("-inf")
+        self._to_look: list[PipeEntry] = []  # the next one last
         self._left: dict[UUID, PipeEntry] = {}
         # Of a pipe one of those for which it stands: until that is gone nobody looks.
         self._awaited: dict[UUID, UUID] = {}
@@ -56,7 +50,6 @@ class Sources:
         for entry in staged.entries:
             if entry.pipe in targets:
                 self._hand_over.publish(entry, staged.now_ms)
-                self._on_listed(entry, staged.now_ms)
                 self._hand_over.wake(entry.type)
 
     def may_retire(self, source: FencedPipe) -> bool:
@@ -77,21 +70,29 @@ class Sources:
         if entry.moved_from is None:  # else they tell which message is which
             self._storage.delete_batches(entry.pipe)
 
-    def left(self, report: ReapReport) -> Sequence[PipeEntry]:
+    def left(self, report: ReapReport, ends_at: float) -> Sequence[PipeEntry]:
         """Return the pipes of which nothing is left but what names what was moved, and that is gone, too.
 
         They retire from the list in which they stand: none comes back to one that it has left.
+
+        Args:
+            ends_at: the clock's reading at which it looks for no other one; the next call goes on there.
         """
-        if uses_due(self._context.settings) and self._clock.now() - self._let_go_at >= LET_GO_S:
-            self._let_go_at = self._clock.now()
+        now = self._clock.now()
+        if not self._to_look and uses_due(self._context.settings) and now - self._let_go_at >= LET_GO_S:
+            self._let_go_at = now
             moved = self._storage.list_pipes(self._queue, shelf=Shelf.MOVED).entries
-            for entry in moved:
-                self._note_left(entry, report)
+            self._to_look = [*reversed(moved)]
+            standing = {entry.pipe for entry in moved}
+            self._awaited = {pipe: one for pipe, one in self._awaited.items() if pipe in standing}
+        while self._to_look and self._clock.now() < ends_at:
+            self._note_left(self._to_look.pop(), report)
         return tuple(self._left.values())
 
     def note_gone(self, entry: PipeEntry) -> None:
         """Hear that a pipe is gone: the one that its messages were moved from may go, too."""
         self._left.pop(entry.pipe, None)
+        self._awaited.pop(entry.pipe, None)
         source = entry.moved_from
         if source and self._awaited.get(source, entry.pipe) == entry.pipe:
             listing = self._storage.list_pipes(self._queue, source, until=source, shelf=Shelf.MOVED)

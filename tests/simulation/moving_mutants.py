@@ -191,8 +191,8 @@ MOVING_MUTANTS: tuple[Mutant, ...] = (
     planted(
         "leave what was moved on, or has ended, where it is due in a year",
         _BY_HAND,
-        "return fenced if fenced and upkeep.step_over(fenced) and fenced.is_over else None",
-        "return None",
+        "            if fenced and upkeep.step_over(fenced) and fenced.is_over:\n",
+        "            if False:\n",
         test="tests/unit/reaping/test_put_off.py::"
         "test_what_was_put_off_for_a_year_and_ended_leaves_nothing_behind[cancel]",
     ),

@@ -6,7 +6,7 @@ import pytest
 from support.clocks import HandClock
 from support.contexts import context_of
 
-from cassq.errors import InvalidOptionError, StorageUnavailableError
+from cassq.errors import InvalidOptionError, QueueNotFoundError, StorageUnavailableError
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.label import Label
 from cassq.model.queue_record import QueueRecord
@@ -141,6 +141,16 @@ def test_an_outage_is_no_error_while_a_reading_is_at_hand(scene):
     scene.storage.does_fail = True
     scene.clock.seconds += 60
     assert scene.date(seconds=1).due_ms >= scene.now_ms + 1000
+
+
+@pytest.mark.parametrize("was_read", [False, True])
+def test_a_queue_that_is_gone_has_none(scene, was_read):
+    if was_read:
+        scene.date(seconds=1)
+        scene.clock.seconds += READ_S + 1
+    scene.storage._storage.glance_queue = lambda _: None
+    with pytest.raises(QueueNotFoundError, match="'q' is gone"):
+        scene.date(seconds=1)
 
 
 def test_five_years_are_the_most(scene):

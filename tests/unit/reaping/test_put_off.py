@@ -1,5 +1,6 @@
 """What becomes of messages that came back and rest for long."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -18,13 +19,19 @@ def store():
         yield opened
 
 
-def roll_back(store, *delays, is_closed=True):
+def roll_back(store, *delays, is_closed=True, ttls=None, **settings):
     """Push a message for each delay, pop them all, and roll each back; None: commit it.
+
+    Args:
+        ttls: of each message; None: none of them has one.
 
     Returns: the queue, of which nobody pushes or pops any more, so that its pipe is sealed; and the ids.
     """
-    queue = store.queue("q", max_attempts=2)
-    ids = tuple(queue.push_many([b"%d" % number for number in range(len(delays))]))
+    queue = store.queue("q", max_attempts=2, **settings)
+    if ttls:
+        ids = tuple(queue.push(b"%d" % number, ttl=ttl) for number, ttl in enumerate(ttls))
+    else:
+        ids = tuple(queue.push_many([b"%d" % number for number in range(len(delays))]))
     with queue.popper() as popper:
         for delivery, delay in zip(popper.pop_many(len(delays), timeout=60), delays, strict=True):
             if delay is None:
@@ -82,6 +89,33 @@ def test_a_pipe_that_may_get_more_stays(store):
     queue, _ = roll_back(store, LONG, is_closed=False)
     reap(queue)
     assert counts(store.storage) == {Shelf.READY: 1}
+
+
+@pytest.mark.parametrize("how", [{"ttls": [None, None, 3 * LONG]}, {"ttl": 3 * LONG}])
+def test_what_may_expire_stays_with_the_time_that_it_has(store, how):
+    queue, ids = roll_back(store, LONG, LONG, LONG, **how)
+    before = [queue.status(each) for each in ids]
+    reap(queue)
+    assert counts(store.storage) == {Shelf.READY: 1}
+    assert [queue.status(each) for each in ids] == before
+
+
+def test_what_could_expire_and_has_ended_keeps_nothing_back(store):
+    queue, _ = roll_back(store, LONG, None, ttls=[None, 3 * LONG])
+    reap(queue)
+    assert counts(store.storage) == {Shelf.SCHEDULED: 1, Shelf.MOVED: 1}
+
+
+def test_what_was_put_off_is_among_the_runs(store):
+    queue, (first, _) = roll_back(store, LONG, None)
+    queue.push(b"later", delay=LONG)  # a pile, of which nothing was handed out
+    (before,) = queue.runs()
+
+    reap(queue)
+
+    (run,) = queue.runs()
+    assert run == replace(before, pipe=run.pipe, last=1)
+    assert (run.state, run.due, run.reason) == (MessageState.DELAYED, queue.status(first).due, "later")
 
 
 def test_what_is_cancelled_meanwhile_does_not_come(store):

@@ -9,7 +9,7 @@ from support.interrupted import Interrupted, Killed, die, lose, refuse
 from support.lists import counts, listed
 
 from cassq.coordination.local.coordinator import LocalCoordinator
-from cassq.errors import OutcomeUnknownError, StorageUnavailableError
+from cassq.errors import DecodeError, OutcomeUnknownError, StorageUnavailableError
 from cassq.limits import NO_LIMIT
 from cassq.model.ids import MessageId, new_pipe_id, new_token
 from cassq.model.label import Label
@@ -28,6 +28,7 @@ from cassq.pipes import by_hand, upkeep
 from cassq.pipes.batch_reader import read_all
 from cassq.pipes.fenced_pipe import FencedPipe, Taker
 from cassq.pipes.owned_pipe import OwnedPipe
+from cassq.reaping.duty import PASS_MAX_S
 from cassq.reaping.keeper import LOOK_AFTER_S, STAGED_S, Keeper
 from cassq.reaping.reap_report import ReapReport
 from cassq.reaping.reaper import Reaper
@@ -39,6 +40,10 @@ from cassq.storage.witnessed import witnessed
 SETTINGS = QueueSettings(max_attempts=3)
 AT_ONCE = Place(due_ms=0)
 URGENT = Place(priority=9)
+
+
+def corrupt(*_, **__):
+    raise DecodeError("planted")
 
 
 class Scene:
@@ -125,6 +130,10 @@ class Scene:
         report = ReapReport()
         Keeper(self.beside, f"keeper {new_token()}").run_once(report)
         return report
+
+    @property
+    def publications(self):
+        return self.rows.read_queues("q")[0].publications
 
     def totals(self):
         return self.rows.read_queues("q")[0].totals
@@ -318,6 +327,30 @@ class TestADeathBeforeTheListing:
         assert scene.lists == {Shelf.DUE: 1, Shelf.MOVED: 1}
         assert [body for body, *_ in scene.consume()] == [b"1"]
 
+    @pytest.mark.parametrize("late_s", [0, 3600])
+    def test_is_told_to_poppers_where_the_listing_is_late(self, scene, entry, late_s):
+        scene.clock.seconds += late_s
+        assert scene.move(entry, 2, URGENT)
+        assert scene.publications == (1 if late_s else 0)
+        assert scene.move(entry, 2)
+        assert scene.publications == (1 if late_s else 0)
+
+    def test_is_told_to_poppers_by_a_reaper_too(self, scene, entry):
+        scene.clock.seconds += 3600
+        scene.storage.before["change_queue"] = refuse
+        reaper = Reaper(scene.context, "another", lambda _: None)
+        assert "not told" in reaper.run_once().failed[0]
+        assert (scene.publications, scene.listed(Shelf.DUE)) == (0, [scene.moved_from(entry)])
+        reaper.run_once()
+        assert scene.publications == 1
+
+    def test_is_told_to_poppers_by_the_next_call_where_that_failed(self, scene, entry):
+        scene.clock.seconds += 3600
+        scene.storage.before["change_queue"] = refuse
+        assert scene.move(entry, 2)
+        assert scene.publications == 1
+        assert [body for body, *_ in scene.consume()] == [b"1"]
+
     def test_is_made_up_for_by_a_keeper_in_ten_minutes(self, scene, entry):
         scene.keep()
         assert scene.listed(Shelf.DUE) == []
@@ -352,6 +385,91 @@ def test_a_listing_that_fails_is_tried_again_and_told_where_it_is_in_vain(scene,
     monkeypatch.setattr(scene.rows, "publish_pipes", refuse)
     with pytest.raises(OutcomeUnknownError, match=r"not listed yet: a keeper does that within ten minutes"):
         scene.move(entry, 3)
+
+
+@pytest.mark.parametrize("fail", [lose, refuse, corrupt])
+class TestASourceThatIsOverByThat:
+    """It is put aside besides, and nobody hears where that fails."""
+
+    @pytest.fixture
+    def entry(self, scene):
+        return scene.pipe(3600, due_class=3)
+
+    def test_is_ended_by_a_cancellation(self, scene, entry, fail):
+        scene.storage.before["publish_pipes"] = fail
+        assert Purging(scene.context).cancel(MessageId(entry.pipe, 1), is_running_meant=False)
+        self._ends_later(scene)
+
+    def test_is_ended_by_a_purge(self, scene, entry, fail):
+        scene.storage.before["publish_pipes"] = fail
+        assert Purging(scene.context).purge() == 1
+        self._ends_later(scene)
+
+    def test_is_ended_by_a_move(self, scene, entry, fail):
+        scene.storage.after["publish_pipes"] = lambda *_: scene.storage.before.update(publish_pipes=fail)
+        assert scene.move(entry, 1)
+        assert "publish_pipes" not in scene.storage.before
+        assert [body for body, *_ in scene.consume()] == [b"3600"]
+        self._ends_later(scene)
+
+    def _ends_later(self, scene):
+        assert scene.lists[Shelf.SCHEDULED] == 1
+        scene.clock.seconds += 3600
+        scene.keep()
+        for _ in range(2):
+            scene.reaper.run_once()
+        assert scene.lists == {}
+
+
+class TestWhatStandsForWhatWasMoved:
+    """It is looked at once an hour, by each reaper; a pass of it takes its time, and no more."""
+
+    COUNT = 6
+
+    @pytest.fixture
+    def looked_at(self, scene):
+        """Pipes that stand for what was moved, as somebody looks at them; each look takes a quarter of a pass."""
+        for _ in range(self.COUNT):
+            assert scene.move(scene.pipe(0), 1, scene.in_s(3600))
+        scene.reaper.run_once()
+        standing = scene.listed(Shelf.MOVED)
+        assert len(standing) == self.COUNT
+        load_pipe, seen = scene.rows.load_pipe, []
+
+        def load_slowly(pipe):
+            if pipe in standing:
+                seen.append(pipe)
+                scene.clock.seconds += PASS_MAX_S / 4
+            return load_pipe(pipe)
+
+        scene.rows.load_pipe = load_slowly
+        return seen
+
+    def test_is_looked_at_in_parts(self, scene, looked_at):
+        reaper = Reaper(scene.beside, "another", lambda _: None)
+        reached = []
+        for _ in range(4):
+            reaper.run_once(32)
+            reached.append(len(looked_at))
+        assert reached == [2, 4, 6, 6]
+        assert len(set(looked_at)) == 6
+        scene.clock.seconds += LET_GO_S
+        reaper.run_once(32)
+        assert len(looked_at) == 8
+
+    def test_is_looked_at_whole_by_who_reaps_all(self, scene, looked_at):
+        Reaper(scene.beside, "another", lambda _: None).run_once()
+        assert len(looked_at) == 6
+
+    def test_is_remembered_as_long_as_it_stands(self, scene, looked_at):
+        reaper = Reaper(scene.beside, "another", lambda _: None)
+        reaper.run_once()
+        assert len(reaper._sources._awaited) == 6
+        for entry in scene.rows.list_pipes("q", shelf=Shelf.MOVED).entries:
+            scene.rows.delete_pipe("q", entry.pipe, Shelf.MOVED)  # as others do
+        scene.clock.seconds += LET_GO_S
+        reaper.run_once()
+        assert not reaper._sources._awaited
 
 
 class TestASource:
