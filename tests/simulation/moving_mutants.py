@@ -10,6 +10,8 @@ _HAND_OVER = "cassq.reaping.hand_over"
 _SOURCES = "cassq.reaping.sources"
 _KEEPER = "cassq.reaping.keeper"
 _BY_HAND = "cassq.pipes.by_hand"
+_TESTS = "tests/unit/reaping/test_rescheduling.py"
+_PUT_OFF = "tests/unit/reaping/test_put_off.py"
 
 
 def _moved(name: str, module: str, old: str, new: str) -> Mutant:
@@ -19,11 +21,12 @@ def _moved(name: str, module: str, old: str, new: str) -> Mutant:
 
 MOVING_MUTANTS: tuple[Mutant, ...] = (
     # Staged, decided, listed
-    _moved(
+    planted(
         "move a message whatever happened to it since it was read",
         _HAND_OVER,
         "Transaction(Advance(source.head.op, replace(",
         "Transaction(Advance(self._storage.load_pipe(source.pipe).head.op, replace(",
+        test=f"{_TESTS}::TestADecision::test_is_refused_whatever_came_while_a_pipe_was_staged",
     ),
     Mutant(
         "stage what a message is moved to once that is decided",
@@ -57,32 +60,35 @@ MOVING_MUTANTS: tuple[Mutant, ...] = (
         ),
         about="moves",
     ),
-    _moved(
+    planted(
         "list what a message is to be moved to before that is decided",
         _HAND_OVER,
         "        if self._storage.transact(source.pipe, decision).is_applied:\n",
         "        self.publish(entry, source.estimate_now_ms())\n"
         "        if self._storage.transact(source.pipe, decision).is_applied:\n",
+        test=f"{_TESTS}::TestADecision::test_that_comes_too_late_moves_nothing",
     ),
-    _moved(
+    planted(
         "retire a pipe whose messages were moved to one that stands",
         _SOURCES,
         "        if all(map(self._is_gone, source.progress.targets)):\n",
         "        if True:\n",
+        test=f"{_TESTS}::TestASource::"
+        "test_stands_until_what_it_names_is_gone_and_counts_what_went_through_it",
     ),
     planted(
         "let a pipe wait for what was moved from it, and list nothing of that",
         _SOURCES,
         "        self.finish(source)\n        if source.entry.shelf is not",
         "        if source.entry.shelf is not",
-        test="tests/unit/reaping/test_rescheduling.py::"
-        "TestADeathBeforeTheListing::test_is_made_up_for_by_a_reaper_once_the_rest_has_ended",
+        test=f"{_TESTS}::TestADeathBeforeTheListing::test_is_made_up_for_by_a_reaper_once_the_rest_has_ended",
     ),
-    _moved(
+    planted(
         "retire a pipe where a look at what was moved from it failed",
         "cassq.reaping.reaper",
         "            is_over = is_done and self._sources.may_retire(owned)  # not where that raises\n",
         "            is_over = is_done\n            is_over = is_done and self._sources.may_retire(owned)\n",
+        test=f"{_TESTS}::TestASource::test_stands_where_a_look_at_what_it_names_failed",
     ),
     _moved(
         "list a pipe that is over where it stood before, once what was moved from it is gone",
@@ -90,11 +96,12 @@ MOVING_MUTANTS: tuple[Mutant, ...] = (
         "                self._left[entry.pipe] = entry\n",
         "                self._storage.publish_pipes(self._queue, [entry], Shelf.DUE)\n",
     ),
-    _moved(
+    planted(
         "look for a pipe where it moves on to before it is looked for where it was",
         "cassq.model.shelf",
         "Shelf.DUE, Shelf.MOVED)",
         "Shelf.MOVED, Shelf.DUE)",
+        test=f"{_TESTS}::TestASourceThatMovesOn::test_is_found_by_who_cancels[4-1]",
     ),
     _moved(
         "take a pile of which one message was moved for moved",
@@ -119,11 +126,12 @@ MOVING_MUTANTS: tuple[Mutant, ...] = (
         test="tests/unit/observing/test_purging.py::"
         "test_what_came_back_from_its_last_attempt_is_not_moved_either",
     ),
-    _moved(
+    planted(
         "move a message only from where it was pushed",
         _MOVING,
         "            now_at = find_moved(self._storage, self._by_hand.targets_of(entry), message_id)\n",
         "            now_at = None\n",
+        test=f"{_TESTS}::TestADeathBeforeTheListing::test_is_made_up_for_by_the_next_call",
     ),
     _moved(
         "look for what was moved only where this process has heard of due times",
@@ -147,17 +155,19 @@ MOVING_MUTANTS: tuple[Mutant, ...] = (
         "        runs = [resting(run, 1, 1, rest_ms)] if run else []\n",
         "        runs = []\n",
     ),
-    _moved(
+    planted(
         "end the rest of a message that gets another priority",
         _MOVING,
         "        rest_ms = run.not_before_ms if run and place.due_ms is None else item.due_ms\n",
         "        rest_ms = item.due_ms\n",
+        test=f"{_TESTS}::TestAMessageThatCameBack::test_keeps_its_attempts_its_reason_and_its_rest",
     ),
-    _moved(
+    planted(
         "let a message rest on that is moved to now",
         _MOVING,
         "        rest_ms = run.not_before_ms if run and place.due_ms is None else item.due_ms\n",
         "        rest_ms = max(run.not_before_ms, item.due_ms) if run else item.due_ms\n",
+        test=f"{_PUT_OFF}::test_it_goes_on_with_its_attempts_and_is_a_dead_letter_after_the_last",
     ),
     _moved(
         "count the delay of what is moved from its push on",
@@ -166,42 +176,72 @@ MOVING_MUTANTS: tuple[Mutant, ...] = (
         "            passed_ms = now_ms - item.origin.pushed_at_ms\n"
         "            item = item._replace(due_ms=place.due_ms - passed_ms if place.due_ms else now_ms)\n",
     ),
-    _moved(
+    planted(
         "leave a message that is moved its priority",
         _MOVING,
         "            like = replace(like, priority=place.priority)\n",
         "            pass\n",
+        test=f"{_TESTS}::TestAMessageThatCameBack::test_keeps_its_attempts_its_reason_and_its_rest",
+    ),
+    # Who hears of what is listed late, and of what fails besides
+    planted(
+        "tell nobody of what is listed late by hand",
+        _MOVING,
+        "            self._hand_over.tell_late()\n",
+        "            pass\n",
+        test=f"{_TESTS}::TestADeathBeforeTheListing::test_is_told_to_poppers_where_the_listing_is_late[3600]",
+    ),
+    planted(
+        "forget what was listed late where that cannot be told",
+        _HAND_OVER,
+        "            self._is_late = True\n            raise\n",
+        "            raise\n",
+        test=f"{_TESTS}::TestADeathBeforeTheListing::test_is_told_to_poppers_by_a_reaper_too",
+    ),
+    planted(
+        "raise what fails after what was asked for is done",
+        _BY_HAND,
+        "        with suppress(CassqError):\n",
+        "        with suppress():\n",
+        test=f"{_TESTS}::TestASourceThatIsOverByThat::test_is_ended_by_a_cancellation[lose]",
     ),
     # What rests for long
+    planted(
+        "put off what may expire",
+        _HAND_OVER,
+        "        and not _may_expire(source)\n",
+        "",
+        test=f"{_PUT_OFF}::test_what_may_expire_stays_with_the_time_that_it_has[how0]",
+    ),
     planted(
         "put off what comes back sooner, with what rests for long",
         _HAND_OVER,
         "            and run.not_before_ms > far_ms\n",
         "",
-        test="tests/unit/reaping/test_put_off.py::"
-        "test_a_pipe_of_which_something_comes_back_sooner_stays[other0]",
+        test=f"{_PUT_OFF}::test_a_pipe_of_which_something_comes_back_sooner_stays[other0]",
     ),
     planted(
         "put off messages of a pipe that may get more",
         _HAND_OVER,
         "        source.is_exhausted\n        and bool(runs)",
         "        bool(runs)",
-        test="tests/unit/reaping/test_put_off.py::test_a_pipe_that_may_get_more_stays",
+        test=f"{_PUT_OFF}::test_a_pipe_that_may_get_more_stays",
     ),
     planted(
         "leave what was moved on, or has ended, where it is due in a year",
         _BY_HAND,
         "            if fenced and upkeep.step_over(fenced) and fenced.is_over:\n",
         "            if False:\n",
-        test="tests/unit/reaping/test_put_off.py::"
-        "test_what_was_put_off_for_a_year_and_ended_leaves_nothing_behind[cancel]",
+        test=f"{_PUT_OFF}::test_what_was_put_off_for_a_year_and_ended_leaves_nothing_behind[cancel]",
     ),
     # Who cancels meanwhile
-    _moved(
+    planted(
         "cancel what was moved meanwhile",
         "cassq.storage.cassandra.transactions",
         "cql.SET_FIRST_MARK if isinstance(head, Cancel) else cql.SET_MARK",
         "cql.SET_MARK",
+        test="tests/simulation/test_cluster.py::TestCancel::"
+        "test_it_leaves_the_mark_of_a_message_that_was_moved",
     ),
     planted(
         "cancel what was moved meanwhile, on SQLite",

@@ -172,7 +172,8 @@ SCHEDULE_MUTANTS: tuple[Mutant, ...] = (
                 "        if True:\n",
             ),
         ),
-        about="schedule",
+        test="tests/unit/reaping/test_schedule_keeper.py::"
+        "test_a_pile_stays_until_what_it_was_moved_to_is_gone",
     ),
     _scheduled(
         "cancel a message only where it was pushed",

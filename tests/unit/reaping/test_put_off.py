@@ -67,6 +67,7 @@ def test_it_goes_on_with_its_attempts_and_is_a_dead_letter_after_the_last(store)
     queue, (message_id, *_) = roll_back(store, LONG, None, None)
     reap(queue)
     assert queue.reschedule(message_id, delay=timedelta(0))
+    assert queue.status(message_id).state is MessageState.WAITING
 
     with queue.popper() as popper:
         delivery = popper.pop(timeout=60)

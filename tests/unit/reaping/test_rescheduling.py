@@ -183,6 +183,15 @@ class TestADecision:
         assert scene.lists == {Shelf.READY: 1}
         assert scene.rows.load_pipe(entry.pipe).marks == ()
 
+    def test_is_refused_whatever_came_while_a_pipe_was_staged(self, scene):
+        entry = scene.pipe(0, 1)
+        scene.storage.after["append"] = lambda *_: scene.take(entry)
+
+        assert not scene.move(entry, 2)
+
+        assert scene.lists == {Shelf.READY: 1}
+        assert scene.rows.load_pipe(entry.pipe).marks == ()
+
     def test_and_a_cancellation_end_a_message_once(self, scene):
         entry = scene.pipe(0, 1)
         message_id = MessageId(entry.pipe, 2)
@@ -428,7 +437,7 @@ class TestWhatStandsForWhatWasMoved:
 
     @pytest.fixture
     def looked_at(self, scene):
-        """Pipes that stand for what was moved, as somebody looks at them; each look takes a quarter of a pass."""
+        """Pipes that stand for what was moved, as they are looked at; each look takes a quarter of a pass."""
         for _ in range(self.COUNT):
             assert scene.move(scene.pipe(0), 1, scene.in_s(3600))
         scene.reaper.run_once()
@@ -504,6 +513,15 @@ class TestASource:
         assert scene.lists == {}
         assert scene.totals().committed == 2
         assert scene.rows.load_pipe(entry.pipe) is None
+
+    def test_stands_where_a_look_at_what_it_names_failed(self, scene):
+        entry = scene.pipe(0, 1)
+        assert scene.move(entry, 2, scene.in_s(3600))
+        assert [body for body, *_ in scene.consume()] == [b"0"]
+        load_pipe, target = scene.rows.load_pipe, scene.moved_from(entry)
+        scene.rows.load_pipe = lambda pipe: refuse() if pipe == target else load_pipe(pipe)
+        assert len(scene.reaper.run_once().failed) == 1
+        assert scene.lists == {Shelf.READY: 1, Shelf.SCHEDULED: 1}
 
     @pytest.mark.parametrize("is_another", [False, True])
     def test_of_a_source_of_a_source_goes_in_the_end(self, scene, is_another):
