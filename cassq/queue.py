@@ -220,7 +220,10 @@ class Queue:
         return self._statistics.pipe_stats(self.record.read, owners)
 
     def runs(self, count: int = 100) -> list[RunStats]:
-        """Return who has which messages, and what came back: `count` runs at most, by pipe."""
+        """Return who has which messages, and what came back: `count` runs at most, by pipe.
+
+        What came back and rests for long is among them.
+        """
         check_count(count)
         self._check_open()
         return self._inspection.runs(count)
@@ -231,7 +234,10 @@ class Queue:
         return list(self._services.storage.read_rollups(self.name, to_day(day)))
 
     def peek(self, count: int = 10) -> list[Message]:
-        """Return the next `count` messages that could be delivered now; nothing is taken."""
+        """Return the next `count` messages that could be delivered now; nothing is taken.
+
+        Some may be there whose push has not returned: their pusher may push these again, under other ids.
+        """
         check_count(count)
         self._check_open()
         return self._inspection.peek(count)
@@ -249,7 +255,8 @@ class Queue:
         """End one message, which is then delivered to nobody; may be repeated.
 
         Args:
-            message_id: as push returned it, or its str.
+            message_id: as push returned it, or its str. What `peek` shows before its push has returned may be
+                pushed again by its pusher, and come all the same.
             running: also while a consumer has it, or is about to get it. It does not come again, whatever
                 that consumer does; where it commits, or gives up for good, that counts.
 
@@ -276,7 +283,7 @@ class Queue:
         Its id stays. Its ttl counts from that time on.
 
         Args:
-            message_id: as push returned it, or its str.
+            message_id: as push returned it, or its str; of `peek` as for `cancel`.
             delay: nobody gets it before so long after the call; timedelta(0) for at once.
             due: nobody gets it before then, instead; a datetime with a time zone. 5 years at most.
             timeout: how long to try to read the database's clock, and to note the first such message.
@@ -303,10 +310,10 @@ class Queue:
     ) -> bool:
         """Give a message another priority; its id and its due time stay, its place among others does not.
 
-        Its ttl counts from its due time, as ever, or else from the call on.
+        Its ttl begins anew: it counts from the call on, or from its due time where that is later.
 
         Args:
-            message_id: as push returned it, or its str.
+            message_id: as push returned it, or its str; of `peek` as for `cancel`.
             priority: from 0 to 9.
             timeout: how long to try to note the first such message.
 
