@@ -75,11 +75,12 @@ SCHEDULE_MUTANTS: tuple[Mutant, ...] = (
         "                    yield seq + 1, due_ms\n",
     ),
     # Moving
-    _scheduled(
+    planted(
         "move a pile whatever happened to it since it was read",
         _HAND_OVER,
         "Transaction(Advance(source.head.op, replace(",
         "Transaction(Advance(self._storage.load_pipe(source.pipe).head.op, replace(",
+        test="tests/unit/reaping/test_schedule_keeper.py::test_a_cancellation_beside_the_move_is_not_lost",
     ),
     _scheduled(
         "move what has ended, too",
