@@ -630,7 +630,7 @@ _READERS = (
             Edit(
                 "cassq.bulk.run_reader",
                 "                    if run and self._leases.begin_anew(run):\n                        found.append(run)\n",
-                "                    anew = uuid5(_NAMES, str(run))\n"
+                "                    anew = UUID(int=run.lease_id.int + 1)\n"
                 "                    if run and self._leases.begin_anew(run, anew):\n"
                 "                        parts = (run.attempt, run.read_from, run.parts)\n"
                 "                        found.append(LeasedRun(run.pipe, anew, *parts))\n",
