@@ -25,9 +25,10 @@ from cassq.catalog.queue_context import QueueContext
 from cassq.errors import OutcomeUnknownError
 from cassq.limits import WINDOW_OUT
 from cassq.model.ids import new_token
-from cassq.model.pipe import Head, Mark, PipeEntry, PipeState, Run, RunState, Tally
+from cassq.model.pipe import Head, Mark, PipeEntry, PipeState, Run, RunState
 from cassq.model.progress import Progress
 from cassq.model.take_plan import Holder
+from cassq.model.tally import Tally
 from cassq.model.transaction import Advance, RunChange, Transaction
 from cassq.pipes.batch_reader import BatchReader
 from cassq.pipes.held_window import HeldWindow

@@ -13,11 +13,12 @@ from cassq.errors import DecodeError
 from cassq.model.consistency import check_head, check_mark
 from cassq.model.ids import MessageId
 from cassq.model.message import Batch, Origin
-from cassq.model.pipe import End, Head, Mark, Phase, PipeEntry, Run, RunState, Tally
+from cassq.model.pipe import End, Head, Mark, Phase, PipeEntry, Run, RunState
 from cassq.model.queue_record import QueueRecord, QueueState, Sample, Written
 from cassq.model.rollup import NAMES, Rollup
 from cassq.model.settings import QueueSettings
 from cassq.model.shelf import Shelf
+from cassq.model.tally import Tally
 from cassq.storage.cassandra.statements import HEAD_KIND, HEAD_SEQ, MARK_KIND, RUN_KIND, SET_MARK_KIND
 from cassq.storage.cassandra.values import (
     Row,

@@ -16,11 +16,12 @@ from cassq.limits import SEQ_MAX
 from cassq.model.consistency import check_head, check_mark
 from cassq.model.ids import MessageId, from_time_key, time_key
 from cassq.model.message import Batch, Origin
-from cassq.model.pipe import End, Head, Mark, Phase, PipeEntry, Run, RunState, Tally
+from cassq.model.pipe import End, Head, Mark, Phase, PipeEntry, Run, RunState
 from cassq.model.queue_record import QueueRecord, QueueState, Sample, Written
 from cassq.model.rollup import NAMES, Rollup
 from cassq.model.settings import QueueSettings
 from cassq.model.shelf import Shelf
+from cassq.model.tally import Tally
 from cassq.storage.port import DeadLetter
 from cassq.storage.sqlite.values import blob, decoding, json_headers, json_list, number, text, time_ms
 
