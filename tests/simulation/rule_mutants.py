@@ -1160,7 +1160,7 @@ _BETWEEN = (
     ),
     planted(
         "keep in hand what expires by a time of its own",
-        "cassq.popping.fetch_thread",
+        "cassq.popping.buffered_leases",
         "        if is_limited(self._context.settings) and any(\n",
         "        if self._context.settings.ttl and any(\n",
         test="tests/unit/popping/test_fetch_thread.py::TestWhatIsInTheBuffer::"

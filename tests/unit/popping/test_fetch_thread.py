@@ -228,7 +228,7 @@ class TestWhatIsInTheBuffer:
         for _ in range(9):
             scene.clock.seconds += 3.0
             scene.buffer._popped_at = scene.clock.now()
-            scene.thread._keep_up()
+            scene.thread._leases.keep_up()
         (run,) = scene.buffer.runs()
         assert run.is_live
         assert run.left_s >= 3.0
@@ -243,14 +243,14 @@ class TestWhatIsInTheBuffer:
         for _ in range(2):
             scene.clock.seconds += 2.5
             scene.buffer._popped_at = scene.clock.now()
-            scene.thread._keep_up()
+            scene.thread._leases.keep_up()
         assert scene.buffer.runs() == []
         assert [row[2:] for row in scene.rows] == [(RunState.RETURNED, 0)]
 
     def test_goes_back_uncounted_when_nobody_pops_any_more(self, scene):
         self.fill(scene)
         scene.clock.seconds += IDLE_S + 0.1
-        scene.thread._keep_up()
+        scene.thread._leases.keep_up()
         assert scene.buffer.runs() == []
         assert [row[2:] for row in scene.rows] == [(RunState.RETURNED, 0)]
         assert not scene.coordinator.holders("q")
@@ -264,16 +264,16 @@ class TestWhatIsInTheBuffer:
 
         with monkeypatch.context() as patch:
             patch.setattr(scene.storage, "transact", fail)
-            scene.thread._keep_up()
+            scene.thread._leases.keep_up()
         (run,) = scene.buffer.runs()
         assert run.left_s < 4.0
-        scene.thread._keep_up()
+        scene.thread._leases.keep_up()
         assert run.left_s == pytest.approx(8.0)
 
     def test_that_is_more_than_those_who_stay_need_goes_back(self, scene):
         self.fill(scene)
         scene.buffer.leave(object())
-        scene.thread._keep_up()
+        scene.thread._leases.keep_up()
         assert scene.buffer.runs() == []
         assert [row[2:] for row in scene.rows] == [(RunState.RETURNED, 0)]
 
@@ -324,13 +324,13 @@ class TestWindows:
     def test_end_before_a_lease_is_extended(self, scene, held):
         scene.clock.seconds += 5.5
         scene.buffer._popped_at = scene.clock.now()
-        scene.thread._keep_up()
+        scene.thread._leases.keep_up()
         assert scene.clock.waits == []
         assert held.left_s >= 8.0
 
     def test_end_before_what_is_in_the_buffer_goes_back(self, scene, held):
         scene.buffer.close()
-        scene.thread._give_back()
+        scene.thread._leases.give_back()
         assert scene.clock.waits == []
         assert scene.rows == [(1, 2, RunState.RETURNED, 0)]
 
