@@ -144,6 +144,11 @@ class FencedPipe:
         """Return the runs whose lease had ended before the last read of their marks began."""
         return [run for run in self.progress.runs.values() if run.is_expired(self.read_ms, self.skew_ms)]
 
+    def is_due(self, run: Run, now_ms: int) -> bool:
+        """Tell whether a run may be taken again; what came back from its last attempt is buried at once."""
+        is_spent = run.state is RunState.RETURNED and run.attempt >= self.attempts_max
+        return is_spent or run.is_due(now_ms)
+
     def _adopt(self, state: PipeState, sent_at: float) -> None:
         window, self.window = self.window, None
         before = self.progress.head if window else state.head

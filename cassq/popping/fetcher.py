@@ -317,7 +317,7 @@ class Fetcher:
             self._on_pipe_over(entry.pipe)
             return None
         if self._until is not None:
-            opened.until = self._until[entry.pipe]
+            opened.horizon.until = self._until[entry.pipe]
         return self._claims.add(opened)
 
     def _is_far(self, entry: PipeEntry) -> bool:

@@ -743,9 +743,9 @@ _BETWEEN = (
         "deliver what was taken to be buried once more attempts are allowed",
         (
             Edit(
-                "cassq.pipes.owned_pipe",
-                "plans.append(as_burial(plan_again(self.progress, run, batches, portion, self.holder)))",
-                "plans.append(plan_again(self.progress, run, batches, portion, self.holder))",
+                "cassq.pipes.planning",
+                "plans.append(as_burial(plan_again(fenced.progress, run, batches, portion, fenced.holder)))",
+                "plans.append(plan_again(fenced.progress, run, batches, portion, fenced.holder))",
             ),
             Edit(
                 "cassq.pipes.owned_pipe",
@@ -1153,9 +1153,9 @@ _BETWEEN = (
     ),
     planted(
         "let what follows overtake the rest of a run of which a part has expired",
-        "cassq.pipes.owned_pipe",
-        "            is_next = (left > 0 or not wanted) and not any(plan.rest for plan in plans)\n",
-        "            is_next = left > 0 or not wanted\n",
+        "cassq.pipes.planning",
+        "    is_next = (left > 0 or not wanted) and not any(plan.rest for plan in again)\n",
+        "    is_next = left > 0 or not wanted\n",
         test=_EXPIRY + "TestATimeToLiveOfItsOwn::test_of_what_came_back_lets_nothing_overtake_the_rest",
     ),
     planted(
