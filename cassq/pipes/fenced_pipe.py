@@ -32,6 +32,7 @@ from cassq.model.tally import Tally
 from cassq.model.transaction import Advance, RunChange, Transaction
 from cassq.pipes.batch_reader import BatchReader
 from cassq.pipes.held_window import HeldWindow
+from cassq.pipes.outside_view import is_spent
 from cassq.runtime.database_clock import Reading
 
 
@@ -146,8 +147,7 @@ class FencedPipe:
 
     def is_due(self, run: Run, now_ms: int) -> bool:
         """Tell whether a run may be taken again; what came back from its last attempt is buried at once."""
-        is_spent = run.state is RunState.RETURNED and run.attempt >= self.attempts_max
-        return is_spent or run.is_due(now_ms)
+        return is_spent(run, self.attempts_max) or run.is_due(now_ms)
 
     def _adopt(self, state: PipeState, sent_at: float) -> None:
         window, self.window = self.window, None
