@@ -36,7 +36,7 @@ from cassq.popping.popper import Popper
 from cassq.popping.shared_intake import CommitMode
 from cassq.pushing.pusher import PUSH_TIMEOUT
 from cassq.reaping.reap_report import ReapReport
-from cassq.reaping.rescheduling import Rescheduling
+from cassq.reaping.rescheduling import Place, Rescheduling
 from cassq.storage.witnessed import witnessed
 from cassq.workers import Services, Workers
 
@@ -78,6 +78,7 @@ class Queue:
         self._purging = Purging(context)
         self._rescheduling = Rescheduling(context)
         self._workers = Workers(services, context, self._statistics, self.staging)
+        self._labels = self._workers.labels
 
     @property
     def settings(self) -> QueueSettings:
@@ -110,7 +111,7 @@ class Queue:
             StorageUnavailableError: the database did not answer in time; the message is not stored.
             OutcomeUnknownError: it may or may not be stored, and time was up before that was known.
         """
-        label = self._workers.to_label(options, timeout) if options else UNLABELLED
+        label = self._labels.of_push(options, timeout) if options else UNLABELLED
         return self._workers.pusher().push(body, headers, timeout, label)
 
     def push_soon(
@@ -133,7 +134,7 @@ class Queue:
         Returns: a future of the message's id, which is set, or fails as `push` raises, within `timeout`.
         Raises: as `push`, for what is wrong with the message or the queue.
         """
-        label = self._workers.to_label(options, timeout) if options else UNLABELLED
+        label = self._labels.of_push(options, timeout) if options else UNLABELLED
         return self._workers.pusher().push_soon(body, headers, timeout, is_patient=is_patient, label=label)
 
     def push_many(
@@ -158,7 +159,7 @@ class Queue:
             a note on the error says how much. OutcomeUnknownError, which says how much is stored, when the
             database failed after a part of the messages was.
         """
-        label = self._workers.to_label(options, timeout) if options else UNLABELLED
+        label = self._labels.of_push(options, timeout) if options else UNLABELLED
         return self._workers.pusher().push_many(bodies, progress, timeout, label)
 
     def popper(self, *, commit: CommitMode = "each", types: Iterable[str] | None = None) -> Popper:
@@ -290,9 +291,9 @@ class Queue:
             OutcomeUnknownError: it may be due then, or when it was before: call again.
             StorageUnavailableError: nothing was done.
         """
-        return self._rescheduling.move(
-            to_message_id(message_id), self._workers.to_place({"delay": delay, "due": due}, timeout)
-        )
+        moved = to_message_id(message_id)
+        label = self._labels.of_move({"delay": delay, "due": due}, timeout)
+        return self._rescheduling.move(moved, Place(due_ms=label.due_ms))
 
     def reprioritise(
         self,
@@ -314,9 +315,9 @@ class Queue:
 
         Raises: as `reschedule`.
         """
-        return self._rescheduling.move(
-            to_message_id(message_id), self._workers.to_place({"priority": priority}, timeout)
-        )
+        moved = to_message_id(message_id)
+        label = self._labels.of_move({"priority": priority}, timeout)
+        return self._rescheduling.move(moved, Place(priority=label.priority))
 
     def purge(self) -> int:
         """End every message that is in nobody's hands, also what is not due; return how many.
@@ -362,7 +363,7 @@ class Queue:
 
     def _may_push_at_once(self, options: PushOptions) -> bool:
         """Tell whether a push with these options reads nothing before; for those who may not wait."""
-        return self._workers.may_push_at_once(options)
+        return self._labels.is_ready(options)
 
     def _check_open(self) -> None:
         self._workers.check_usable()

@@ -27,12 +27,10 @@ from cassq.errors import (
     InvalidOptionError,
 )
 from cassq.model.ids import MessageId, check_name
-from cassq.model.label import Label, to_delay, to_label, to_types
+from cassq.model.label import Label, to_types
 from cassq.model.message import Headers
-from cassq.model.options import PushOptions
-from cassq.model.schedule import SOON
 from cassq.model.tracing import Tracer
-from cassq.model.uses import EVERY_POPPER, is_told
+from cassq.model.uses import EVERY_POPPER
 from cassq.observing.statistics import Statistics
 from cassq.pipes.fenced_pipe import Taker
 from cassq.popping.fetcher import Fetcher
@@ -40,13 +38,13 @@ from cassq.popping.pipe_backoff import GonePipes
 from cassq.popping.popper import Popper
 from cassq.popping.shared_intake import CommitMode, SharedIntake, check_commit
 from cassq.pushing.due_clock import DueClock
+from cassq.pushing.labels import Labels
 from cassq.pushing.observed_pusher import ObservedPusher
 from cassq.pushing.pusher import PUSH_TIMEOUT, Pusher
 from cassq.pushing.traced_pusher import TracedPusher
 from cassq.reaping.housekeeping import Housekeeping
 from cassq.reaping.reap_report import ReapReport
 from cassq.reaping.reaper import Reaper
-from cassq.reaping.rescheduling import Place
 from cassq.runtime.clock import Clock
 from cassq.runtime.event_buffer import EventBuffer
 from cassq.runtime.fork_guard import ForkGuard, process_name
@@ -86,6 +84,7 @@ class Workers:
     """The workers of one queue.
 
     Attributes:
+        labels: makes the labels of what is pushed.
         left_behind: how many messages its closing could not store in time.
     """
 
@@ -100,6 +99,7 @@ class Workers:
         self._staging = staging
         self._first_uses = FirstUses(context.record, services.clock, lambda: self._is_closed)
         self._due_clock = DueClock(context)
+        self.labels = Labels(context, self._first_uses, self._due_clock, self.check_usable)
         self._gone = GonePipes()
         self._birthplace = ForkGuard()
         self._making = threading.RLock()
@@ -125,34 +125,6 @@ class Workers:
                     self._pusher = self._make_pusher()
                 pusher = self._pusher
         return pusher
-
-    def to_label(self, options: PushOptions, timeout: float | timedelta) -> Label:
-        """Return the label of messages; the queue's record says first that there are such messages."""
-        label = to_label(options)
-        self.check_usable()
-        if not is_told(self._context.settings, label):
-            self._first_uses.tell([label], timeout)
-        return self._due_clock.dated(label, to_delay(options), timeout) if label.due_class else label
-
-    def to_place(self, options: PushOptions, timeout: float | timedelta) -> Place:
-        """Return where a message is to be moved; the queue's record says first that there are such messages.
-
-        Args:
-            options: a priority; or a delay or a due time.
-        """
-        label = to_label(options)
-        self.check_usable()
-        if "priority" not in options and options["delay"] is None and options["due"] is None:
-            raise InvalidOptionError("give a delay or a due time: delay=timedelta(0) is at once")
-        self._first_uses.tell([label._replace(due_class=SOON)], timeout, "not moved")
-        if "priority" in options:
-            return Place(priority=label.priority)
-        return Place(due_ms=self._due_clock.dated(label, to_delay(options), timeout).due_ms)
-
-    def may_push_at_once(self, options: PushOptions) -> bool:
-        """Tell whether a push with these options reads nothing before."""
-        label = to_label(options)
-        return is_told(self._context.settings, label) and (not label.due_class or self._due_clock.is_fresh)
 
     def push_again(self, messages: Sequence[tuple[bytes, Headers, Label]]) -> "Sequence[Future[MessageId]]":
         """Store messages again, with what they had; return ended futures."""

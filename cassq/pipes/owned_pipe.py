@@ -1,6 +1,6 @@
 """One claimed pipe: take, bury.
 
-Owns what an owner takes from a single pipe, and in which order. It refuses to know about claims: the fence
+Owns how an owner takes from a single pipe, and what it ends there. It refuses to know about claims: the fence
 in the head decides who owns, and a claim only spares wasted work. What must not break:
 
 - nothing is handed out before its transaction was applied;
