@@ -1081,7 +1081,7 @@ _BETWEEN = (
     planted(
         "give a future back and keep what it ended with",
         "cassq.popping.pop_future",
-        "            if not self._judge.put_back(portions_of(lasting)):\n",
+        "            if not self._server.put_back(portions_of(lasting)):\n",
         "            if not lasting:\n",
         test=_POP_FUTURE + "TestGivenBack::test_what_it_has_ended_with_goes_to_the_next_in_line",
     ),

@@ -227,7 +227,7 @@ class TestWhatIsInTheBuffer:
         self.fill(scene)
         for _ in range(9):
             scene.clock.seconds += 3.0
-            scene.buffer._popped_at = scene.clock.now()
+            scene.buffer._appetite.popped_at = scene.clock.now()
             scene.thread._leases.keep_up()
         (run,) = scene.buffer.runs()
         assert run.is_live
@@ -242,7 +242,7 @@ class TestWhatIsInTheBuffer:
         self.fill(scene)
         for _ in range(2):
             scene.clock.seconds += 2.5
-            scene.buffer._popped_at = scene.clock.now()
+            scene.buffer._appetite.popped_at = scene.clock.now()
             scene.thread._leases.keep_up()
         assert scene.buffer.runs() == []
         assert [row[2:] for row in scene.rows] == [(RunState.RETURNED, 0)]
@@ -323,7 +323,7 @@ class TestWindows:
 
     def test_end_before_a_lease_is_extended(self, scene, held):
         scene.clock.seconds += 5.5
-        scene.buffer._popped_at = scene.clock.now()
+        scene.buffer._appetite.popped_at = scene.clock.now()
         scene.thread._leases.keep_up()
         assert scene.clock.waits == []
         assert held.left_s >= 8.0
