@@ -522,10 +522,9 @@ _STAGING = (
         "delete attempts before it is published which one counts",
         "cassq.bulk.staging",
         "        record = self._finish(self._record.read(), writer)\n        decided_by",
-        "        self._list.remove(\n"
-        "            entry\n"
-        "            for entry in self._list.undecided(self._record.read())\n"
-        '            if entry.pusher.startswith(f"{writer}/{batch}/") and entry.pipe not in pipes\n'
+        "        self._list.remove_undecided(\n"
+        "            self._record.read(),\n"
+        '            lambda each: each.pusher.startswith(f"{writer}/{batch}/") and each.pipe not in pipes,\n'
         "        )\n"
         "        record = self._finish(self._record.read(), writer)\n        decided_by",
         test=_STAGED + "TestWhoeverComesBy::test_a_driver_that_repeats_the_batch_publishes[memory]",
@@ -564,8 +563,8 @@ _STAGING = (
         (
             Edit(
                 "cassq.bulk.staging",
-                "entry for entry in self._list.undecided(record) if entry.pipe in old",
-                "entry for entry in listing.entries if entry.pipe in old",
+                "self._list.remove_undecided(record, lambda entry: entry.pipe in old)",
+                "self._list.remove(entry for entry in listing.entries if entry.pipe in old)",
             ),
             Edit(
                 "cassq.bulk.staged_list",
