@@ -15,9 +15,7 @@ from uuid import UUID
 from cassq.bulk.run_reader import RunReader
 from cassq.bulk.schedules import Schedules
 from cassq.bulk.staging import Staging
-from cassq.catalog.cached_record import CachedRecord
-from cassq.catalog.queue_context import QueueContext
-from cassq.catalog.queue_events import QueueEvents
+from cassq.catalog.services import Services
 from cassq.errors import AccessDeniedError, CoordinationUnavailableError
 from cassq.model.arguments import check_count, to_day
 from cassq.model.ids import MessageId, to_message_id
@@ -37,8 +35,7 @@ from cassq.popping.shared_intake import CommitMode
 from cassq.pushing.pusher import PUSH_TIMEOUT
 from cassq.reaping.reap_report import ReapReport
 from cassq.reaping.rescheduling import Place, Rescheduling
-from cassq.storage.witnessed import witnessed
-from cassq.workers import Services, Workers
+from cassq.workers import Workers
 
 
 class Queue:
@@ -52,25 +49,10 @@ class Queue:
     """
 
     def __init__(self, services: Services, record: QueueRecord) -> None:
-        self.name = record.name
-        skew_s = record.settings.clock_skew_max.total_seconds()
-        heard = witnessed(services.storage, services.clock, skew_s)
-        self._services = services = replace(services, storage=heard)
-        self.record = CachedRecord(services.storage, record, services.clock)
-        self.dead = DeadLetters(
-            services.storage, self.name, self._push_again, self._check_open, services.clock
-        )
-        events = services.events
-        context = self._context = QueueContext(
-            services.storage,
-            services.coordinator,
-            self.name,
-            self.record,
-            services.clock,
-            services.polls,
-            QueueEvents(self.name, events, services.clock) if events else None,
-            services.tracer,
-        )
+        context = self._context = services.context_of(record)
+        self.name = context.queue
+        self.record = context.record
+        self.dead = DeadLetters(context.storage, self.name, self._push_again, self._check_open, context.clock)
         self.staging = Staging(context)
         self.schedules = Schedules(context, self._check_open)
         self._statistics = Statistics(context)
@@ -217,7 +199,7 @@ class Queue:
         self._workers.check_usable()
         owners: dict[UUID, str] = {}
         with contextlib.suppress(CoordinationUnavailableError, AccessDeniedError):
-            owners.update(self._services.coordinator.holders(self.name))
+            owners.update(self._context.coordinator.holders(self.name))
         return self._statistics.pipe_stats(self.record.read, owners)
 
     def runs(self, count: int = 100) -> list[RunStats]:
@@ -229,7 +211,7 @@ class Queue:
     def rollups(self, day: date) -> list[Rollup]:
         """Return what `cassq pipeline rollup --keep` counted on a day (UTC), by minute; kept 30 days."""
         self._workers.check_usable()
-        return list(self._services.storage.read_rollups(self.name, to_day(day)))
+        return list(self._context.storage.read_rollups(self.name, to_day(day)))
 
     def peek(self, count: int = 10) -> list[Message]:
         """Return the next `count` messages that could be delivered now; nothing is taken."""

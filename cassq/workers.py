@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -18,7 +18,7 @@ from cassq.bulk.run_reader import RunReader
 from cassq.bulk.staging import Staging
 from cassq.catalog.first_uses import FirstUses
 from cassq.catalog.queue_context import QueueContext
-from cassq.coordination.port import Coordinator
+from cassq.catalog.services import Services
 from cassq.errors import (
     AccessDeniedError,
     CassqError,
@@ -29,7 +29,6 @@ from cassq.errors import (
 from cassq.model.ids import MessageId, check_name
 from cassq.model.label import Label, to_types
 from cassq.model.message import Headers
-from cassq.model.tracing import Tracer
 from cassq.model.uses import EVERY_POPPER
 from cassq.observing.statistics import Statistics
 from cassq.pipes.fenced_pipe import Taker
@@ -45,39 +44,13 @@ from cassq.pushing.traced_pusher import TracedPusher
 from cassq.reaping.housekeeping import Housekeeping
 from cassq.reaping.reap_report import ReapReport
 from cassq.reaping.reaper import Reaper
-from cassq.runtime.clock import Clock
-from cassq.runtime.event_buffer import EventBuffer
 from cassq.runtime.fork_guard import ForkGuard, process_name
-from cassq.runtime.periodic_thread import PeriodicThread
-from cassq.runtime.poll_spread import PollSpread
 from cassq.runtime.reentry import Closing, alone
-from cassq.storage.port import Storage
 
 _numbers = itertools.count(1)
 
 #: A pusher, or what calls one.
 AnyPusher = Pusher | ObservedPusher | TracedPusher
-
-
-@dataclass(frozen=True, slots=True)
-class Services:
-    """What a store lends to its queues.
-
-    Attributes:
-        housekeeper: reaps for all of them.
-        owner: the store itself: what works for a queue keeps it, so that it is closed when the program ends.
-        events: what its observer is told, where it has one.
-        tracer: follows messages, where it has one.
-    """
-
-    storage: Storage
-    coordinator: Coordinator
-    clock: Clock
-    polls: PollSpread
-    housekeeper: PeriodicThread
-    owner: object
-    events: EventBuffer | None = None
-    tracer: Tracer | None = None
 
 
 class Workers:
@@ -150,13 +123,13 @@ class Workers:
         check_commit(commit)
         kinds = to_types(types)
         self._record.check_open()
-        self._services.coordinator.may_take()  # a store that can never pop says so here
+        self._context.coordinator.may_take()  # a store that can never pop says so here
         with alone(self._making, "popper()"):
             self.check_usable()
             intake = self._intakes.get((commit, kinds))
             if not (intake and intake.join()):
                 intake = self._intakes[commit, kinds] = self._make_intake(commit, kinds)
-            popper = Popper(intake, queue=self._queue, clock=self._services.clock)
+            popper = Popper(intake, queue=self._queue, clock=self._context.clock)
             self._poppers = [each for each in self._poppers if not each.has_closed] + [popper]
         return popper
 
@@ -219,7 +192,7 @@ class Workers:
 
     def wake(self) -> None:
         """Wake poppers that rest, of any process; they would see it when they look by themselves."""
-        coordinator = self._services.coordinator
+        coordinator = self._context.coordinator
         with suppress(CoordinationUnavailableError, AccessDeniedError):
             hungry = coordinator.hungry(self._queue, types=EVERY_POPPER)
             coordinator.wake(self._queue, max(1, hungry), types=EVERY_POPPER)

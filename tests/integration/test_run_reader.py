@@ -25,7 +25,7 @@ def numbered(first, last):
 
 def bodies_of(queue, runs):
     return [
-        body for run in runs for batch in read_leased(queue._services.storage, run) for body in batch.bodies
+        body for run in runs for batch in read_leased(queue._context.storage, run) for body in batch.bodies
     ]
 
 
@@ -136,7 +136,7 @@ def test_a_lease_that_ran_out_and_that_nobody_took_begins_anew(store, name):
 
 
 def _is_expired(queue, runs):
-    states = [queue._services.storage.load_pipe(run.pipe) for run in runs]
+    states = [queue._context.storage.load_pipe(run.pipe) for run in runs]
     return all(
         row.is_expired(state.now_ms, 0) or row.lease_id not in {run.lease_id for run in runs}
         for state in states
@@ -163,7 +163,7 @@ def test_what_others_took_is_said_to_be_lost(queue):
 def test_the_leases_are_kept_alive(queue, reader):
     queue.push_many(numbered(0, 10))
     runs = take_all(reader)
-    storage = queue._services.storage
+    storage = queue._context.storage
 
     def leased_at():
         return {row.lease_id: row.leased_at_ms for run in runs for row in storage.load_pipe(run.pipe).runs}
@@ -328,14 +328,14 @@ def test_a_longer_lease_holds_for_what_is_held_from_before(queue):
     before.close()
     after = queue.run_reader("tests", lease=LEASE)
     assert after.hold(runs) == []
-    (row,) = queue._services.storage.load_pipe(runs[0].pipe).runs
+    (row,) = queue._context.storage.load_pipe(runs[0].pipe).runs
     assert row.lease_ms == 1000 * LEASE.total_seconds()
 
 
 def test_claims_are_given_up_so_that_others_have_what_is_pushed_meanwhile(queue, reader):
     queue.push_many(numbered(0, 5))
     assert sum(run.count for run in take_all(reader)) == 5
-    assert set(queue._services.coordinator.holders(queue.name)) == {reader._claim.place}
+    assert set(queue._context.coordinator.holders(queue.name)) == {reader._claim.place}
 
 
 def test_a_queue_that_is_empty_is_at_its_stop(reader):
@@ -416,13 +416,13 @@ def test_wrong_arguments_are_named(queue, reader_name, lease, error):
 def test_messages_that_are_gone_are_an_error(store, queue, reader):
     queue.push_many(numbered(0, 5))
     (run,) = take_all(reader)
-    queue._services.storage.delete_pipe(queue.name, run.pipe)
+    queue._context.storage.delete_pipe(queue.name, run.pipe)
     with pytest.raises(DecodeError, match="are gone"):
-        list(read_leased(queue._services.storage, run))
+        list(read_leased(queue._context.storage, run))
 
 
 def test_people_see_the_readers_name_as_the_holder(queue, reader):
     queue.push_many(numbered(0, 5))
     (run,) = take_all(reader)
-    (row,) = queue._services.storage.load_pipe(run.pipe).runs
+    (row,) = queue._context.storage.load_pipe(run.pipe).runs
     assert row.holder == tag("tests") == "reader tests"
