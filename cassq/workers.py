@@ -150,8 +150,7 @@ class Workers:
 
     def make_reader(self, name: str, lease: timedelta) -> RunReader:
         """Return a new run reader; see `Queue.run_reader`."""
-        self.check_usable()
-        self._record.check_open()
+        self.check_open()
         check_name(name, "name of a reader")
         checked = replace(self._context.settings, lease=lease).lease
         context = replace(self._context, own_lease=checked)
@@ -235,6 +234,11 @@ class Workers:
             self._birthplace.check(f"queue {self._queue!r}")
         if self._is_closed:
             raise ClosedError(f"queue {self._queue!r} is closed: open it again with store.queue()")
+
+    def check_open(self) -> None:
+        """Raise `ClosedError` as `check_usable`, and `QueueNotFoundError` once the queue was deleted."""
+        self.check_usable()
+        self._record.check_open()
 
     def _may_take(self) -> bool:
         # A method of this object: the thread that asks keeps it, and so the store, until it is closed.
