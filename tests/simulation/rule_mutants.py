@@ -1162,7 +1162,7 @@ _BETWEEN = (
         "cassq.popping.buffered_leases",
         "        if is_limited(self._context.settings) and any(\n",
         "        if self._context.settings.ttl and any(\n",
-        test="tests/unit/popping/test_fetch_thread.py::TestWhatIsInTheBuffer::"
+        test="tests/unit/popping/test_buffered_leases.py::TestWhatIsInTheBuffer::"
         "test_goes_back_to_be_looked_at_anew_where_it_may_expire[True]",
     ),
     planted(
