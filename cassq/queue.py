@@ -1,47 +1,33 @@
-"""What users hold: one queue, to push into, pop from, look at and steer.
+"""What users hold: one queue, to push into and pop from; how it is looked at and steered is its base's.
 
 Owns the public interface; decides nothing about messages itself. The life of the parts behind it is the
 business of `Workers`.
 """
 
-import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from dataclasses import replace
-from datetime import date, datetime, timedelta
+from datetime import timedelta
 from typing import Unpack
-from uuid import UUID
 
 from cassq.bulk.run_reader import RunReader
 from cassq.bulk.schedules import Schedules
 from cassq.bulk.staging import Staging
-from cassq.catalog.cached_record import CachedRecord
-from cassq.catalog.queue_context import QueueContext
-from cassq.catalog.queue_events import QueueEvents
-from cassq.errors import AccessDeniedError, CoordinationUnavailableError
-from cassq.model.arguments import check_count, to_day
-from cassq.model.ids import MessageId, to_message_id
-from cassq.model.label import UNLABELLED, Label
-from cassq.model.message import Headers, Message, MessageIds
+from cassq.catalog.services import Services
+from cassq.model.ids import MessageId
+from cassq.model.label import UNLABELLED
+from cassq.model.message import Headers, MessageIds
 from cassq.model.options import PushOptions
-from cassq.model.queue_record import QueueRecord, QueueState
-from cassq.model.rollup import Rollup
-from cassq.model.settings import QueueSettings
+from cassq.model.queue_record import QueueRecord
 from cassq.observing.dead_letters import DeadLetters
-from cassq.observing.figures import PipeStats, QueueStats
-from cassq.observing.inspection import Inspection, MessageStatus, RunStats
-from cassq.observing.purging import Purging
 from cassq.observing.statistics import Statistics
 from cassq.popping.popper import Popper
 from cassq.popping.shared_intake import CommitMode
 from cassq.pushing.pusher import PUSH_TIMEOUT
-from cassq.reaping.reap_report import ReapReport
-from cassq.reaping.rescheduling import Rescheduling
-from cassq.storage.witnessed import witnessed
-from cassq.workers import Services, Workers
+from cassq.steering import SteeredQueue
+from cassq.workers import Workers
 
 
-class Queue:
+class Queue(SteeredQueue):
     """One queue. Made by `Store.queue`; threads may share it.
 
     Attributes:
@@ -52,37 +38,14 @@ class Queue:
     """
 
     def __init__(self, services: Services, record: QueueRecord) -> None:
-        self.name = record.name
-        skew_s = record.settings.clock_skew_max.total_seconds()
-        heard = witnessed(services.storage, services.clock, skew_s)
-        self._services = services = replace(services, storage=heard)
-        self.record = CachedRecord(services.storage, record, services.clock)
-        self.dead = DeadLetters(
-            services.storage, self.name, self._push_again, self._check_open, services.clock
-        )
-        events = services.events
-        context = self._context = QueueContext(
-            services.storage,
-            services.coordinator,
-            self.name,
-            self.record,
-            services.clock,
-            services.polls,
-            QueueEvents(self.name, events, services.clock) if events else None,
-            services.tracer,
-        )
+        context = services.context_of(record)
+        statistics = Statistics(context)
         self.staging = Staging(context)
-        self.schedules = Schedules(context, self._check_open)
-        self._statistics = Statistics(context)
-        self._inspection = Inspection(context)
-        self._purging = Purging(context)
-        self._rescheduling = Rescheduling(context)
-        self._workers = Workers(services, context, self._statistics, self.staging)
-
-    @property
-    def settings(self) -> QueueSettings:
-        """Its settings, as far as this process knows: see `Store.alter_queue`."""
-        return self.record.settings
+        super().__init__(context, statistics, Workers(services, context, statistics, self.staging))
+        self.dead = DeadLetters(
+            context.storage, self.name, self._workers.push_again, self._workers.check_open, context.clock
+        )
+        self.schedules = Schedules(context, self._workers.check_open)
 
     def push(
         self,
@@ -110,7 +73,7 @@ class Queue:
             StorageUnavailableError: the database did not answer in time; the message is not stored.
             OutcomeUnknownError: it may or may not be stored, and time was up before that was known.
         """
-        label = self._workers.to_label(options, timeout) if options else UNLABELLED
+        label = self._workers.labels.of_push(options, timeout) if options else UNLABELLED
         return self._workers.pusher().push(body, headers, timeout, label)
 
     def push_soon(
@@ -133,7 +96,7 @@ class Queue:
         Returns: a future of the message's id, which is set, or fails as `push` raises, within `timeout`.
         Raises: as `push`, for what is wrong with the message or the queue.
         """
-        label = self._workers.to_label(options, timeout) if options else UNLABELLED
+        label = self._workers.labels.of_push(options, timeout) if options else UNLABELLED
         return self._workers.pusher().push_soon(body, headers, timeout, is_patient=is_patient, label=label)
 
     def push_many(
@@ -158,7 +121,7 @@ class Queue:
             a note on the error says how much. OutcomeUnknownError, which says how much is stored, when the
             database failed after a part of the messages was.
         """
-        label = self._workers.to_label(options, timeout) if options else UNLABELLED
+        label = self._workers.labels.of_push(options, timeout) if options else UNLABELLED
         return self._workers.pusher().push_many(bodies, progress, timeout, label)
 
     def popper(self, *, commit: CommitMode = "each", types: Iterable[str] | None = None) -> Popper:
@@ -192,152 +155,6 @@ class Queue:
         """
         return self._workers.make_reader(name, lease)
 
-    def pause(self) -> None:
-        """Stop deliveries, everywhere, within about a second; pushes go on, what is out may be committed."""
-        self._workers.check_usable()
-        self.record.change(lambda record: replace(record, state=QueueState.PAUSED))
-
-    def resume(self) -> None:
-        """Let deliveries go on."""
-        self._workers.check_usable()
-        self.record.change(lambda record: replace(record, state=QueueState.ACTIVE))
-        self._workers.wake()
-
-    def stats(self) -> QueueStats:
-        """Return what the queue holds and what went through it; one small read for each live pipe.
-
-        Raises: QueueNotFoundError, StorageUnavailableError.
-        """
-        self._workers.check_usable()
-        return self._statistics.queue_stats(self.record.read)
-
-    def pipes(self) -> list[PipeStats]:
-        """Return the figures of each live pipe, oldest first; the owner is None where nobody can tell."""
-        self._workers.check_usable()
-        owners: dict[UUID, str] = {}
-        with contextlib.suppress(CoordinationUnavailableError, AccessDeniedError):
-            owners.update(self._services.coordinator.holders(self.name))
-        return self._statistics.pipe_stats(self.record.read, owners)
-
-    def runs(self, count: int = 100) -> list[RunStats]:
-        """Return who has which messages, and what came back: `count` runs at most, by pipe.
-
-        What came back and rests for long is among them.
-        """
-        check_count(count)
-        self._check_open()
-        return self._inspection.runs(count)
-
-    def rollups(self, day: date) -> list[Rollup]:
-        """Return what `cassq pipeline rollup --keep` counted on a day (UTC), by minute; kept 30 days."""
-        self._workers.check_usable()
-        return list(self._services.storage.read_rollups(self.name, to_day(day)))
-
-    def peek(self, count: int = 10) -> list[Message]:
-        """Return the next `count` messages that could be delivered now; nothing is taken.
-
-        Some may be there whose push has not returned: their pusher may push these again, under other ids.
-        """
-        check_count(count)
-        self._check_open()
-        return self._inspection.peek(count)
-
-    def status(self, message_id: MessageId | str) -> MessageStatus:
-        """Return what became of a message, and what is known of it.
-
-        Args:
-            message_id: as push returned it, or its str.
-        """
-        self._check_open()
-        return self._inspection.status(to_message_id(message_id))
-
-    def cancel(self, message_id: MessageId | str, *, running: bool = False) -> bool:
-        """End one message, which is then delivered to nobody; may be repeated.
-
-        Args:
-            message_id: as push returned it, or its str. What `peek` shows before its push has returned may be
-                pushed again by its pusher, and come all the same.
-            running: also while a consumer has it, or is about to get it. It does not come again, whatever
-                that consumer does; where it commits, or gives up for good, that counts.
-
-        Returns: False where somebody has it, where it has ended otherwise or is to be a dead letter, or where
-            nobody remembers it.
-
-        Raises:
-            OutcomeUnknownError: it may be cancelled, or may not: call again.
-            StorageUnavailableError: it is not.
-        """
-        self._check_open()
-        return self._purging.cancel(to_message_id(message_id), is_running_meant=running)
-
-    def reschedule(
-        self,
-        message_id: MessageId | str,
-        *,
-        delay: timedelta | None = None,
-        due: datetime | None = None,
-        timeout: float | timedelta = PUSH_TIMEOUT,
-    ) -> bool:
-        """Give a message another due time, also one that waits without one, or rests before a retry.
-
-        Its id stays. Its ttl counts from that time on.
-
-        Args:
-            message_id: as push returned it, or its str; of `peek` as for `cancel`.
-            delay: nobody gets it before so long after the call; timedelta(0) for at once.
-            due: nobody gets it before then, instead; a datetime with a time zone. 5 years at most.
-            timeout: how long to try to read the database's clock, and to note the first such message.
-
-        Returns: False where somebody has it, where it has ended or is to be a dead letter, or where nobody
-            remembers it. A popper has it already 2 s before it is due; one of which that is sooner than 15 s
-            after the push, as soon as a popper looks.
-
-        Raises:
-            InvalidOptionError: neither, or both, or one that breaks a rule; nothing was done.
-            OutcomeUnknownError: it may be due then, or when it was before: call again.
-            StorageUnavailableError: nothing was done.
-        """
-        return self._rescheduling.move(
-            to_message_id(message_id), self._workers.to_place({"delay": delay, "due": due}, timeout)
-        )
-
-    def reprioritise(
-        self,
-        message_id: MessageId | str,
-        priority: int,
-        *,
-        timeout: float | timedelta = PUSH_TIMEOUT,
-    ) -> bool:
-        """Give a message another priority; its id and its due time stay, its place among others does not.
-
-        Its ttl begins anew: it counts from the call on, or from its due time where that is later.
-
-        Args:
-            message_id: as push returned it, or its str; of `peek` as for `cancel`.
-            priority: from 0 to 9.
-            timeout: how long to try to note the first such message.
-
-        Returns: False as `reschedule` does.
-
-        Raises: as `reschedule`.
-        """
-        return self._rescheduling.move(
-            to_message_id(message_id), self._workers.to_place({"priority": priority}, timeout)
-        )
-
-    def purge(self) -> int:
-        """End every message that is in nobody's hands, also what is not due; return how many.
-
-        Dead letters stay, also those that are not written yet: what came back from its last attempt.
-        """
-        self._workers.check_usable()
-        self.record.read()  # what it is used with, too
-        return self._purging.purge()
-
-    def reap(self, pipes_max: int | None = None) -> ReapReport:
-        """Make one pass of the reaper over this queue; None examines every pipe."""
-        return self._workers.reap(pipes_max)
-
     def close(self) -> None:
         """Close its poppers, push what is on its way, seal its pipes.
 
@@ -364,13 +181,6 @@ class Queue:
     def __repr__(self) -> str:
         return f"<Queue {self.name!r}>"
 
-    def _push_again(self, messages: Sequence[tuple[bytes, Headers, Label]]) -> "Sequence[Future[MessageId]]":
-        return self._workers.push_again(messages)
-
     def _may_push_at_once(self, options: PushOptions) -> bool:
         """Tell whether a push with these options reads nothing before; for those who may not wait."""
-        return self._workers.may_push_at_once(options)
-
-    def _check_open(self) -> None:
-        self._workers.check_usable()
-        self.record.check_open()
+        return self._workers.labels.is_ready(options)

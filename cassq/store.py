@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from cassq.catalog.queue_catalog import QueueCatalog
+from cassq.catalog.services import Services
 from cassq.coordination.port import Coordinator
 from cassq.coordination.watched import watched
 from cassq.errors import (
@@ -41,7 +42,6 @@ from cassq.runtime.reentry import Closing, alone
 from cassq.storage.metered import Telemetry, measured
 from cassq.storage.port import Storage
 from cassq.storage.witnessed import witnessed
-from cassq.workers import Services
 
 
 class Store:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -18,7 +18,7 @@ from cassq.bulk.run_reader import RunReader
 from cassq.bulk.staging import Staging
 from cassq.catalog.first_uses import FirstUses
 from cassq.catalog.queue_context import QueueContext
-from cassq.coordination.port import Coordinator
+from cassq.catalog.services import Services
 from cassq.errors import (
     AccessDeniedError,
     CassqError,
@@ -27,12 +27,9 @@ from cassq.errors import (
     InvalidOptionError,
 )
 from cassq.model.ids import MessageId, check_name
-from cassq.model.label import Label, to_delay, to_label, to_types
+from cassq.model.label import Label, to_types
 from cassq.model.message import Headers
-from cassq.model.options import PushOptions
-from cassq.model.schedule import SOON
-from cassq.model.tracing import Tracer
-from cassq.model.uses import EVERY_POPPER, is_told
+from cassq.model.uses import EVERY_POPPER
 from cassq.observing.statistics import Statistics
 from cassq.pipes.fenced_pipe import Taker
 from cassq.popping.fetcher import Fetcher
@@ -40,20 +37,15 @@ from cassq.popping.pipe_backoff import GonePipes
 from cassq.popping.popper import Popper
 from cassq.popping.shared_intake import CommitMode, SharedIntake, check_commit
 from cassq.pushing.due_clock import DueClock
+from cassq.pushing.labels import Labels
 from cassq.pushing.observed_pusher import ObservedPusher
 from cassq.pushing.pusher import PUSH_TIMEOUT, Pusher
 from cassq.pushing.traced_pusher import TracedPusher
 from cassq.reaping.housekeeping import Housekeeping
 from cassq.reaping.reap_report import ReapReport
 from cassq.reaping.reaper import Reaper
-from cassq.reaping.rescheduling import Place
-from cassq.runtime.clock import Clock
-from cassq.runtime.event_buffer import EventBuffer
 from cassq.runtime.fork_guard import ForkGuard, process_name
-from cassq.runtime.periodic_thread import PeriodicThread
-from cassq.runtime.poll_spread import PollSpread
 from cassq.runtime.reentry import Closing, alone
-from cassq.storage.port import Storage
 
 _numbers = itertools.count(1)
 
@@ -61,31 +53,11 @@ _numbers = itertools.count(1)
 AnyPusher = Pusher | ObservedPusher | TracedPusher
 
 
-@dataclass(frozen=True, slots=True)
-class Services:
-    """What a store lends to its queues.
-
-    Attributes:
-        housekeeper: reaps for all of them.
-        owner: the store itself: what works for a queue keeps it, so that it is closed when the program ends.
-        events: what its observer is told, where it has one.
-        tracer: follows messages, where it has one.
-    """
-
-    storage: Storage
-    coordinator: Coordinator
-    clock: Clock
-    polls: PollSpread
-    housekeeper: PeriodicThread
-    owner: object
-    events: EventBuffer | None = None
-    tracer: Tracer | None = None
-
-
 class Workers:
     """The workers of one queue.
 
     Attributes:
+        labels: makes the labels of what is pushed.
         left_behind: how many messages its closing could not store in time.
     """
 
@@ -100,6 +72,7 @@ class Workers:
         self._staging = staging
         self._first_uses = FirstUses(context.record, services.clock, lambda: self._is_closed)
         self._due_clock = DueClock(context)
+        self.labels = Labels(context, self._first_uses, self._due_clock, self.check_usable)
         self._gone = GonePipes()
         self._birthplace = ForkGuard()
         self._making = threading.RLock()
@@ -126,34 +99,6 @@ class Workers:
                 pusher = self._pusher
         return pusher
 
-    def to_label(self, options: PushOptions, timeout: float | timedelta) -> Label:
-        """Return the label of messages; the queue's record says first that there are such messages."""
-        label = to_label(options)
-        self.check_usable()
-        if not is_told(self._context.settings, label):
-            self._first_uses.tell([label], timeout)
-        return self._due_clock.dated(label, to_delay(options), timeout) if label.due_class else label
-
-    def to_place(self, options: PushOptions, timeout: float | timedelta) -> Place:
-        """Return where a message is to be moved; the queue's record says first that there are such messages.
-
-        Args:
-            options: a priority; or a delay or a due time.
-        """
-        label = to_label(options)
-        self.check_usable()
-        if "priority" not in options and options["delay"] is None and options["due"] is None:
-            raise InvalidOptionError("give a delay or a due time: delay=timedelta(0) is at once")
-        self._first_uses.tell([label._replace(due_class=SOON)], timeout, "not moved")
-        if "priority" in options:
-            return Place(priority=label.priority)
-        return Place(due_ms=self._due_clock.dated(label, to_delay(options), timeout).due_ms)
-
-    def may_push_at_once(self, options: PushOptions) -> bool:
-        """Tell whether a push with these options reads nothing before."""
-        label = to_label(options)
-        return is_told(self._context.settings, label) and (not label.due_class or self._due_clock.is_fresh)
-
     def push_again(self, messages: Sequence[tuple[bytes, Headers, Label]]) -> "Sequence[Future[MessageId]]":
         """Store messages again, with what they had; return ended futures."""
         self.check_usable()
@@ -178,13 +123,13 @@ class Workers:
         check_commit(commit)
         kinds = to_types(types)
         self._record.check_open()
-        self._services.coordinator.may_take()  # a store that can never pop says so here
+        self._context.coordinator.may_take()  # a store that can never pop says so here
         with alone(self._making, "popper()"):
             self.check_usable()
             intake = self._intakes.get((commit, kinds))
             if not (intake and intake.join()):
                 intake = self._intakes[commit, kinds] = self._make_intake(commit, kinds)
-            popper = Popper(intake, queue=self._queue, clock=self._services.clock)
+            popper = Popper(intake, queue=self._queue, clock=self._context.clock)
             self._poppers = [each for each in self._poppers if not each.has_closed] + [popper]
         return popper
 
@@ -205,8 +150,7 @@ class Workers:
 
     def make_reader(self, name: str, lease: timedelta) -> RunReader:
         """Return a new run reader; see `Queue.run_reader`."""
-        self.check_usable()
-        self._record.check_open()
+        self.check_open()
         check_name(name, "name of a reader")
         checked = replace(self._context.settings, lease=lease).lease
         context = replace(self._context, own_lease=checked)
@@ -247,7 +191,7 @@ class Workers:
 
     def wake(self) -> None:
         """Wake poppers that rest, of any process; they would see it when they look by themselves."""
-        coordinator = self._services.coordinator
+        coordinator = self._context.coordinator
         with suppress(CoordinationUnavailableError, AccessDeniedError):
             hungry = coordinator.hungry(self._queue, types=EVERY_POPPER)
             coordinator.wake(self._queue, max(1, hungry), types=EVERY_POPPER)
@@ -290,6 +234,11 @@ class Workers:
             self._birthplace.check(f"queue {self._queue!r}")
         if self._is_closed:
             raise ClosedError(f"queue {self._queue!r} is closed: open it again with store.queue()")
+
+    def check_open(self) -> None:
+        """Raise `ClosedError` as `check_usable`, and `QueueNotFoundError` once the queue was deleted."""
+        self.check_usable()
+        self._record.check_open()
 
     def _may_take(self) -> bool:
         # A method of this object: the thread that asks keeps it, and so the store, until it is closed.

@@ -1,8 +1,8 @@
 """Leases runs for a consumer that writes down what it has, dies, and comes again under the same name.
 
-Owns the reader's name, and when its runs are taken, kept alive, found again after a restart, and committed:
-when it is told that what was written down is done. It refuses to read messages; `read_leased` does, in
-whatever process. A stream processor's checkpoint is the writing it is made for:
+Owns when its runs are taken, kept alive, found again after a restart, and committed: when it is told that
+what was written down is done. It refuses to read messages; `read_leased` does, in whatever process. A stream
+processor's checkpoint is the writing it is made for:
 
     the stream                       this reader                    the database
     | what comes next? ------------->| take R, for ten minutes ---->| R leased to "reader orders"
@@ -20,15 +20,15 @@ import logging
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
-from uuid import UUID, uuid5
+from uuid import UUID
 
 from cassq.bulk.leased_run import LeasedRun, left_of, tag
+from cassq.bulk.reader_claim import ReaderClaim
 from cassq.bulk.reader_leases import ReaderLeases
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import (
     CassqError,
     CorruptError,
-    InvalidOptionError,
     OutcomeUnknownError,
     UnavailableError,
 )
@@ -41,7 +41,6 @@ from cassq.pipes.outside_view import find_pushed
 from cassq.pipes.shelves import list_pipes_of
 from cassq.popping.fetcher import Fetcher
 from cassq.popping.reach import Reach
-from cassq.runtime.fork_guard import may_run_here, process_name
 from cassq.runtime.outage_log import log_trouble
 from cassq.runtime.periodic_thread import PeriodicThread
 from cassq.runtime.reentry import Closing
@@ -53,14 +52,6 @@ POLL_S = 0.25
 
 #: Leases are extended this often in their time.
 EXTEND_PER_LEASE = 3
-
-#: How long a reader waits for the claim on its name: longer than a dead process keeps its session.
-NAME_PATIENCE_S = 60.0
-
-#: The same where the holder is a process of this machine that still runs: it may be about to end.
-NEIGHBOUR_PATIENCE_S = 15.0
-
-_NAMES = UUID("6e4a7f0c-0d0f-4c3b-9b59-2f6f6d1f5a11")
 
 
 class RunReader:
@@ -90,8 +81,8 @@ class RunReader:
         self._is_woken = True
         self._looked_at = float("-inf")
         self._until: dict[UUID, int] | None = None
-        self._seat = uuid5(_NAMES, name)
-        self._sit_down(NAME_PATIENCE_S)
+        self._claim = ReaderClaim(context, name, self._holder)
+        self._claim.take()
         seconds = context.lease.total_seconds() / EXTEND_PER_LEASE
         thread = PeriodicThread(f"cassq-reader-{name}", context.clock)
         self._loop = thread.repeat(f"reader {name}", self.keep_alive, seconds)
@@ -112,7 +103,7 @@ class RunReader:
         is_woken, self._is_woken = self._is_woken, False
         self._looked_at = self._clock.now()
         try:
-            self._check_seated()
+            self._check_named()
             self._take(wanted, found, is_woken=is_woken)
             if found:
                 self._looked_at = float("-inf")  # there may be more at once
@@ -152,7 +143,7 @@ class RunReader:
         Args:
             written: what it wrote down last.
         """
-        self._check_seated()
+        self._check_named()
         known = {run.lease_id for run in written} | self._leases.ids()
         found: list[LeasedRun] = []
         for entry in self._list_poppable():
@@ -170,7 +161,7 @@ class RunReader:
 
         A lease that ran out, and that nobody took since, begins anew.
         """
-        self._check_seated()
+        self._check_named()
         return [run for run in runs if not (self._leases.is_held(run) or self._leases.begin_anew(run))]
 
     def commit(self, runs: Iterable[LeasedRun]) -> None:
@@ -180,7 +171,7 @@ class RunReader:
 
         Raises: OutcomeUnknownError, StorageUnavailableError: not known to be committed; call it again.
         """
-        self._check_seated()
+        self._check_named()
         for run in runs:
             is_committed = self._leases.commit(run)
             if not is_committed and not self._leases.has_ended(run):
@@ -239,7 +230,7 @@ class RunReader:
 
     def keep_alive(self) -> None:
         """Extend every lease that is held, those that end first before the others."""
-        if not self._coordinator.is_held(self._queue, self._seat, self._holder):
+        if not self._claim.is_held():
             return  # another process may read under this name: the next call looks
         for error in self._leases.extend_all():
             words = "queue %s: a lease of reader %s: %s"
@@ -266,31 +257,17 @@ class RunReader:
         self._loop.close()
         self._coordinator.withdraw_hunger(self._queue, self._holder)
         self._fetcher.close()
-        self._coordinator.release(self._queue, self._seat, self._holder)
+        self._claim.release()
 
-    def _check_seated(self) -> None:
+    def _check_named(self) -> None:
         """Make sure that no other process reads under this name; what is held otherwise is given up.
 
         Raises: InvalidOptionError: one does.
         """
-        if self._coordinator.is_held(self._queue, self._seat, self._holder):
+        if self._claim.is_held():
             return
         self._leases.clear()  # another process of the name may have come, adopted it, and gone
-        self._sit_down(0.0)
-
-    def _sit_down(self, patience_s: float) -> None:
-        begun = self._clock.now()
-        while not self._coordinator.claim(self._queue, self._seat, self._holder):
-            other = self._coordinator.holders(self._queue).get(self._seat, "")
-            longest = NEIGHBOUR_PATIENCE_S if may_run_here(other) else NAME_PATIENCE_S
-            if self._clock.now() - begun >= min(patience_s, longest):
-                by = "this process" if other.startswith(f"{process_name()}-") else "another process"
-                raise InvalidOptionError(
-                    f"queue {self._queue!r} is read under the name {self._name!r} by {by}"
-                    f"{f' ({other})' if other else ''}: stop that one, or read under a name of your own"
-                )
-            with self._pause:
-                self._clock.wait(self._pause, POLL_S)
+        self._claim.take(0.0)
 
     def _is_worth_a_look(self) -> bool:
         return self._is_woken or self._clock.now() - self._looked_at >= POLL_S

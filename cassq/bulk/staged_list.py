@@ -5,7 +5,7 @@ entry alone proves nothing; the record and the queue's own list tell what was pu
 what is published. What must not break: of a pipe that was published nothing but its staged entry is deleted.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
@@ -39,6 +39,12 @@ class StagedList:
         """Return what is staged, without the manifests that the record names."""
         manifests = {written.manifest for written in record.writers.values()}
         return [entry for entry in self.read(since).entries if entry.pipe not in manifests]
+
+    def remove_undecided(
+        self, record: QueueRecord, is_meant: Callable[[PipeEntry], bool], since: UUID | None = None
+    ) -> int:
+        """Delete what is meant of `undecided`, as `remove` does."""
+        return self.remove(entry for entry in self.undecided(record, since) if is_meant(entry))
 
     def published(self, pipes: Iterable[UUID]) -> set[UUID]:
         """Return those pipes that the queue's own list has."""

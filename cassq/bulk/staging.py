@@ -155,9 +155,7 @@ class Staging:
             if writers.is_finished(record, writer, batch):
                 own = f"{writer}/{batch}/"  # what is left of the batch: attempts that did not count
                 begun = just_before(since(pipes), LOSERS_WITHIN_S) if pipes else None
-                self._list.remove(
-                    entry for entry in self._list.undecided(record, begun) if entry.pusher.startswith(own)
-                )
+                self._list.remove_undecided(record, lambda entry: entry.pusher.startswith(own), begun)
             self._forget(writer)
         except UnavailableError as error:
             told = f"writer {writer!r}: batch {batch} is decided, and may not be published yet"
@@ -188,12 +186,10 @@ class Staging:
             # Decided: nothing. So what tasks that still run leave behind can be told from what may yet count.
             record, _ = self._decide(writer, batch, ())
             record = self._finish(record, writer)
-            self._list.remove(
-                entry for entry in self._list.undecided(record) if writers.is_of(entry, {writer})
-            )
+            self._list.remove_undecided(record, lambda entry: writers.is_of(entry, {writer}))
             return
         gone = set(pipes)
-        self._list.remove(entry for entry in self._list.undecided(record) if entry.pipe in gone)
+        self._list.remove_undecided(record, lambda entry: entry.pipe in gone)
 
     def tidy(self) -> Tidied:
         """Publish what was decided and not finished; delete what can never be published any more."""
@@ -218,9 +214,7 @@ class Staging:
             record = self._record.change(lambda seen: seen)  # nobody decides on what it read before this
             if not any(written.manifest for written in record.writers.values()):
                 # Once more: what was published meanwhile is not staged any more.
-                removed += self._list.remove(
-                    entry for entry in self._list.undecided(record) if entry.pipe in old
-                )
+                removed += self._list.remove_undecided(record, lambda entry: entry.pipe in old)
         return Tidied(published, removed, tuple(failed), refused)
 
     def _decide(self, writer: str, batch: int, pipes: Sequence[UUID]) -> tuple[QueueRecord, UUID | None]:

@@ -1,15 +1,44 @@
-"""Whether the rows of one pipe can be true together.
+"""Whether the rows of one pipe can be true, each for itself and all together.
 
-Owns the one check of what a settled read shows: each row may be cassq's, and their whole still damaged.
-Refuses to repair. What must not break: nothing is refused that cassq writes itself, under whatever race, late
-landing or unknown outcome.
+Owns the checks of what a settled read shows, whatever the database: each value may be one of cassq's, and
+their whole still damaged. Refuses to repair. What must not break: nothing is refused that cassq writes
+itself, under whatever race, late landing or unknown outcome.
 """
 
 from collections.abc import Iterable
 from uuid import UUID
 
 from cassq.errors import DecodeError
-from cassq.model.pipe import End, Mark, Phase, PipeState, Run
+from cassq.model.pipe import TRANSITIONS, End, Head, Mark, Phase, PipeState, Run
+
+
+def check_head(head: Head) -> Head:
+    """Return a head whose numbers and phase do not contradict each other.
+
+    Raises:
+        ValueError: they do.
+    """
+    # A pipe may end inside a batch: then the batch to read on from lies further behind the end.
+    is_ahead = head.read_from > head.cursor + 1 and head.cursor < head.last
+    is_beyond = head.cursor > head.last and not head.is_window_out
+    if not head.floor <= min(head.cursor, head.last) or is_beyond or head.read_from < 1 or is_ahead:
+        numbers = head.floor, head.cursor, head.read_from, head.last
+        raise ValueError(f"floor, cursor, read_from and last are out of order: {numbers}")
+    is_over = head.cursor == head.last or head.phase is not Phase.RETIRED
+    if (head.phase, head.is_decided) not in TRANSITIONS or not is_over:
+        raise ValueError(f"a head cannot be {head.phase.value} at {head.cursor} of {head.last}")
+    return head
+
+
+def check_mark(mark: Mark) -> Mark:
+    """Return a mark that names another pipe if, and only if, its messages were moved to one.
+
+    Raises:
+        ValueError: it does not.
+    """
+    if (mark.end is End.MOVED) is not (mark.target is not None):
+        raise ValueError(f"what ended is {mark.end.value}, and it was moved to {mark.target}")
+    return mark
 
 
 def check_state(pipe: UUID, state: PipeState) -> PipeState:

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from uuid import UUID
 
-from cassq.model.pipe import End, Head, Mark, PipeState, Run, Tally
+from cassq.model.pipe import End, Head, Mark, PipeState, Run
 from cassq.model.ranges import Range, Ranges
+from cassq.model.tally import Tally
 
 
 class Progress:

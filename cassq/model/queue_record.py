@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from uuid import UUID
 
-from cassq.model.pipe import Tally
 from cassq.model.settings import QueueSettings
+from cassq.model.tally import Tally
 
 
 class QueueState(Enum):

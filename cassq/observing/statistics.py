@@ -14,11 +14,12 @@ from typing import NamedTuple
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
-from cassq.model.pipe import PipeEntry, PipeState, RunState, Tally
+from cassq.model.pipe import PipeEntry, PipeState, RunState
 from cassq.model.progress import Progress
 from cassq.model.queue_record import QueueRecord, Sample
 from cassq.model.schedule import is_pile
 from cassq.model.shelf import Shelf
+from cassq.model.tally import Tally
 from cassq.observing.dead_letters import LETTERS_MAX
 from cassq.observing.figures import PipeStats, PriorityStats, QueueStats, TypeStats
 from cassq.pipes.batch_reader import read_all

@@ -1,12 +1,13 @@
-"""Which messages of a pipe are near their due times.
+"""How far an owner takes from a pipe: which of its messages are near their due times.
 
-Owns how far an owner takes: of what is sorted, and of all that nobody would hold, up to the first message
+Owns where a take stops: of what is sorted, and of all that nobody would hold, up to the first message
 that is not near; of what is due soon all. What must not break: without somebody who holds it, nothing is
 taken before it is due, by the earliest reading of the database's clock.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from cassq.limits import NO_LIMIT
 from cassq.model.message import Batch
 from cassq.model.pipe import Run
 from cassq.model.schedule import is_pile
@@ -14,15 +15,17 @@ from cassq.pipes.fenced_pipe import FencedPipe
 
 
 class Horizon:
-    """How far into a pipe messages with due times are near, for its owner.
+    """How far its owner takes from a pipe.
 
     Attributes:
+        until: nothing behind this number is handed out for the first time.
         ahead_ms: messages are taken so long before they are due, for somebody who holds them until then.
     """
 
     def __init__(self, fenced: FencedPipe) -> None:
         self._fenced = fenced
         self._far: tuple[int, int] | None = None
+        self.until = NO_LIMIT
         self.ahead_ms = 0
 
     @property

@@ -25,12 +25,14 @@ from cassq.catalog.queue_context import QueueContext
 from cassq.errors import OutcomeUnknownError
 from cassq.limits import WINDOW_OUT
 from cassq.model.ids import new_token
-from cassq.model.pipe import Head, Mark, PipeEntry, PipeState, Run, RunState, Tally
+from cassq.model.pipe import Head, Mark, PipeEntry, PipeState, Run, RunState
 from cassq.model.progress import Progress
 from cassq.model.take_plan import Holder
+from cassq.model.tally import Tally
 from cassq.model.transaction import Advance, RunChange, Transaction
 from cassq.pipes.batch_reader import BatchReader
 from cassq.pipes.held_window import HeldWindow
+from cassq.pipes.outside_view import is_spent
 from cassq.runtime.database_clock import Reading
 
 
@@ -142,6 +144,10 @@ class FencedPipe:
     def expired(self) -> list[Run]:
         """Return the runs whose lease had ended before the last read of their marks began."""
         return [run for run in self.progress.runs.values() if run.is_expired(self.read_ms, self.skew_ms)]
+
+    def is_due(self, run: Run, now_ms: int) -> bool:
+        """Tell whether a run may be taken again; what came back from its last attempt is buried at once."""
+        return is_spent(run, self.attempts_max) or run.is_due(now_ms)
 
     def _adopt(self, state: PipeState, sent_at: float) -> None:
         window, self.window = self.window, None

@@ -1,27 +1,27 @@
-"""One claimed pipe: plan, take, bury.
+"""One claimed pipe: take, bury.
 
-Owns what an owner takes from a single pipe, and in which order. It refuses to know about claims: the fence
+Owns how an owner takes from a single pipe, and what it ends there. It refuses to know about claims: the fence
 in the head decides who owns, and a claim only spares wasted work. What must not break:
 
 - nothing is handed out before its transaction was applied;
 - a run is taken again only when its lease had ended.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from cassq.errors import CassqError, DecodeError
-from cassq.limits import NO_LIMIT, TAKE_BYTES_MAX, TAKE_MESSAGES_MAX, TAKE_RUNS_MAX
-from cassq.model.pipe import Head, Phase, Run, RunState
-from cassq.model.ranges import Range, Ranges
-from cassq.model.take_plan import Plan, Room, Taken, as_burial, plan_again, plan_fresh, portion_of
-from cassq.pipes import expiry, upkeep, window_steps
+from cassq.limits import TAKE_MESSAGES_MAX
+from cassq.model.pipe import Head, Phase
+from cassq.model.ranges import Ranges
+from cassq.model.take_plan import Taken
+from cassq.pipes import upkeep, window_steps
 from cassq.pipes.batch_reader import BatchReader
 from cassq.pipes.burial import bury, drop
 from cassq.pipes.dues import Horizon
 from cassq.pipes.fenced_pipe import FencedPipe
 from cassq.pipes.held_window import HeldWindow
+from cassq.pipes.planning import plan_take
 
 #: So often a take is planned again that cancellations came between, or that found nothing but cancelled ones.
 TAKE_ATTEMPTS = 10
@@ -45,17 +45,11 @@ class TakeResult:
 
 
 class OwnedPipe(FencedPipe):
-    """A pipe that this process has claimed, and takes from.
-
-    Attributes:
-        until: nothing behind this number is handed out for the first time.
-    """
-
-    until = NO_LIMIT
+    """A pipe that this process has claimed, and takes from."""
 
     @cached_property
     def horizon(self) -> Horizon:
-        """How far into it messages are near; used by the owner's thread alone."""
+        """How far it is taken from; used by the owner's thread alone."""
         return Horizon(self)
 
     @property
@@ -68,14 +62,14 @@ class OwnedPipe(FencedPipe):
         """Whether the last look left something to take; nothing is taken beside another owner's window."""
         if self.progress.window and not self.window:
             return False
-        is_at_end = self.is_exhausted or self.head.cursor >= self.until or self.horizon.rests_ms > 0
+        is_at_end = self.is_exhausted or self.head.cursor >= self.horizon.until or self.horizon.rests_ms > 0
         return not is_at_end and self.reader.may_have_more_behind(self.head.cursor)
 
     @property
     def has_due(self) -> bool:
         """Whether something that was handed out before may be taken again."""
         now_ms = self.estimate_now_ms()
-        return any(self._is_due(run, now_ms) for run in self.progress.runs.values()) or bool(self.expired())
+        return any(self.is_due(run, now_ms) for run in self.progress.runs.values()) or bool(self.expired())
 
     @property
     def is_at_rest(self) -> bool:
@@ -92,17 +86,12 @@ class OwnedPipe(FencedPipe):
         except CassqError:
             return True  # somebody will see
 
-    def _is_due(self, run: Run, now_ms: int) -> bool:
-        """Tell whether a run may be taken again; what came back from its last attempt is buried at once."""
-        is_spent = run.state is RunState.RETURNED and run.attempt >= self.attempts_max
-        return is_spent or run.is_due(now_ms)
-
     def next_due(self) -> float | None:
         """Return in how many seconds a run comes due again, or a window ends; None when nothing is out."""
         self.heed()
         now_ms = self.estimate_now_ms()
         due: list[float] = [
-            (0 if self._is_due(run, now_ms) else run.not_before_ms - now_ms)
+            (0 if self.is_due(run, now_ms) else run.not_before_ms - now_ms)
             if run.leased_at_ms == 0
             else run.leased_at_ms + run.lease_ms + self.skew_ms - now_ms
             for run in self.progress.runs.values()
@@ -181,24 +170,21 @@ class OwnedPipe(FencedPipe):
             is_stuck = self.head.cursor == before and not taken.dead
             if taken.runs or self.window or is_stuck or not wanted:
                 return result
-            if self.head.cursor < self.until and not upkeep.step_over(self):
+            if self.head.cursor < self.horizon.until and not upkeep.step_over(self):
                 return result if dead else None
         return result
 
     def _take(self, wanted: int, *, is_flowing: bool) -> TakeResult | None:
         try:
-            plans = self._plan_again(wanted)
-            left = wanted - self._count_living(plans)
-            is_next = (left > 0 or not wanted) and not any(plan.rest for plan in plans)
-            head, fresh = self._plan_fresh(left) if is_next else (self.head, [])
+            head, again, fresh = plan_take(self, self.horizon, wanted)
         except DecodeError:
             if self._is_lost():
                 return None
             raise
-        plans += fresh
+        plans = again + fresh
         if not plans and head.cursor == self.head.cursor:
             return self._find_nothing(head, wanted)
-        is_all_fresh = plans == fresh and not any(plan.taken.run.is_burial for plan in plans)
+        is_all_fresh = not again and not any(plan.taken.run.is_burial for plan in plans)
         if is_flowing and plans and is_all_fresh and window_steps.may_begin(self):
             return self._begin_window(wanted)
         self.reader.read_on(head.cursor, min(wanted, head.last - head.cursor))
@@ -216,7 +202,7 @@ class OwnedPipe(FencedPipe):
 
     def _find_nothing(self, head: Head, wanted: int) -> TakeResult | None:
         """Answer a take for which nothing was found; raise where that is damage."""
-        is_there = head.is_decided and not self.is_exhausted and head.cursor < self.until
+        is_there = head.is_decided and not self.is_exhausted and head.cursor < self.horizon.until
         if wanted > 0 and is_there and not self.horizon.is_in_sight:
             # This read began after the end was known, and what is up to there was acknowledged before.
             if self._is_lost():
@@ -246,70 +232,6 @@ class OwnedPipe(FencedPipe):
         marks = bury(self.storage, self.queue, self.entry, taken.run, taken.messages)
         self.progress.note_marks(marks)
         return taken.count
-
-    def _plan_again(self, wanted: int) -> list[Plan]:
-        now_ms = self.estimate_now_ms()
-        due = [run for run in self.progress.runs.values() if self._is_due(run, now_ms)]
-        plans: list[Plan] = []
-        is_looking = True
-        for run in sorted(due + self.expired(), key=lambda run: run.first):
-            size = sum(plan.taken.size for plan in plans)
-            left = wanted - self._count_living(plans)
-            # Nothing overtakes the rest of a run of which a part has expired.
-            if len(plans) >= TAKE_RUNS_MAX or size >= TAKE_BYTES_MAX or (plans and plans[-1].rest):
-                break
-            # What is to be buried is nothing that anybody waits for: all of it goes at once.
-            is_spent = run.attempt >= self.attempts_max
-            if left <= 0 and not is_spent:
-                # Who takes for nobody ends what has expired; where a run lives, so do those behind it.
-                is_looking = is_looking and not wanted and expiry.has_expired_in(self, run)
-                if not is_looking:
-                    continue
-            portion = TAKE_MESSAGES_MAX if is_spent or left <= 0 else left
-            batches = self.reader.read_run(run, portion_of(self.progress, run, portion))
-            if self.entry.due_class and not is_spent:
-                portion = min(portion, self.horizon.count_near(run, batches))
-                if not portion:
-                    continue
-                last = portion_of(self.progress, run, portion)
-                batches = [batch for batch in batches if batch.first <= last]
-            if is_spent:
-                plans.append(as_burial(plan_again(self.progress, run, batches, portion, self.holder)))
-            else:
-                plans.append(expiry.plan_again_in_time(self, run, batches, portion))
-        return plans
-
-    def _count_living(self, plans: Sequence[Plan]) -> int:
-        """Return how many of the planned messages will be handed out, not buried."""
-        return sum(plan.taken.count for plan in plans if not plan.taken.run.is_burial)
-
-    def _plan_fresh(self, wanted: int) -> tuple[Head, list[Plan]]:
-        head, plans = self.head, list[Plan]()
-        until = min(self.until, head.last)
-        lifetime = expiry.lifetime_now(self)  # once: between two readings what is found may expire
-        left = min(wanted, until - head.cursor)
-        if self.is_exhausted or until <= head.cursor or not (left or expiry.may_have_expired(self)):
-            return head, plans
-        batches = self.reader.read(head.read_from, head.cursor, max(left, 1))
-        if self.entry.due_class:
-            until = self.horizon.bound(batches, until)
-            until = lifetime.alike_until(self.progress, batches, Range(head.cursor + 1, until))
-            left = min(left, until - head.cursor)
-            if until <= head.cursor:
-                return head, plans
-        alike, are_old = lifetime.leading(self.progress, batches, Range(head.cursor + 1, until))
-        if are_old:
-            head, expired = expiry.plan_waiting(self, batches, lifetime, until)
-            plans.append(expired)
-            left = min(wanted, until - head.cursor)
-            batches = self.reader.read(head.read_from, head.cursor, left) if left > 0 else ()
-            if self.entry.due_class:
-                return head, plans  # what has not expired comes with the next take
-            alike, are_old = lifetime.leading(self.progress, batches, Range(head.cursor + 1, until))
-        if left > 0 and not are_old:  # or there is more than one take may carry
-            head, fresh = plan_fresh(self.progress, alike, Room(left, until=until), self.holder, head)
-            plans += [fresh] if fresh else []
-        return head, plans
 
     def _next_is_gone(self) -> DecodeError:
         first, last = self.head.cursor + 1, self.head.last

@@ -120,8 +120,7 @@ class Delivery:
     @property
     def due(self) -> datetime | None:
         """From when on it could be delivered, by the database's clock (UTC); None: at once."""
-        batch = self._batch_slice.batch
-        due_ms = batch.due_ms(self.seq)
+        due_ms = self._batch_slice.batch.due_ms(self.seq)
         return to_datetime(due_ms) if due_ms else None
 
     @property
@@ -201,10 +200,9 @@ class Delivery:
     def _return(self, ending: str, how: Return) -> bool:
         self.finish(ending)
         messages = (self.handout(),) if how.is_last else ()
+        own = Ranges(((self.seq, self.seq),))
         try:
-            is_rejected = ending == "rejected"
-            own = Ranges(((self.seq, self.seq),))
-            return give_back(self.run, own, how, messages, is_rejected=is_rejected)
+            return give_back(self.run, own, how, messages, is_rejected=ending == "rejected")
         except UsageError:
             self.unfinish()
             raise
@@ -292,10 +290,9 @@ class Delivery:
         if error is None:
             self.commit()
         else:
-            # An interrupted program says nothing of the message: it comes again at once.
-            delay = None if isinstance(error, Exception) else timedelta(0)
             try:
-                self.rollback(delay, reason_of(error))
+                # An interrupted program says nothing of the message: it comes again at once.
+                self.rollback(None if isinstance(error, Exception) else timedelta(0), reason_of(error))
             except AccessDeniedError as refusal:  # the error of the work is the one to tell
                 error.add_note(f"{self!r} could not be rolled back: {refusal}")
 

@@ -1,17 +1,16 @@
 """What is between the thread that takes messages and the consumers that pop them.
 
 Owns the one lock between them, and who is handed what. Knows neither pipes nor the database; what is in hand,
-who waits and what wakes the thread are kept by parts of it, which share the lock.
+who waits, what wakes the thread and which looks ended are kept by parts of it, which share the lock.
 Consumers that wait stand in line: who puts messages in hands them to the first in line and wakes nobody else,
 so that a hundred consumers cost no more than one. What must not break: a delivery whose lease has ended never
-leaves the buffer, and a consumer is never told "nothing" without a look that began after it asked, unless the
-fetch thread is listening to be woken.
+leaves the buffer.
 """
 
 import threading
 from collections.abc import Callable, Iterable
 
-from cassq.errors import CassqError, ClosedError, UsageError
+from cassq.errors import CassqError, UsageError
 from cassq.limits import BUFFER_BYTES_MAX, BUFFER_MESSAGES_MAX
 from cassq.model.ranges import Ranges
 from cassq.pipes.held_run import HeldRun
@@ -19,7 +18,7 @@ from cassq.popping.alarm import Alarm
 from cassq.popping.consumer_line import Asker, Consumer, ConsumerLine
 from cassq.popping.delivery import BatchSlice, Delivery
 from cassq.popping.hand import Hand, Portion, count_of, to_deliveries
-from cassq.popping.looks import Looks
+from cassq.popping.looks import Looks, closed
 from cassq.popping.pop_future import PopFuture, PopFutures
 from cassq.popping.prefetch_size import PrefetchSize
 from cassq.popping.timing import IDLE_S
@@ -46,12 +45,11 @@ class DeliveryBuffer:
         self.is_inside: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]  # noqa: SLF001
         self._hand = Hand(clock.until_shown)
         self._line = ConsumerLine()
-        self._looks = Looks(silent_service)
         self.alarm = Alarm(clock, self._lock, self._line)
-        self.alarm.next_at, self.alarm.hand_out = self._next_at, self._hand_out_due
-        self._appetite = PrefetchSize()
+        self.alarm.next_at, self.alarm.hand_out = self._hand.held.plan, self._hand_out_due
+        self._looks = Looks(clock, self.alarm, silent_service)
+        self._appetite = PrefetchSize(clock.now())
         self._has_surplus = False
-        self._popped_at = clock.now()
         self.slow_s = IDLE_S
         # The fetch thread rests until so few are left; below 0 while it does not rest for that.
         self._refill_at = -1
@@ -75,7 +73,7 @@ class DeliveryBuffer:
         thread = threading.get_ident()
         with self._lock:
             if asker and asker.is_closed:
-                raise _closed()
+                raise closed()
             now = self._clock.now()
             self._appetite.note_call(thread, now)
             if self._hand.held.next_at <= now:
@@ -84,7 +82,6 @@ class DeliveryBuffer:
             if not given and deadline is not None:
                 given = self._wait(asker, count, deadline, now)
                 now = self._clock.now()
-            self._popped_at = now
             self._appetite.note_given(thread, count_of(given), now)
             # Waking the fetch thread for nothing would cost more than the pop.
             if self.alarm.is_listening or self._hand.count <= self._refill_at:
@@ -103,7 +100,7 @@ class DeliveryBuffer:
             raise refusal("pop_soon()")
         self.answers.start()  # not with the lock held, and not when it is too late for a thread
         with self._lock:
-            self._check_open(asker)
+            self._looks.check_open(asker)
             now = self._clock.now()
             if self._hand.held.next_at <= now:
                 self._hand_out_due()
@@ -120,10 +117,10 @@ class DeliveryBuffer:
 
     def _wait(self, asker: Asker | None, count: int, deadline: float, now: float) -> list[Portion]:
         check_may_wait("pop()")
-        # Who listens has looked and would be woken; only who cannot wait asks for a look anew.
+        # Only who cannot wait asks for a look anew.
         # What was refused to the look before may be allowed by now: only a look of its own tells.
         is_hurried = deadline <= now or isinstance(self._looks.trouble, UsageError)
-        look = self._looks.begun + 1 if is_hurried or not self.alarm.is_listening else 0
+        look = self._looks.number_for(is_own_needed=is_hurried)
         if is_hurried:
             self.alarm.is_look_asked = True
         changed = threading.Condition(self._lock)
@@ -131,11 +128,11 @@ class DeliveryBuffer:
         self._line.join(consumer)
         try:
             while not consumer.given:
-                until = self.wait_until(consumer)
+                until = self._looks.wait_until(consumer)
                 if until is None:
                     return []
                 # The fetch thread hands out what comes due, but for while it waits for the database.
-                until = min(until, self._next_at() if self._line.first is consumer else until)
+                until = min(until, self._hand.held.plan() if self._line.first is consumer else until)
                 self._clock.wait(changed, None if until == float("inf") else until - self._clock.now())
                 if self._hand.held.next_at <= self._clock.now():
                     self._hand_out_due()
@@ -144,36 +141,12 @@ class DeliveryBuffer:
             given, consumer.given = consumer.given, []
             return given
         finally:
-            self._popped_at = self._clock.now()
+            self._appetite.popped_at = self._clock.now()
             if consumer.given:  # an interrupt came between: the next in line shall have them
                 self._hand.put_back(consumer.given)
                 self._serve()
             else:
                 self._line.leave(consumer)
-
-    def wait_until(self, consumer: Consumer) -> float | None:
-        """Return until when a consumer waits; None when its time is up. With the lock held.
-
-        Raises: as `get`.
-        """
-        self._check_open(consumer.asker)
-        now, deadline = self._clock.now(), consumer.deadline
-        looks = self._looks
-        has_looked = looks.done >= consumer.look
-        if isinstance(looks.trouble, UsageError) and has_looked:
-            raise looks.trouble  # waiting will not help
-        if now >= deadline and self.alarm.is_listening:
-            consumer.spare()
-        if now >= deadline and (has_looked or now >= consumer.look_until):
-            if looks.trouble:
-                raise looks.trouble
-            if not has_looked:
-                raise looks.no_answer(now - consumer.asked_at)
-            return None
-        if now >= deadline and looks.begun < consumer.look:
-            self.alarm.is_look_asked = True
-        self.alarm.ring()
-        return deadline if now < deadline else consumer.look_until
 
     def drop_ended(self, consumer: Consumer) -> None:
         """Drop what ended before its consumer looked; who has nothing then stands first in line again.
@@ -206,9 +179,6 @@ class DeliveryBuffer:
             if first and held.next_at < before:
                 first.changed.notify()  # it waits until then itself, while the fetch thread does other things
 
-    def _next_at(self) -> float:
-        return self._hand.held.plan()
-
     def _hand_out_due(self) -> None:
         if self._hand.release(self._clock.now()):
             self._serve()
@@ -237,8 +207,7 @@ class DeliveryBuffer:
 
     def _note_served(self, consumer: Consumer) -> None:
         # It counts from now on, not only when its turn comes among many threads.
-        self._popped_at = self._clock.now()
-        self._appetite.note_given(consumer.thread, count_of(consumer.given), self._popped_at)
+        self._appetite.note_given(consumer.thread, count_of(consumer.given), self._clock.now())
         consumer.changed.notify()
 
     def leave(self, asker: Asker) -> None:
@@ -247,7 +216,7 @@ class DeliveryBuffer:
         What is in hand is to be given back, and nothing taken ahead until it is known how fast they are.
         """
         with self._lock:
-            self._appetite = PrefetchSize()
+            self._appetite = PrefetchSize(self._appetite.popped_at)
             self._has_surplus = self._hand.count > 0
             self.alarm.ring()
             self._line.call_those_of(asker)
@@ -265,7 +234,7 @@ class DeliveryBuffer:
     def is_idle(self, seconds: float) -> bool:
         """Tell whether nobody waits, and nobody has popped for so long."""
         with self._lock:
-            return not self._line and self._clock.now() - self._popped_at > seconds
+            return not self._line and self._clock.now() - self._appetite.popped_at > seconds
 
     def take_surplus(self) -> bool:
         """Tell whether what is in hand is more than there are consumers for, since the last call."""
@@ -294,7 +263,6 @@ class DeliveryBuffer:
     def begin_round(self) -> int:
         """Note that a look begins; return its number."""
         with self._lock:
-            self.alarm.is_look_asked = False
             return self._looks.begin()
 
     def end_round(self, number: int, trouble: CassqError | None = None) -> bool:
@@ -329,11 +297,3 @@ class DeliveryBuffer:
         with self._lock:
             self.alarm.close()
             self._line.call(self._clock.now(), is_over=True)
-
-    def _check_open(self, asker: Asker | None) -> None:
-        if self.alarm.is_closing or (asker and asker.is_closed):
-            raise _closed()
-
-
-def _closed() -> ClosedError:
-    return ClosedError("the popper is closed: make a new one with queue.popper()")

@@ -1,7 +1,7 @@
 """The thread that keeps one buffer filled.
 
-Owns when to look for messages, when to announce hunger and listen instead, and the leases of what is in the
-buffer. What must not break: what was not handed out goes back without counting as an attempt.
+Owns when to look for messages, and when to announce hunger and listen instead. What must not break: who was
+woken looks, or passes that on.
 
     the buffer     and                                                   so
     full                                                                 SHARE: hungry poppers get pipes; rest
@@ -19,24 +19,22 @@ is not.
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import Enum
 
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import AccessDeniedError, CassqError, StorageUnavailableError
-from cassq.model.ranges import Ranges
 from cassq.model.take_plan import Taken
 from cassq.model.uses import uses_due, uses_priority
-from cassq.pipes.expiry import is_limited
 from cassq.pipes.held_run import HeldRun
-from cassq.pipes.run_rows import Return
 from cassq.popping.alarm import Heard
 from cassq.popping.arrival_rate import ArrivalRate
+from cassq.popping.buffered_leases import BufferedLeases
 from cassq.popping.delivery import BatchSlice, Committer
 from cassq.popping.delivery_buffer import DeliveryBuffer
 from cassq.popping.fetcher import Fetcher
 from cassq.popping.reach import Reach
-from cassq.popping.timing import IDLE_S, POLL_MAX_S, POLL_MIN_S, POLL_S, POLL_SHARED, SLOW_S
+from cassq.popping.timing import POLL_MAX_S, POLL_MIN_S, POLL_S, POLL_SHARED, SLOW_S
 from cassq.runtime.outage_log import log_trouble
 from cassq.runtime.poll_spread import LOOKS_PER_S, RETRIES_PER_S
 
@@ -74,9 +72,8 @@ class FetchThread:
         self._fetcher = fetcher
         fetcher.listen(buffer.call)
         self._rivals = fetcher.rivals
-        self._coordinator = context.coordinator
         self._queue = context.queue
-        self._rest_s = POLL_S  # less where a lease in hand is short
+        self._leases = BufferedLeases(context, buffer, fetcher)
         self._committer = committer
         self._check_takes = check_takes
         self._clock = context.clock
@@ -99,7 +96,9 @@ class FetchThread:
         """Keep up the leases, then feed the consumers once, or wait for a reason to."""
         is_woken = self._alarm.take_woken()  # first: who asks for something from here on wakes it once more
         self._fetcher.tend()
-        self._keep_up()
+        if uses_priority(self._context.settings):
+            self._buffer.slow_s = SLOW_S
+        self._leases.keep_up()
         wanted = self._buffer.wanted()
         is_starving = wanted > 0 and self._buffer.is_starving()
         next_s = self._pace.next_find_s(self._clock.now())
@@ -126,8 +125,8 @@ class FetchThread:
         if is_woken:
             self._rivals.pass_on()
         if uses_due(self._context.settings) and self._rivals.count():
-            self._return(self._buffer.take_excess())
-        self._buffer.rest_while_full(self._rest_s)
+            self._leases.give_excess_back()
+        self._buffer.rest_while_full(self._leases.rest_s)
 
     def _next_step(self, wanted: int, next_s: float, *, is_starving: bool, is_woken: bool) -> _Step:
         if wanted <= 0:
@@ -163,7 +162,7 @@ class FetchThread:
             closing.callback(self._pass_on_what_came)  # last: whoever is woken must find the pipes free
             closing.callback(self._fetcher.close)
             closing.callback(self._rivals.withdraw)
-            self._give_back()
+            self._leases.give_back()
 
     def _let_go(self) -> None:
         try:
@@ -210,7 +209,7 @@ class FetchThread:
         if not may_take:
             self._fetcher.end_windows()
             if self._buffer.is_holding:
-                self._give_back()
+                self._leases.give_back()
             return []
         is_flowing = self._pace.is_fast(self._clock.now())
         room_ahead = self._buffer.room_to_hold
@@ -263,10 +262,10 @@ class FetchThread:
         """Listen; what is held until it is due is kept meanwhile."""
         until = self._clock.now() + seconds
         while self._buffer.is_holding:
-            self._keep_up()
+            self._leases.keep_up()
             left = until - self._clock.now()
-            heard = self._listen(min(left, self._rest_s))
-            if heard is not Heard.NOTHING or left <= self._rest_s:
+            heard = self._listen(min(left, self._leases.rest_s))
+            if heard is not Heard.NOTHING or left <= self._leases.rest_s:
                 return heard
         return self._listen(max(0.0, until - self._clock.now()))
 
@@ -276,41 +275,3 @@ class FetchThread:
         while (heard := self._alarm.listen(max(0.0, until - self._clock.now()))) is Heard.CROWDED:
             self._fetcher.let_go()
         return heard
-
-    def _keep_up(self) -> None:
-        """Extend the leases of what is in the buffer, or give it back when nobody pops any more."""
-        if uses_priority(self._context.settings):
-            self._buffer.slow_s = SLOW_S
-        if self._buffer.is_idle(IDLE_S):
-            self._coordinator.may_take()  # an outage, and its end, are told also while nobody pops
-            self._give_back()
-            self._fetcher.let_go()
-            return
-        if self._buffer.take_surplus():
-            self._give_back()
-        runs = self._buffer.runs()
-        if is_limited(self._context.settings) and any(
-            run.left_s < max(run.lease_s - IDLE_S, run.lease_s / 2) for run in runs
-        ):
-            self._give_back()  # it may have expired, and who takes it anew looks
-            return
-        self._rest_s = min((POLL_S, *(run.lease_s / 4 for run in runs)))
-        for run in runs:
-            if run.is_live and run.left_s < run.lease_s / 2:
-                if run.is_window_out:
-                    self._fetcher.end_windows()  # `extend` waits for this very thread to do it
-                try:
-                    run.extend()
-                except CassqError as error:
-                    _log.info("queue %s: a buffered run was not extended: %s", self._queue, error)
-
-    def _give_back(self) -> None:
-        back = self._buffer.take_back()
-        if back:
-            self._fetcher.end_windows()
-        self._return(back)
-
-    def _return(self, back: Mapping[HeldRun, Ranges]) -> None:
-        for run, parts in back.items():
-            with contextlib.suppress(AccessDeniedError):  # they come again when the lease ends
-                run.give_back(parts, Return(is_counted=False))

@@ -1,6 +1,6 @@
-"""Finds messages for one intake or run reader: claims pipes, takes from them, lets them go.
+"""Finds messages for one intake or run reader: takes from the pipes that it claims.
 
-Owns which pipe is claimed, and how much is taken from each. Refuses to know consumers: it is told how many
+Owns which pipe is taken from, and how much is taken from each. Refuses to know consumers: it is told how many
 messages are wanted and returns what it took. What must not break: with a width of 1, nothing is taken from
 a pipe while an older one of the same pusher may still have something.
 """
@@ -8,28 +8,23 @@ a pipe while an older one of the same pusher may still have something.
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import CassqError, CoordinationUnavailableError, CorruptError
 from cassq.limits import TAKE_MESSAGES_MAX
-from cassq.model.ids import id_time_ms
 from cassq.model.pipe import PipeEntry
 from cassq.model.schedule import AHEAD_MS, is_pile
 from cassq.model.take_plan import Taken
 from cassq.model.uses import uses_priority
 from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.held_run import HeldRun
-from cassq.pipes.pipe_list import PipeList
-from cassq.pipes.pipe_order import PipeRound
-from cassq.popping.claims import Claimed, Claims
-from cassq.popping.pipe_backoff import GonePipes, PipeBackoff
-from cassq.popping.pipe_opener import AHEAD_MAX, PipeOpener, Refusal
+from cassq.popping.claimer import Claimer
+from cassq.popping.claims import Claimed
+from cassq.popping.pipe_backoff import GonePipes
 from cassq.popping.reach import Reach
 from cassq.popping.rivals import Rivals
 from cassq.popping.timing import BETTER_S, LOOK_S, REST_S, SORTED_REST_S
-from cassq.runtime.background_thread import BackgroundThread
 from cassq.runtime.deadline import CLOSING_S, Deadline
 
 _log = logging.getLogger("cassq.popper")
@@ -71,18 +66,14 @@ class Fetcher:
         self._context = context
         self._clock = context.clock
         self._record = context.record
-        self._on_pipe_over = on_pipe_over
-        threads = [BackgroundThread(f"cassq-ahead-{context.queue}") for _ in range(AHEAD_MAX)]
         self.beginning = Deadline(float("inf"))
         self._is_finishing = False
-        taker = replace(taker or Taker(holder), beside=threads[0])
-        self._opener = PipeOpener(context, holder, taker, threads)
-        self._pipes = PipeList(context)
-        self._memory = PipeBackoff(context.clock)
-        self._claims = Claims(context, holder, self._pipes, self._memory, on_pipe_over)
-        self._gone = gone or GonePipes()
+        self._claimer = Claimer(context, holder, taker or Taker(holder), gone or GonePipes(), on_pipe_over)
+        self._pipes = self._claimer.pipes
+        self._memory = self._claimer.memory
+        self._claims = self._claimer.claims
+        self._opener = self._claimer.opener
         self._is_flowing = False
-        self._until: Mapping[UUID, int] | None = None
         self._room_ahead = 0
 
     def take_only(self, types: Collection[str]) -> None:
@@ -92,9 +83,7 @@ class Fetcher:
 
     def stop_at(self, until: Mapping[UUID, int]) -> None:
         """Take from no other pipes than these, and from each nothing fresh behind the number given."""
-        self._until = until
-        self._claims.let_all_go()
-        self._opener.drop()
+        self._claimer.stop_at(until)
 
     def feed(
         self, wanted: int, reach: Reach = Reach.LISTED, *, is_flowing: bool = False, room_ahead: int = 0
@@ -166,8 +155,7 @@ class Fetcher:
 
     def let_go(self) -> None:
         """Give up every claim."""
-        self._opener.drop()
-        self._claims.let_all_go()
+        self._claimer.let_go()
 
     def finish(self) -> None:
         """Begin no other take, and wait for the turn of one but a moment longer; callable from any thread."""
@@ -193,11 +181,11 @@ class Fetcher:
         return min([*self._claims.next_due(), self._memory.next_end(REST_S)])
 
     def _round(self, entries: Sequence[PipeEntry], wanted: int, fetched: list[tuple[HeldRun, Taken]]) -> None:
-        order = PipeRound(entries, self._until)
+        order = self._claimer.round(entries)
         for entry in order:
             if wanted <= 0 or self._is_finishing:
                 return
-            claimed = self._claims.get(entry.pipe) or self._claim(entry)
+            claimed = self._claims.get(entry.pipe) or self._claimer.claim(entry)
             before = len(fetched)
             if claimed and entry.due_class:
                 self._take_due(claimed, wanted, fetched)
@@ -207,8 +195,8 @@ class Fetcher:
                     return
                 continue
             if claimed:
-                if 0 < claimed.owned.left <= wanted:
-                    self._open_ahead(order.ahead())
+                if 0 < claimed.owned.left <= wanted and not self.rivals.count():
+                    self._claimer.open_ahead(order.ahead())
                 self._take(claimed, wanted, fetched)
             taken = sum(taken.count for _, taken in fetched[before:])
             wanted -= taken
@@ -239,10 +227,7 @@ class Fetcher:
     def _list(self) -> None:
         with self.beginning:
             self._pipes.refresh(self._record.publications)
-        listed = {entry.pipe for entry in self._pipes.entries}
-        self._claims.keep_only(listed)
-        self._opener.keep_only(listed)
-        self._memory.keep_only(listed)
+        self._claimer.keep_listed()
 
     def _take(self, claimed: Claimed, wanted: int, fetched: list[tuple[HeldRun, Taken]]) -> None:
         """Take from one pipe; where there is nothing, see what became of it."""
@@ -290,52 +275,3 @@ class Fetcher:
         for taken in result.dead:
             owned.bury(taken)
         return bool(result.runs or result.dead)
-
-    def _claim(self, entry: PipeEntry) -> Claimed | None:
-        """Claim a pipe and load it; None when it is busy, resting or gone."""
-        if entry.pipe in self._gone:
-            self._pipes.forget(entry.pipe)
-            self._memory.note_exhausted(entry.pipe)
-            return None
-        if self._memory.is_left_alone(entry.pipe) or self._is_far(entry):
-            return None
-        if len(self._claims) >= self._context.settings.pop_width and not self._claims.make_room(entry):
-            return None
-        try:
-            opened = self._opener.open(entry)
-        except CorruptError as error:
-            self._memory.note_spoilt(entry.pipe, error, REST_S)
-            raise
-        if opened is Refusal.BUSY:
-            self._memory.note_busy(entry.pipe, is_urgent=entry.priority > 0)
-            return None
-        self._memory.note_claimed(entry.pipe)
-        if opened is Refusal.GONE:
-            self._gone.note(entry.pipe)
-            self._pipes.forget(entry.pipe)
-            self._memory.note_exhausted(entry.pipe)
-            self._on_pipe_over(entry.pipe)
-            return None
-        if self._until is not None:
-            opened.until = self._until[entry.pipe]
-        return self._claims.add(opened)
-
-    def _is_far(self, entry: PipeEntry) -> bool:
-        """Tell by its id whether nothing of a sorted pipe is near; then it is left alone for as long."""
-        if not is_pile(entry.due_class):
-            return False
-        far_s = (id_time_ms(entry.pipe) - AHEAD_MS - self._pipes.estimate_now_ms()) / 1000
-        if far_s > 0:
-            self._memory.note_not_due(entry.pipe, self._clock.now(), far_s)
-        return far_s > 0
-
-    def _open_ahead(self, entries: Sequence[PipeEntry]) -> None:
-        """Begin to open the next pipes, so that they are at hand when this one is through."""
-        if not self.rivals.count():
-            self._opener.open_ahead(
-                entry
-                for entry in entries[:AHEAD_MAX]
-                if entry.pipe not in self._claims
-                and not self._memory.is_left_alone(entry.pipe)
-                and (self._until is None or entry.pipe in self._until)
-            )

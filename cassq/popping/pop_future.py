@@ -19,7 +19,6 @@ from functools import partial
 from typing import Protocol
 
 from cassq.errors import CassqError, OverloadedError
-from cassq.popping.alarm import Alarm
 from cassq.popping.consumer_line import Asker, Consumer, ConsumerLine
 from cassq.popping.delivery import Delivery
 from cassq.popping.delivery_groups import finish_all, give_all_back, portions_of, unended
@@ -99,18 +98,8 @@ class PopFuture(AnsweredFuture[list[Delivery]]):
         self._hurry(is_looking)
 
 
-class Judge(Protocol):
-    """Tells what a consumer is told, with the lock held: the buffer.
-
-    Attributes:
-        alarm: what wakes the fetch thread.
-    """
-
-    alarm: Alarm
-
-    def wait_until(self, consumer: Consumer) -> float | None:
-        """Return until when it waits; None when its time is up. Raises what it is told instead."""
-        ...
+class Server(Protocol):
+    """Serves consumers, with the lock held: the buffer."""
 
     def drop_ended(self, consumer: Consumer) -> None:
         """Drop what ended before its consumer looked."""
@@ -132,13 +121,13 @@ class PopFutures:
     """
 
     def __init__(
-        self, clock: Clock, lock: threading.RLock, line: ConsumerLine, looks: Looks, judge: Judge
+        self, clock: Clock, lock: threading.RLock, line: ConsumerLine, looks: Looks, server: Server
     ) -> None:
         self._clock = clock
         self._lock = lock
         self._line = line
         self._looks = looks
-        self._judge = judge
+        self._server = server
         # Callbacks may do what the fetch thread is needed for, as a rollback and `extend` are.
         self.answers = BackgroundThread("cassq-futures")
 
@@ -146,7 +135,7 @@ class PopFutures:
         """Return a consumer with all the time there is, and its future."""
         bell = _FutureBell(self.answers)
         # What was refused to the look before may be allowed by now: only a look of its own tells.
-        look = 0 if self._judge.alarm.is_listening and not self._looks.trouble else self._looks.begun + 1
+        look = self._looks.number_for(is_own_needed=bool(self._looks.trouble))
         consumer = Consumer(bell, asker, count, asked_at=now, deadline=float("inf"), look=look)
         future = PopFuture(
             self.answers, partial(self._leave, consumer), partial(self._hurry, consumer), self._put_back
@@ -162,20 +151,20 @@ class PopFutures:
         if len(self._line) >= WAITERS_MAX:
             raise OverloadedError(f"{WAITERS_MAX} pops wait already: let some of them end first")
         self._line.join(consumer)
-        self._judge.wait_until(consumer)  # asks for what it waits for
+        self._looks.wait_until(consumer)  # asks for what it waits for
 
     def _answer(self, consumer: Consumer, future: PopFuture) -> None:
         """End a future, if it is time for that."""
         error: CassqError | None = None
         with self._lock:
             if consumer.given:
-                self._judge.drop_ended(consumer)
+                self._server.drop_ended(consumer)
             given, consumer.given = consumer.given, []
             if not given:
                 if consumer not in self._line:
                     return  # it was cancelled, or has ended
                 try:
-                    if self._judge.wait_until(consumer) is not None:
+                    if self._looks.wait_until(consumer) is not None:
                         return
                 except CassqError as told:
                     error = told
@@ -207,7 +196,7 @@ class PopFutures:
         lasting = [each for each in left if each.run.left_s > each.run.lease_s / 2]
         with self._lock:
             finish_all(lasting, "given back")
-            if not self._judge.put_back(portions_of(lasting)):
+            if not self._server.put_back(portions_of(lasting)):
                 for each in lasting:
                     each.unfinish()
         left = unended(left)

@@ -17,9 +17,14 @@ WEIGHT = 0.3
 
 
 class PrefetchSize:
-    """Measures how long consumers take per message, each between one pop and its next."""
+    """Measures how long consumers take per message, each between one pop and its next.
 
-    def __init__(self) -> None:
+    Attributes:
+        popped_at: when a consumer popped last.
+    """
+
+    def __init__(self, popped_at: float) -> None:
+        self.popped_at = popped_at
         self._given: dict[int, tuple[float, int]] = {}
         self._service_s: float | None = None
 
@@ -34,6 +39,7 @@ class PrefetchSize:
     def note_given(self, consumer: int, count: int, now: float) -> None:
         """Note that a consumer went off with messages."""
         self._given[consumer] = (now, count)
+        self.popped_at = now
 
     def ahead(self, waiting: int, now: float) -> int:
         """Return how many messages to keep in hand beyond what consumers wait for.

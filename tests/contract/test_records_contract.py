@@ -6,9 +6,9 @@ from datetime import timedelta
 from stored import EARLY_MS, check_one_winner, race, record
 
 from cassq.model.ids import new_pipe_id, new_token
-from cassq.model.pipe import Tally
 from cassq.model.queue_record import QueueState, Sample, Written
 from cassq.model.settings import QueueSettings
+from cassq.model.tally import Tally
 
 
 class TestQueues:

@@ -80,7 +80,7 @@ def torn(path, opened):
     for body in (b"1", b"2", b"3"):
         queue.push(body)
     (leased,) = queue.run_reader("tests", lease=timedelta(minutes=1)).take(3)
-    storage = queue._services.storage
+    storage = queue._context.storage
     (run,) = storage.load_pipe(leased.pipe).runs
     spoil(path, "DELETE FROM waiting WHERE first = 2")
     return storage, run, leased

@@ -215,7 +215,7 @@ def drain(queue):
     """Take and commit everything, in this thread alone; return the bodies."""
     reader = queue.run_reader("drain", lease=timedelta(minutes=1))
     runs = reader.take(None)
-    batches = [batch for run in runs for batch in read_leased(queue._services.storage, run)]
+    batches = [batch for run in runs for batch in read_leased(queue._context.storage, run)]
     reader.commit(runs)
     reader.close()
     return [body for batch in batches for body in batch.bodies]

@@ -75,7 +75,7 @@ def test_a_pop_that_could_not_take_says_so_and_not_that_there_is_nothing(queue, 
 
 def test_a_close_waits_for_the_file_neither_in_a_take_nor_in_a_sample(queue, busy, caplog):
     caplog.set_level(logging.DEBUG)
-    with cassq.connect(queue._services.owner.url) as other:
+    with cassq.connect(queue._workers._services.owner.url) as other:
         other.queue("orders").push(b"x")
     busy()
     # Given two threads that wait for the file

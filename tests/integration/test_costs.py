@@ -74,7 +74,7 @@ def test_a_message_that_comes_alone_costs_one_look_besides_the_one_that_finds_it
                     before = calls(store, "list_pipes")
                 popped = thread.submit(popper.pop, 10)
                 while not (
-                    popper._intake.buffer.alarm.is_listening and queue._services.coordinator.hungry(name)
+                    popper._intake.buffer.alarm.is_listening and queue._context.coordinator.hungry(name)
                 ):
                     threading.Event().wait(0.01)
                 clock.seconds += 0.02

@@ -11,7 +11,7 @@ from support.patience import until
 import cassq
 import cassq.aio
 from cassq.model.uses import uses_priority
-from cassq.popping import delivery_buffer, fetch_thread
+from cassq.popping import buffered_leases, delivery_buffer
 
 NEVER = timedelta(0)
 
@@ -86,7 +86,7 @@ def test_the_ageing_of_a_queue_can_be_altered(store, queue):
 
 def test_a_consumer_that_works_for_long_leaves_what_is_urgent_to_others(queue, store, url, monkeypatch):
     # Given poppers that do not give up what they have, however long nobody comes
-    for module in (delivery_buffer, fetch_thread):
+    for module in (delivery_buffer, buffered_leases):
         monkeypatch.setattr(module, "IDLE_S", 3600.0)
     # And one whose consumer came for urgent messages, and is at work now
     queue.push_many([b"urgent"] * 10, priority=5)
@@ -106,7 +106,7 @@ def test_a_consumer_that_works_for_long_leaves_what_is_urgent_to_others(queue, s
 
 def test_a_consumer_that_becomes_slow_leaves_what_is_pushed_then_to_others(queue, store, url, monkeypatch):
     # Given poppers that do not give up what they have, however long nobody comes
-    for module in (delivery_buffer, fetch_thread):
+    for module in (delivery_buffer, buffered_leases):
         monkeypatch.setattr(module, "IDLE_S", 3600.0)
     # And one whose consumer was fast, and is at work now
     with (

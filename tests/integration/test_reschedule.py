@@ -22,7 +22,7 @@ State = cassq.MessageState
 
 
 def database_time(queue):
-    storage = queue._services.storage
+    storage = queue._context.storage
     return datetime.fromtimestamp(storage.list_pipes(queue.name).now_ms / 1000, UTC)
 
 

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-import cassq.bulk.run_reader
+import cassq.bulk.reader_claim
 from cassq.bulk.leased_run import LeasedRun, read_leased, tag
 from cassq.errors import DecodeError, InvalidNameError, InvalidOptionError
 from cassq.model.ranges import Ranges
@@ -25,7 +25,7 @@ def numbered(first, last):
 
 def bodies_of(queue, runs):
     return [
-        body for run in runs for batch in read_leased(queue._services.storage, run) for body in batch.bodies
+        body for run in runs for batch in read_leased(queue._context.storage, run) for body in batch.bodies
     ]
 
 
@@ -136,7 +136,7 @@ def test_a_lease_that_ran_out_and_that_nobody_took_begins_anew(store, name):
 
 
 def _is_expired(queue, runs):
-    states = [queue._services.storage.load_pipe(run.pipe) for run in runs]
+    states = [queue._context.storage.load_pipe(run.pipe) for run in runs]
     return all(
         row.is_expired(state.now_ms, 0) or row.lease_id not in {run.lease_id for run in runs}
         for state in states
@@ -163,7 +163,7 @@ def test_what_others_took_is_said_to_be_lost(queue):
 def test_the_leases_are_kept_alive(queue, reader):
     queue.push_many(numbered(0, 10))
     runs = take_all(reader)
-    storage = queue._services.storage
+    storage = queue._context.storage
 
     def leased_at():
         return {row.lease_id: row.leased_at_ms for run in runs for row in storage.load_pipe(run.pipe).runs}
@@ -200,7 +200,7 @@ def test_a_process_that_lost_its_name_holds_nothing_any_more(queue, monkeypatch)
     queue.push_many(numbered(0, 10))
     frozen = queue.run_reader("tests", lease=LEASE)
     runs = take_all(frozen)
-    queue._services.coordinator.release(queue.name, frozen._seat, frozen._holder)
+    frozen._claim.release()
     after = queue.run_reader("tests", lease=LEASE)
     with pytest.raises(InvalidOptionError, match="by this process"):
         frozen.commit(runs)
@@ -229,8 +229,8 @@ class Interrupted:
         return found
 
 
-def lose_claim(queue, reader):
-    queue._services.coordinator.release(queue.name, reader._seat, reader._holder)
+def lose_claim(reader):
+    reader._claim.release()
 
 
 def test_who_lost_the_name_while_it_adopted_takes_nothing_away_from_the_next(queue):
@@ -239,7 +239,7 @@ def test_who_lost_the_name_while_it_adopted_takes_nothing_away_from_the_next(que
     taken = []
 
     def meanwhile():
-        lose_claim(queue, frozen)
+        lose_claim(frozen)
         after = queue.run_reader("tests", lease=LEASE)
         taken.append((after, take_all(after)))
 
@@ -257,15 +257,15 @@ def test_who_lost_the_name_while_it_began_a_lease_anew_holds_what_others_adopted
     queue.push_many(numbered(0, 10))
     dead = queue.run_reader("tests", lease=LEASE)
     runs = take_all(dead)
-    lose_claim(queue, dead)
+    lose_claim(dead)
     frozen = queue.run_reader("tests", lease=LEASE)
     others = []
 
     def meanwhile():
-        lose_claim(queue, frozen)
+        lose_claim(frozen)
         other = queue.run_reader("tests", lease=LEASE)
         others.append(other.adopt([]))
-        lose_claim(queue, other)
+        lose_claim(other)
 
     leases = frozen._leases
     leases._storage = Interrupted(leases._storage, "transact", meanwhile)
@@ -279,11 +279,11 @@ def test_what_was_held_before_the_name_was_lost_is_committed_once(queue):
     queue.push_many(numbered(0, 10))
     frozen = queue.run_reader("tests", lease=LEASE)
     runs = take_all(frozen)
-    lose_claim(queue, frozen)
+    lose_claim(frozen)
     other = queue.run_reader("tests", lease=LEASE)
     assert other.adopt([]) == runs
     other.commit(runs)
-    lose_claim(queue, other)
+    lose_claim(other)
 
     frozen.commit(runs)
 
@@ -297,10 +297,10 @@ class TestACheckpointThatIsOlderThanTheClaim:
         queue.push_many(numbered(0, 10))
         writer = queue.run_reader("tests", lease=LEASE)
         runs = take_all(writer)  # written down, and in the sink
-        lose_claim(queue, writer)
+        lose_claim(writer)
         behind = queue.run_reader("tests", lease=LEASE)
         behind.adopt([])  # Spark refuses its batch, because that is written down
-        lose_claim(queue, behind)
+        lose_claim(behind)
         after = queue.run_reader("tests", lease=LEASE)
 
         after.commit(runs)
@@ -309,13 +309,13 @@ class TestACheckpointThatIsOlderThanTheClaim:
 
     def test_nor_where_the_name_was_lost_and_is_had_again(self, queue):
         behind = queue.run_reader("tests", lease=LEASE)
-        lose_claim(queue, behind)
+        lose_claim(behind)
         queue.push_many(numbered(0, 10))
         writer = queue.run_reader("tests", lease=LEASE)
         runs = take_all(writer)
-        lose_claim(queue, writer)
+        lose_claim(writer)
         behind.adopt([])
-        lose_claim(queue, behind)
+        lose_claim(behind)
         after = queue.run_reader("tests", lease=LEASE)
 
         assert after.hold(runs) == []
@@ -328,14 +328,14 @@ def test_a_longer_lease_holds_for_what_is_held_from_before(queue):
     before.close()
     after = queue.run_reader("tests", lease=LEASE)
     assert after.hold(runs) == []
-    (row,) = queue._services.storage.load_pipe(runs[0].pipe).runs
+    (row,) = queue._context.storage.load_pipe(runs[0].pipe).runs
     assert row.lease_ms == 1000 * LEASE.total_seconds()
 
 
 def test_claims_are_given_up_so_that_others_have_what_is_pushed_meanwhile(queue, reader):
     queue.push_many(numbered(0, 5))
     assert sum(run.count for run in take_all(reader)) == 5
-    assert set(queue._services.coordinator.holders(queue.name)) == {reader._seat}
+    assert set(queue._context.coordinator.holders(queue.name)) == {reader._claim.place}
 
 
 def test_a_queue_that_is_empty_is_at_its_stop(reader):
@@ -385,7 +385,7 @@ def test_a_paused_queue_gives_nothing(queue, reader):
 
 
 def test_two_processes_cannot_read_under_one_name(queue, reader, monkeypatch):
-    monkeypatch.setattr(cassq.bulk.run_reader, "NEIGHBOUR_PATIENCE_S", 0.0)
+    monkeypatch.setattr(cassq.bulk.reader_claim, "NEIGHBOUR_PATIENCE_S", 0.0)
     with pytest.raises(InvalidOptionError, match=rf"by this process \({re.escape(reader._holder)}\)"):
         queue.run_reader("tests", lease=LEASE)
 
@@ -416,13 +416,13 @@ def test_wrong_arguments_are_named(queue, reader_name, lease, error):
 def test_messages_that_are_gone_are_an_error(store, queue, reader):
     queue.push_many(numbered(0, 5))
     (run,) = take_all(reader)
-    queue._services.storage.delete_pipe(queue.name, run.pipe)
+    queue._context.storage.delete_pipe(queue.name, run.pipe)
     with pytest.raises(DecodeError, match="are gone"):
-        list(read_leased(queue._services.storage, run))
+        list(read_leased(queue._context.storage, run))
 
 
 def test_people_see_the_readers_name_as_the_holder(queue, reader):
     queue.push_many(numbered(0, 5))
     (run,) = take_all(reader)
-    (row,) = queue._services.storage.load_pipe(run.pipe).runs
+    (row,) = queue._context.storage.load_pipe(run.pipe).runs
     assert row.holder == tag("tests") == "reader tests"

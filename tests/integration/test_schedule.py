@@ -23,7 +23,7 @@ def queue(store, name):
 
 
 def database_time(queue):
-    storage = queue._services.storage
+    storage = queue._context.storage
     return datetime.fromtimestamp(storage.list_pipes(queue.name).now_ms / 1000, UTC)
 
 
@@ -166,7 +166,7 @@ def test_a_deleted_queue_leaves_nothing_that_is_scheduled(store, name):
     queue = store.queue(name)
     for delay in (1, 30, 3000):
         queue.push(b"x", delay=timedelta(seconds=delay))
-    storage = queue._services.storage
+    storage = queue._context.storage
     assert sum(len(storage.list_pipes(name, shelf=shelf).entries) for shelf in Shelf) == 3
     store.delete_queue(name)
     assert not any(storage.list_pipes(name, shelf=shelf).entries for shelf in Shelf)

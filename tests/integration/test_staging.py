@@ -35,7 +35,7 @@ def drain(queue):
 
 
 def staged(queue):
-    return queue._services.storage.list_pipes(queue.name, shelf=Shelf.STAGED).entries
+    return queue._context.storage.list_pipes(queue.name, shelf=Shelf.STAGED).entries
 
 
 def numbered(count, prefix=""):
@@ -199,7 +199,7 @@ def test_a_writer_of_one_batch_whose_driver_died_is_forgotten_when_it_is_old(sto
 def test_a_decision_that_was_sent_is_never_told_as_refused_once_it_took_too_long(store, queue, monkeypatch):
     writer = f"{ONCE}{new_pipe_id()}"
     pipes = fill(queue, [b"x"], writer, 0)
-    storage = queue._services.storage
+    storage = queue._context.storage
     change_queue = storage.change_queue
 
     def lose(old, new):
@@ -225,14 +225,14 @@ def test_a_write_that_failed_is_discarded_however_long_that_takes(store, queue, 
 
     queue.staging.discard(writer, 0, pipes)
 
-    assert queue._services.storage.list_pipes(queue.name, shelf=Shelf.STAGED).entries == ()
+    assert queue._context.storage.list_pipes(queue.name, shelf=Shelf.STAGED).entries == ()
     assert drain(queue) == []
 
 
 def test_a_batch_is_told_as_refused_only_once_no_earlier_decision_can_land(store, queue, monkeypatch):
     writer = f"{ONCE}{new_pipe_id()}"
     pipes = fill(queue, [b"x"], writer, 0)
-    storage = queue._services.storage
+    storage = queue._context.storage
     change_queue = storage.change_queue
     sent = []
 
@@ -262,7 +262,7 @@ def test_a_batch_that_an_earlier_call_may_have_decided_is_not_told_as_refused_in
         raise StorageUnavailableError("not now")
 
     monkeypatch.setattr("cassq.bulk.staged_list.PUBLISH_WITHIN_S", -1.0)
-    monkeypatch.setattr(queue._services.storage, "change_queue", change_queue)
+    monkeypatch.setattr(queue._context.storage, "change_queue", change_queue)
 
     with pytest.raises(OutcomeUnknownError, match="batch 1 may be decided, by an earlier attempt: not now"):
         queue.staging.publish("loader", 1, pipes)
@@ -278,7 +278,7 @@ def test_a_batch_that_is_decided_is_not_told_as_refused_where_it_cannot_be_publi
         raise StorageUnavailableError("not now")
 
     with monkeypatch.context() as broken:
-        broken.setattr(queue._services.storage, call, refuse)
+        broken.setattr(queue._context.storage, call, refuse)
         with pytest.raises(OutcomeUnknownError, match="batch 1 is decided"):
             queue.staging.publish("loader", 1, pipes)
 
@@ -328,7 +328,7 @@ class TestWhoeverComesBy:
         assert drain(small) == numbered(25)
 
     def test_a_part_that_was_published_and_consumed_does_not_come_again(self, store, small, pipes):
-        storage = small._services.storage
+        storage = small._context.storage
         entries = [entry for entry in staged(small) if entry.pipe == pipes[0]]
         storage.publish_pipes(small.name, entries)
         assert drain(small) == numbered(10)
@@ -376,7 +376,7 @@ def test_a_driver_that_dies_while_it_publishes_has_its_batch_published_by_the_re
     store, queue, monkeypatch
 ):
     pipes = fill(queue, numbered(3))
-    monkeypatch.setattr(queue._services.storage, "publish_pipes", killed)
+    monkeypatch.setattr(queue._context.storage, "publish_pipes", killed)
     with pytest.raises(Killed):
         queue.staging.publish("loader", 1, pipes)
     monkeypatch.undo()
@@ -394,7 +394,7 @@ class TestADecisionInFlight:
     @pytest.fixture
     def land(self, queue, pipes, monkeypatch):
         """Let the decision land; tells whether it was applied."""
-        storage = queue._services.storage
+        storage = queue._context.storage
         sent = []
 
         def send(*change):
@@ -425,7 +425,7 @@ class TestADecisionInFlight:
 def test_the_reaper_deletes_nothing_that_was_published_while_it_looked(queue, monkeypatch):
     # Given a batch that is published right after the reaper has read what is staged
     pipes = fill(queue, numbered(3))
-    storage = queue._services.storage
+    storage = queue._context.storage
     list_pipes = storage.list_pipes
 
     def list_and_publish(*given, **options):
@@ -446,7 +446,7 @@ def test_what_was_decided_stays_for_as_long_as_it_cannot_be_published(store, que
     # a writer of one batch is remembered
     pipes = fill(queue, numbered(3), writer)
     queue.staging._decide(writer, 1, pipes)
-    storage = queue._services.storage
+    storage = queue._context.storage
     publish_pipes = storage.publish_pipes
 
     def refuse(*_, **__):
@@ -467,7 +467,7 @@ def test_a_task_whose_pipe_was_cleared_away_says_so(queue):
     pipes = queue.staging.open("loader", 1, "0")
     pipes.add(b"x")
     for entry in staged(queue):
-        queue._services.storage.delete_pipe(queue.name, entry.pipe, shelf=Shelf.STAGED)
+        queue._context.storage.delete_pipe(queue.name, entry.pipe, shelf=Shelf.STAGED)
     with pytest.raises(PipeLostError, match="write again"):
         pipes.close()
 

@@ -12,7 +12,7 @@ import cassq
 import cassq.aio
 from cassq.catalog.cached_record import CachedRecord
 from cassq.model.uses import ANY_TYPE, TYPES_MAX, types_of, uses_types
-from cassq.popping import delivery_buffer, fetch_thread
+from cassq.popping import buffered_leases, delivery_buffer, fetch_thread
 
 KINDS = ("invoice", "refund", None)
 
@@ -107,8 +107,9 @@ def test_figures_are_told_by_type(queue):
 
 def looks_only_when_woken(monkeypatch):
     """Let who is hungry look again only when it is woken."""
+    for module in (buffered_leases, fetch_thread):
+        monkeypatch.setattr(module, "POLL_S", 3600.0)
     monkeypatch.setattr(fetch_thread, "POLL_MAX_S", 3600.0)
-    monkeypatch.setattr(fetch_thread, "POLL_S", 3600.0)
     monkeypatch.setattr(fetch_thread.FetchThread, "_until_look", lambda *_: 3600.0)
 
 
@@ -173,7 +174,7 @@ def test_a_message_without_a_type_wakes_who_takes_all(queue, store, url, monkeyp
 
 def test_who_has_a_pipe_leaves_it_to_one_who_waits_for_its_type(queue, store, url, monkeypatch):
     # Given poppers that do not give up what they have, however long nobody comes
-    for module in (delivery_buffer, fetch_thread):
+    for module in (delivery_buffer, buffered_leases):
         monkeypatch.setattr(module, "IDLE_S", 3600.0)
     # And one for everything, in the middle of a backlog of one type
     with queue.popper() as greedy:

@@ -12,10 +12,11 @@ from cassq.errors import DecodeError
 from cassq.limits import SEQ_MAX, UNDECIDED
 from cassq.model.ids import MessageId, new_pipe_id, time_key
 from cassq.model.message import Batch
-from cassq.model.pipe import End, Head, Phase, Run, RunState, Tally
+from cassq.model.pipe import End, Head, Phase, Run, RunState
 from cassq.model.queue_record import QueueRecord, Sample
 from cassq.model.settings import QueueSettings
 from cassq.model.shelf import Shelf
+from cassq.model.tally import Tally
 from cassq.storage.cassandra import rows as cassandra_rows
 from cassq.storage.port import DeadLetter
 from cassq.storage.sqlite import rows as sqlite_rows

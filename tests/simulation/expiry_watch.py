@@ -18,7 +18,7 @@ from scheduler import Process
 from cassq.model.ids import MessageId
 from cassq.model.pipe import End, Mark
 from cassq.model.retrying import EXPIRED
-from cassq.popping.fetch_thread import FetchThread
+from cassq.popping.buffered_leases import BufferedLeases
 from cassq.storage.port import DeadLetter
 from cassq.verification.ledger import Kind
 
@@ -117,15 +117,15 @@ def giving_back(stage: Stage) -> Iterator[None]:
 
     They were handed to nobody and may come late, so that the checker asks for no order then.
     """
-    give_back = FetchThread._give_back
+    give_back = BufferedLeases.give_back
 
-    def tell_and_give_back(thread: FetchThread) -> None:
-        if stage.expiry.is_on and thread._buffer.runs():
+    def tell_and_give_back(leases: BufferedLeases) -> None:
+        if stage.expiry.is_on and leases._buffer.runs():
             stage.note(stage.world.current.process.name, Kind.HOLDING, [""])
-        give_back(thread)
+        give_back(leases)
 
-    FetchThread._give_back = tell_and_give_back  # type: ignore[method-assign]
+    BufferedLeases.give_back = tell_and_give_back  # type: ignore[method-assign]
     try:
         yield
     finally:
-        FetchThread._give_back = give_back  # type: ignore[method-assign]
+        BufferedLeases.give_back = give_back  # type: ignore[method-assign]

@@ -47,7 +47,7 @@ from session import SimulatedSession
 from type_watch import TypeWatch
 
 from cassq import workers
-from cassq.bulk import run_reader
+from cassq.bulk import reader_claim
 from cassq.catalog import cached_record
 from cassq.errors import CassqError, OutcomeUnknownError, QueueNotFoundError, UnavailableError
 from cassq.model.ids import MessageId, id_time_ms
@@ -129,7 +129,7 @@ def run(plan: Plan, *, is_traced: bool = False) -> Outcome:
     window_messages, window_steps.WINDOW_MESSAGES = window_steps.WINDOW_MESSAGES, plan.window_messages
     refresh_s = cached_record.REFRESH_S
     push_timeout, pusher.PUSH_TIMEOUT = pusher.PUSH_TIMEOUT, timedelta(seconds=plan.put_back_s)
-    patience_s, run_reader.NAME_PATIENCE_S = run_reader.NAME_PATIENCE_S, PATIENCE_S
+    patience_s, reader_claim.NAME_PATIENCE_S = reader_claim.NAME_PATIENCE_S, PATIENCE_S
     cached_record.REFRESH_S = 0.0 if plan.pauses == "heard" else refresh_s
     if plan.flows:
         ArrivalRate.is_fast = lambda pace, now: world.dice.random() < plan.flows or is_fast(pace, now)  # type: ignore[method-assign]
@@ -143,7 +143,7 @@ def run(plan: Plan, *, is_traced: bool = False) -> Outcome:
         workers._numbers = numbers
         window_steps.WINDOW_MESSAGES = window_messages
         cached_record.REFRESH_S = refresh_s
-        run_reader.NAME_PATIENCE_S = patience_s
+        reader_claim.NAME_PATIENCE_S = patience_s
         pusher.PUSH_TIMEOUT = push_timeout
         ArrivalRate.is_fast = is_fast  # type: ignore[method-assign]
         scheduler.leave()

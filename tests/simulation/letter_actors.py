@@ -47,7 +47,9 @@ class _Letters(DeadLetters):
     """The library's own, which tells of each letter that a call found, and of each that it has dealt with."""
 
     def __init__(self, queue: Queue, storage: Storage) -> None:
-        super().__init__(storage, queue.name, queue._push_again, queue._check_open, queue.dead._clock)
+        super().__init__(
+            storage, queue.name, queue._workers.push_again, queue._workers.check_open, queue.dead._clock
+        )
         self.tell: Callable[[DeadMessage], None] = lambda _letter: None
         self.tell_ended: Callable[[DeadMessage], None] = lambda _letter: None
 

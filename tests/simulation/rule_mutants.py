@@ -522,10 +522,9 @@ _STAGING = (
         "delete attempts before it is published which one counts",
         "cassq.bulk.staging",
         "        record = self._finish(self._record.read(), writer)\n        decided_by",
-        "        self._list.remove(\n"
-        "            entry\n"
-        "            for entry in self._list.undecided(self._record.read())\n"
-        '            if entry.pusher.startswith(f"{writer}/{batch}/") and entry.pipe not in pipes\n'
+        "        self._list.remove_undecided(\n"
+        "            self._record.read(),\n"
+        '            lambda each: each.pusher.startswith(f"{writer}/{batch}/") and each.pipe not in pipes,\n'
         "        )\n"
         "        record = self._finish(self._record.read(), writer)\n        decided_by",
         test=_STAGED + "TestWhoeverComesBy::test_a_driver_that_repeats_the_batch_publishes[memory]",
@@ -564,8 +563,8 @@ _STAGING = (
         (
             Edit(
                 "cassq.bulk.staging",
-                "entry for entry in self._list.undecided(record) if entry.pipe in old",
-                "entry for entry in listing.entries if entry.pipe in old",
+                "self._list.remove_undecided(record, lambda entry: entry.pipe in old)",
+                "self._list.remove(entry for entry in listing.entries if entry.pipe in old)",
             ),
             Edit(
                 "cassq.bulk.staged_list",
@@ -630,7 +629,7 @@ _READERS = (
             Edit(
                 "cassq.bulk.run_reader",
                 "                    if run and self._leases.begin_anew(run):\n                        found.append(run)\n",
-                "                    anew = uuid5(_NAMES, str(run))\n"
+                "                    anew = UUID(int=run.lease_id.int + 1)\n"
                 "                    if run and self._leases.begin_anew(run, anew):\n"
                 "                        parts = (run.attempt, run.read_from, run.parts)\n"
                 "                        found.append(LeasedRun(run.pipe, anew, *parts))\n",
@@ -743,9 +742,9 @@ _BETWEEN = (
         "deliver what was taken to be buried once more attempts are allowed",
         (
             Edit(
-                "cassq.pipes.owned_pipe",
-                "plans.append(as_burial(plan_again(self.progress, run, batches, portion, self.holder)))",
-                "plans.append(plan_again(self.progress, run, batches, portion, self.holder))",
+                "cassq.pipes.planning",
+                "plans.append(as_burial(plan_again(fenced.progress, run, batches, portion, fenced.holder)))",
+                "plans.append(plan_again(fenced.progress, run, batches, portion, fenced.holder))",
             ),
             Edit(
                 "cassq.pipes.owned_pipe",
@@ -1081,7 +1080,7 @@ _BETWEEN = (
     planted(
         "give a future back and keep what it ended with",
         "cassq.popping.pop_future",
-        "            if not self._judge.put_back(portions_of(lasting)):\n",
+        "            if not self._server.put_back(portions_of(lasting)):\n",
         "            if not lasting:\n",
         test=_POP_FUTURE + "TestGivenBack::test_what_it_has_ended_with_goes_to_the_next_in_line",
     ),
@@ -1153,17 +1152,17 @@ _BETWEEN = (
     ),
     planted(
         "let what follows overtake the rest of a run of which a part has expired",
-        "cassq.pipes.owned_pipe",
-        "            is_next = (left > 0 or not wanted) and not any(plan.rest for plan in plans)\n",
-        "            is_next = left > 0 or not wanted\n",
+        "cassq.pipes.planning",
+        "    is_next = (left > 0 or not wanted) and not any(plan.rest for plan in again)\n",
+        "    is_next = left > 0 or not wanted\n",
         test=_EXPIRY + "TestATimeToLiveOfItsOwn::test_of_what_came_back_lets_nothing_overtake_the_rest",
     ),
     planted(
         "keep in hand what expires by a time of its own",
-        "cassq.popping.fetch_thread",
+        "cassq.popping.buffered_leases",
         "        if is_limited(self._context.settings) and any(\n",
         "        if self._context.settings.ttl and any(\n",
-        test="tests/unit/popping/test_fetch_thread.py::TestWhatIsInTheBuffer::"
+        test="tests/unit/popping/test_buffered_leases.py::TestWhatIsInTheBuffer::"
         "test_goes_back_to_be_looked_at_anew_where_it_may_expire[True]",
     ),
     planted(

@@ -9,15 +9,13 @@ costs those that work.
 import os
 import random
 import select
-import signal
-import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from cassq.cli.exit_codes import INTERNAL, UNAVAILABLE
+from cassq.cli.exit_codes import UNAVAILABLE
 from cassq.cli.output import say
-from cassq.cli.worker.child import AT_ONCE, Tick
+from cassq.cli.worker.process import Process
 from cassq.runtime.clock import Clock
 
 #: A process that has not told anything for so long is not healthy.
@@ -66,38 +64,11 @@ class Died(Exception):  # noqa: N818
 
 
 @dataclass(slots=True, eq=False)
-class _Child:
-    process: "subprocess.Popen[bytes]"
-    told: int
-    started_at: float
-    messages_max: float
-    heard_at: float
-    tick: Tick | None = None
-    kill_at: float = float("inf")
-    rest: bytes = field(default=b"")
-
-    @property
-    def is_ready(self) -> bool:
-        return self.tick is not None and self.tick.is_ready
-
-    @property
-    def ended_badly(self) -> bool:
-        """Whether it was cut off, or failed, where it may have had messages, told of them or not."""
-        code = self.process.returncode
-        return code != 0 and (self.tick is not None or code not in {-signal.SIGTERM, UNAVAILABLE, INTERNAL})
-
-    @property
-    def how(self) -> str:
-        code = self.process.returncode
-        return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
-
-
-@dataclass(slots=True, eq=False)
 class _Place:
     start_at: float
     failures: int = 0
-    serving: _Child | None = None
-    following: _Child | None = None
+    serving: Process | None = None
+    following: Process | None = None
 
 
 class Processes:
@@ -116,7 +87,7 @@ class Processes:
         self._limits = limits
         self._clock = clock
         self._places = [_Place(clock.now()) for _ in range(count)]
-        self._leaving: list[_Child] = []
+        self._leaving: list[Process] = []
         self._deaths = 0
         self.ended_badly = 0
         self._dice = random.Random()
@@ -143,29 +114,29 @@ class Processes:
     def stop_all(self, *, at_once: bool = False) -> None:
         """Tell all to stop, and start none any more."""
         for place in self._places:
-            for child in (place.serving, place.following):
-                if child:
-                    self._stop(child)
+            for process in (place.serving, place.following):
+                if process:
+                    self._stop(process)
         self._places = []
         if at_once:
-            for child in self._leaving:
-                _send(child, AT_ONCE)
+            for process in self._leaving:
+                process.stop_at_once()
 
     def kill_all(self) -> None:
         """Kill those that are left."""
-        for child in self._children:
-            child.process.kill()
-            child.process.wait()
+        for process in self._all:
+            process.kill()
+            process.wait()
 
     @property
     def are_healthy(self) -> bool:
         """Whether each place has a process that is ready, was heard of, and is not late with all it does."""
         now = self._clock.now()
         return bool(self._places) and all(
-            (child := place.serving)
-            and (tick := child.tick)
+            (process := place.serving)
+            and (tick := process.tick)
             and tick.is_ready
-            and now - child.heard_at < SILENT_S
+            and now - process.heard_at < SILENT_S
             and tick.late < max(1, tick.slots)
             for place in self._places
         )
@@ -178,38 +149,37 @@ class Processes:
     def pause(self, seconds: float) -> None:
         """Wait for ticks, so long at most."""
         poll = select.poll()
-        for child in self._children:
-            poll.register(child.told, select.POLLIN)
+        for process in self._all:
+            poll.register(process.told, select.POLLIN)
         poll.poll(1000 * seconds)
 
     @property
-    def _children(self) -> list[_Child]:
-        own = [child for place in self._places for child in (place.serving, place.following) if child]
+    def _all(self) -> list[Process]:
+        own = [process for place in self._places for process in (place.serving, place.following) if process]
         return [*own, *self._leaving]
 
     def _look_at_leaving(self) -> None:
-        for child in list(self._leaving):
-            self._hear(child)
-            if self._has_ended(child):
-                self._leaving.remove(child)
-                if child.ended_badly:
+        for process in list(self._leaving):
+            process.hear()
+            if process.has_ended():
+                self._leaving.remove(process)
+                if process.ended_badly:
                     self.ended_badly += 1
-                    say(f"cassq: process {child.process.pid} did not stop well ({child.how})")
-            elif self._clock.now() >= child.kill_at:
-                child.kill_at = float("inf")
-                child.process.kill()
+                    say(f"cassq: process {process.pid} did not stop well ({process.how})")
+            elif self._clock.now() >= process.kill_at:
+                process.kill()
 
     def _look_at(self, place: _Place) -> None:
         now = self._clock.now()
-        if (following := place.following) and self._has_ended(following):
+        if (following := place.following) and following.has_ended():
             place.following = None
             self._note_failure(place, following, "the old one goes on")
-        if (serving := place.serving) and self._has_ended(serving):
+        if (serving := place.serving) and serving.has_ended():
             place.serving, place.following = place.following, None
             self._note_death(place, serving)
-        for child in (place.serving, place.following):
-            if child:
-                self._hear(child)
+        for process in (place.serving, place.following):
+            if process:
+                process.hear()
         if place.serving and place.following and place.following.is_ready:
             self._stop(place.serving)
             place.serving, place.following, place.failures = place.following, None, 0
@@ -219,87 +189,52 @@ class Processes:
         elif place.serving and not place.following and is_due and self._has_done_enough(place.serving):
             place.following = self._start(place)
 
-    def _note_death(self, place: _Place, child: _Child) -> None:
-        is_young = self._clock.now() - child.started_at < YOUNG_S
+    def _note_death(self, place: _Place, process: Process) -> None:
+        is_young = self._clock.now() - process.started_at < YOUNG_S
         if not is_young:
             self._deaths = place.failures = 0
-        elif child.process.returncode != UNAVAILABLE:  # waiting helps where the store is out of reach
+        elif process.exit_code != UNAVAILABLE:  # waiting helps where the store is out of reach
             self._deaths += 1
         if self._deaths >= DEATHS_MAX:
-            raise Died(child.process.returncode)
-        self._note_failure(place, child, "another one is there" if place.serving else "")
+            raise Died(process.exit_code)
+        self._note_failure(place, process, "another one is there" if place.serving else "")
 
-    def _note_failure(self, place: _Place, child: _Child, else_: str) -> None:
+    def _note_failure(self, place: _Place, process: Process, else_: str) -> None:
         pause_s = min(BACKOFF_S * 2**place.failures, BACKOFF_MAX_S)
         place.failures = min(place.failures + 1, 10)
         place.start_at = self._clock.now() + pause_s
         then = else_ or f"another one starts in {pause_s:g} s"
-        say(f"cassq: process {child.process.pid} ended ({child.how}); {then}")
+        say(f"cassq: process {process.pid} ended ({process.how}); {then}")
 
-    def _start(self, place: _Place) -> _Child | None:
+    def _start(self, place: _Place) -> Process | None:
         """Start a process; None where that failed, which is tried again later."""
-        told = telling = -1
+        most = self._limits.messages_max
+        spread = float("inf") if most is None else most * (1 + SPREAD * (2 * self._dice.random() - 1))
         try:
-            told, telling = os.pipe()
-            process = subprocess.Popen(  # noqa: S603 - this program itself
-                [*self._command, str(telling)],
-                stdin=subprocess.PIPE,
-                pass_fds=(telling,),
-                process_group=0,  # Ctrl-C reaches this process alone, which tells the others
-            )
+            return Process(self._command, spread, self._clock)
         except OSError as error:
-            if told >= 0:
-                os.close(told)
             place.start_at = self._clock.now() + BACKOFF_MAX_S
             say(f"cassq: no process could be started ({error}); trying again in {BACKOFF_MAX_S:g} s")
             return None
-        finally:
-            if telling >= 0:
-                os.close(telling)
-        os.set_blocking(told, False)
-        now = self._clock.now()
-        most = self._limits.messages_max
-        spread = float("inf") if most is None else most * (1 + SPREAD * (2 * self._dice.random() - 1))
-        return _Child(process, told, now, spread, now)
-
-    def _hear(self, child: _Child) -> None:
-        with suppress(BlockingIOError):
-            while data := os.read(child.told, 65536):
-                *lines, child.rest = (child.rest + data).split(b"\n")
-                if lines:
-                    child.tick, child.heard_at = Tick.from_line(lines[-1]), self._clock.now()
-
-    def _has_ended(self, child: _Child) -> bool:
-        """Tell whether a process has ended; close what is left of it."""
-        if child.process.poll() is None:
-            return False
-        os.close(child.told)
-        if child.process.stdin:
-            child.process.stdin.close()
-        return True
 
     def _reap_orphans(self) -> None:
         """Reap what handlers left behind, where this is the first process of a container."""
-        own = {child.process.pid for child in self._children}
+        own = {process.pid for process in self._all}
         with suppress(ChildProcessError):
             while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 if ended.si_pid in own:  # the next look hears of it, and of those behind it
                     return
                 os.waitpid(ended.si_pid, os.WNOHANG)
 
-    def _has_done_enough(self, child: _Child) -> bool:
-        most, tick = self._limits.memory_max, child.tick
+    def _has_done_enough(self, process: Process) -> bool:
+        most, tick = self._limits.memory_max, process.tick
         if tick is None:
             return False
         # One that holds too much before it has done anything would be replaced for ever.
-        return tick.done >= child.messages_max or (most is not None and tick.memory > most and tick.done > 0)
+        return tick.done >= process.messages_max or (
+            most is not None and tick.memory > most and tick.done > 0
+        )
 
-    def _stop(self, child: _Child) -> None:
-        self._leaving.append(child)
-        child.kill_at = self._clock.now() + self._limits.drain_s + KILL_S
-        _send(child, signal.SIGTERM)
-
-
-def _send(child: _Child, number: int) -> None:
-    with suppress(ProcessLookupError):
-        child.process.send_signal(number)
+    def _stop(self, process: Process) -> None:
+        self._leaving.append(process)
+        process.stop(self._limits.drain_s + KILL_S)

@@ -10,13 +10,15 @@ from uuid import UUID
 from cassandra.query import UNSET_VALUE
 
 from cassq.errors import DecodeError
+from cassq.model.consistency import check_head, check_mark
 from cassq.model.ids import MessageId
 from cassq.model.message import Batch, Origin
-from cassq.model.pipe import TRANSITIONS, End, Head, Mark, Phase, PipeEntry, Run, RunState, Tally
+from cassq.model.pipe import End, Head, Mark, Phase, PipeEntry, Run, RunState
 from cassq.model.queue_record import QueueRecord, QueueState, Sample, Written
 from cassq.model.rollup import NAMES, Rollup
 from cassq.model.settings import QueueSettings
 from cassq.model.shelf import Shelf
+from cassq.model.tally import Tally
 from cassq.storage.cassandra.statements import HEAD_KIND, HEAD_SEQ, MARK_KIND, RUN_KIND, SET_MARK_KIND
 from cassq.storage.cassandra.values import (
     Row,
@@ -163,7 +165,7 @@ def find_head(rows: Sequence[Row]) -> Head | None:
         if rows[0][:2] < (HEAD_SEQ, HEAD_KIND):
             raise ValueError("it stands before the head")
         op, cursor, read_from, floor, phase, last, *counts = (*rows[0][2:12], rows[0][22] or 0)
-        return _sound(
+        return check_head(
             Head(
                 *(
                     to_uuid(op),
@@ -176,18 +178,6 @@ def find_head(rows: Sequence[Row]) -> Head | None:
                 *map(to_count, counts),
             )
         )
-
-
-def _sound(head: Head) -> Head:
-    # A pipe may end inside a batch: then the batch to read on from lies further behind the end.
-    is_ahead = head.read_from > head.cursor + 1 and head.cursor < head.last
-    is_beyond = head.cursor > head.last and not head.is_window_out
-    if not head.floor <= min(head.cursor, head.last) or is_beyond or head.read_from < 1 or is_ahead:
-        raise ValueError("floor, cursor, read_from and last are out of order")
-    is_over = head.cursor == head.last or head.phase is not Phase.RETIRED
-    if (head.phase, head.is_decided) not in TRANSITIONS or not is_over:
-        raise ValueError(f"a head cannot be {head.phase.value} at {head.cursor} of {head.last}")
-    return head
 
 
 def to_runs_and_marks(rows: Sequence[Row], floor: int) -> tuple[tuple[Run, ...], tuple[Mark, ...]]:
@@ -246,18 +236,12 @@ def _to_run(row: Row) -> Run:
 def _to_mark(row: Row) -> Mark:
     with decoding("a mark", row):
         target = None if row[23] is None else to_uuid(row[23])
-        return _whole_mark(Mark(row[0], to_last(row[0], row[7]), End(row[19]), target))
+        return check_mark(Mark(row[0], to_last(row[0], row[7]), End(row[19]), target))
 
 
 def mark_values(pipe: UUID, mark: Mark) -> Values:
     """Return the columns of a mark that a transaction sets."""
     return pipe, mark.first, mark.last, mark.end.value, mark.target or UNSET_VALUE
-
-
-def _whole_mark(mark: Mark) -> Mark:
-    if (mark.end is End.MOVED) is not (mark.target is not None):
-        raise ValueError(f"what ended is {mark.end.value}, and it was moved to {mark.target}")
-    return mark
 
 
 def letter_values(letter: DeadLetter) -> Values:

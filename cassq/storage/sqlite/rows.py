@@ -13,13 +13,15 @@ from typing import Any
 from uuid import UUID
 
 from cassq.limits import SEQ_MAX
+from cassq.model.consistency import check_head, check_mark
 from cassq.model.ids import MessageId, from_time_key, time_key
 from cassq.model.message import Batch, Origin
-from cassq.model.pipe import TRANSITIONS, End, Head, Mark, Phase, PipeEntry, Run, RunState, Tally
+from cassq.model.pipe import End, Head, Mark, Phase, PipeEntry, Run, RunState
 from cassq.model.queue_record import QueueRecord, QueueState, Sample, Written
 from cassq.model.rollup import NAMES, Rollup
 from cassq.model.settings import QueueSettings
 from cassq.model.shelf import Shelf
+from cassq.model.tally import Tally
 from cassq.storage.port import DeadLetter
 from cassq.storage.sqlite.values import blob, decoding, json_headers, json_list, number, text, time_ms
 
@@ -116,16 +118,7 @@ def to_head(row: Row) -> Head:
     with decoding("heads"):
         op, cursor, read_from, floor, phase, last, *counts = row
         numbers = number(cursor), number(read_from), number(floor)
-        head = Head(UUID(bytes=op), *numbers, Phase(phase), number(last), *map(number, counts))
-        # A pipe may end inside a batch: then the batch to read on from lies further behind the end.
-        is_ahead = head.read_from > head.cursor + 1 and head.cursor < head.last
-        is_beyond = head.cursor > head.last and not head.is_window_out
-        if not head.floor <= min(head.cursor, head.last) or is_beyond or head.read_from < 1 or is_ahead:
-            raise ValueError(f"floor, cursor, read_from and last are out of order: {row[1:]}")
-        is_over = head.cursor == head.last or head.phase is not Phase.RETIRED
-        if (head.phase, head.is_decided) not in TRANSITIONS or not is_over:
-            raise ValueError(f"a head cannot be {phase} at {cursor} of {last}")
-        return head
+        return check_head(Head(UUID(bytes=op), *numbers, Phase(phase), number(last), *map(number, counts)))
 
 
 def run_row(run: Run, leased_at_ms: int) -> Row:
@@ -163,11 +156,8 @@ def to_mark(row: Row) -> Mark:
     """Read (first, last, ending, target) back."""
     first, last, ending, target = row
     with decoding("marks"):
-        end = End(ending)
-        if (end is End.MOVED) is not (target is not None):
-            raise ValueError(f"what ended is {ending}, and it was moved to {target}")
         to = None if target is None else from_time_key(blob(target))
-        return Mark(number(first, 1), number(last, first, SEQ_MAX - 1), end, to)
+        return check_mark(Mark(number(first, 1), number(last, first, SEQ_MAX - 1), End(ending), to))
 
 
 def to_entry(row: Row, shelf: Shelf) -> PipeEntry:

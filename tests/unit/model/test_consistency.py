@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cassq.errors import DecodeError
-from cassq.model.consistency import check_state
+from cassq.model.consistency import check_head, check_mark, check_state
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.pipe import End, Head, Mark, Phase, PipeState, Run, RunState
 
@@ -64,3 +64,31 @@ def test_what_cannot_be_true_together_is_refused_with_the_pipe_and_the_message(s
         check_state(PIPE, state)
 
     assert str(PIPE) in str(refused.value)
+
+
+@pytest.mark.parametrize("head", [HEAD, RETIRED, replace(HEAD, read_from=7), replace(RETIRED, read_from=20)])
+def test_a_head_that_cassq_may_write_is_taken_as_it_is(head):
+    assert check_head(head) is head
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param({"floor": 10}, id="the floor is behind the cursor"),
+        pytest.param({"last": 8}, id="the cursor is behind the end"),
+        pytest.param({"read_from": 0}, id="no batch begins there"),
+        pytest.param({"read_from": 11}, id="what waits would not be read"),
+        pytest.param({"phase": Phase.RETIRED}, id="retired, and where it ends is not decided"),
+        pytest.param({"phase": Phase.RETIRED, "last": 12}, id="retired, and something waits"),
+        pytest.param({"last": 12}, id="open, and where it ends is decided"),
+    ],
+)
+def test_a_head_that_contradicts_itself_is_refused(wrong):
+    with pytest.raises(ValueError, match=r"out of order|a head cannot be"):
+        check_head(replace(HEAD, **wrong))
+
+
+@pytest.mark.parametrize(("end", "target"), [(End.MOVED, None), (End.COMMITTED, PIPE)])
+def test_what_was_moved_and_nothing_else_has_a_target(end, target):
+    with pytest.raises(ValueError, match="it was moved to"):
+        check_mark(Mark(3, 4, end, target))

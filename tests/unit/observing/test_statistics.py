@@ -9,10 +9,11 @@ from support.contexts import context_of
 
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.message import Batch
-from cassq.model.pipe import End, Head, Mark, PipeEntry, Tally
+from cassq.model.pipe import End, Head, Mark, PipeEntry
 from cassq.model.queue_record import QueueRecord, Sample
 from cassq.model.ranges import Ranges
 from cassq.model.settings import QueueSettings
+from cassq.model.tally import Tally
 from cassq.model.transaction import Retire, Seal, Transaction
 from cassq.observing.statistics import SAMPLE_EVERY, WINDOW, Statistics, rates_between
 from cassq.pipes.fenced_pipe import Taker

@@ -20,7 +20,7 @@ def test_a_message_that_was_given_up_is_dead_for_as_long_as_its_letter_is_there(
     with queue.popper() as popper:
         popper.pop(timeout=60).rollback()
         popper.pop(timeout=60).commit()
-        while queue._services.storage.load_pipe(dead.pipe).head.floor < committed.seq:
+        while queue._context.storage.load_pipe(dead.pipe).head.floor < committed.seq:
             assert queue.push(b"later").pipe == dead.pipe
             popper.pop(timeout=60).commit()
         # Then its letter tells of the one, and nobody of the other

@@ -318,7 +318,7 @@ def test_cancelled_ones_among_them_stay_cancelled(scene):
 
 def test_nothing_is_taken_behind_the_number_that_a_snapshot_ends_at(scene):
     scene.push(2, 2)
-    scene.owned.until = 2
+    scene.owned.horizon.until = 2
     scene.clock.seconds += OVER_S
     assert take(scene, 9) == []
     assert tally(scene).expired == 2

@@ -229,7 +229,7 @@ class TestUntil:
         scene.push(2, 4)
         scene.take_back(1, 1)
         scene.push(3)
-        scene.owned.until = 8
+        scene.owned.horizon.until = 8
         assert scene.take(2) == [1, 7]
         assert scene.owned.may_have_more
         assert scene.take(9) == [8]
@@ -243,10 +243,10 @@ class TestUntil:
             cancel = Transaction(Cancel(new_token(), seq), marks=(Mark(seq, seq, End.PURGED),))
             assert scene.storage.transact(scene.pipe, cancel).is_applied
         assert scene.owned.look()
-        scene.owned.until = 3
+        scene.owned.horizon.until = 3
         assert scene.take(9) == []
         assert scene.owned.head.cursor == 3
-        scene.owned.until = NO_LIMIT
+        scene.owned.horizon.until = NO_LIMIT
         assert scene.take(9) == [4, 5, 6]
 
 

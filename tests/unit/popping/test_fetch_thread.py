@@ -1,134 +1,21 @@
 """What the thread that fills a buffer does with wake-ups, leases and errors, one step at a time."""
 
 import contextlib
-import threading
-from dataclasses import replace
-from datetime import timedelta
 
 import pytest
-from support.clocks import HandClock
-from support.contexts import context_of
+from support.fetch_scene import NAME, made
 
-from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.errors import AccessDeniedError, StorageUnavailableError
-from cassq.model.ids import new_pipe_id, new_token
-from cassq.model.label import Label
-from cassq.model.message import Batch
-from cassq.model.pipe import Head, PipeEntry, RunState
-from cassq.model.queue_record import QueueRecord
-from cassq.model.settings import QueueSettings
-from cassq.model.uses import with_uses
+from cassq.model.pipe import RunState
 from cassq.popping.alarm import Heard
 from cassq.popping.commits import DirectCommitter
-from cassq.popping.consumer_line import Consumer
 from cassq.popping.delivery import BatchSlice
-from cassq.popping.delivery_buffer import DeliveryBuffer
-from cassq.popping.fetch_thread import FetchThread
-from cassq.popping.fetcher import Fetcher
 from cassq.popping.reach import Reach
-from cassq.popping.timing import IDLE_S
-from cassq.storage.sqlite.storage import SqliteStorage
-
-SETTINGS = QueueSettings(lease=timedelta(seconds=8))
-NAME = "a popper"
-
-
-class Clock(HandClock):
-    """Whoever waits has waited; then something may happen, without the lock."""
-
-    def __init__(self):
-        super().__init__()
-        self.waits = []
-        self.then = []
-
-    def wait(self, condition, seconds):
-        self.waits.append(seconds)
-        self.seconds += seconds
-        if self.then:
-            condition.release()
-            try:
-                self.then.pop(0)()
-            finally:
-                condition.acquire()
-
-
-class Scene:
-    """A queue with one pipe, and a fetch thread that takes its steps when it is told to."""
-
-    def __init__(self, **options):
-        settings = replace(SETTINGS, **options)
-        self.clock = Clock()
-        self.storage = SqliteStorage(None, is_synced=False, clock=self.clock)
-        self.coordinator = LocalCoordinator(None, self.clock)
-        assert self.storage.change_queue(None, QueueRecord("q", new_token(), settings, new_token()))
-        context = context_of(self.storage, settings, self.clock, coordinator=self.coordinator)
-        self.record = context.record
-        self.polls = context.polls
-        self.buffer = DeliveryBuffer(self.clock)
-        self.fetcher = Fetcher(context, NAME, on_pipe_over=lambda _: None)
-        self.is_active = True
-        self.thread = FetchThread(
-            *(context, self.fetcher, self.buffer, DirectCommitter(commit_soon=None), lambda: self.is_active)
-        )
-        self.entry = PipeEntry(new_pipe_id(), "a pusher")
-        self.storage.create_pipe("q", self.entry, Head(new_token()))
-        self._pushed = 0
-
-    def push(self, count=1):
-        self.storage.append(self.entry.pipe, Batch(self._pushed + 1, (b"body",) * count, None, count))
-        self._pushed += count
-
-    def stand_in_line(self, count=1):
-        """Be a consumer that waits; return it."""
-        now = self.clock.now()
-        consumer = Consumer(
-            *(threading.Condition(self.buffer._lock), None, count),
-            asked_at=now,
-            deadline=now + 1000.0,
-            look=0,
-        )
-        self.buffer._line.join(consumer)
-        return consumer
-
-    def leave(self, consumer):
-        self.buffer._line.leave(consumer)
-
-    def other(self):
-        """Have another popper be hungry; return what it hears."""
-        woken = []
-        self.coordinator.announce_hunger("q", "another", lambda: woken.append(True))
-        return woken
-
-    @property
-    def hungry(self):
-        return self.coordinator.hungry("q", besides="another")
-
-    @property
-    def rows(self):
-        return [(run.first, run.last, run.state, run.attempt) for run in self.state.runs]
-
-    @property
-    def state(self):
-        return self.storage.load_pipe(self.entry.pipe)
-
-
-def made(**options):
-    scene = Scene(**options)
-    yield scene
-    scene.fetcher.close()
-    scene.coordinator.close()
-    scene.storage.close()
 
 
 @pytest.fixture
 def scene():
     yield from made()
-
-
-@pytest.fixture
-def limited():
-    """A queue with a time-to-live."""
-    yield from made(ttl=timedelta(seconds=60))
 
 
 class TestHunger:
@@ -216,86 +103,7 @@ class TestHunger:
         scene.thread.run_once()
         assert not scene.coordinator.holders("q")
 
-
-class TestWhatIsInTheBuffer:
-    def fill(self, scene, count=5):
-        scene.push(count)
-        scene.thread._feed(count, Reach.LISTED)
-        assert scene.buffer._hand.count == count
-
-    def test_keeps_its_lease_while_somebody_pops(self, scene):
-        self.fill(scene)
-        for _ in range(9):
-            scene.clock.seconds += 3.0
-            scene.buffer._popped_at = scene.clock.now()
-            scene.thread._keep_up()
-        (run,) = scene.buffer.runs()
-        assert run.is_live
-        assert run.left_s >= 3.0
-
-    @pytest.mark.parametrize("is_own", [False, True])
-    def test_goes_back_to_be_looked_at_anew_where_it_may_expire(self, scene, limited, is_own):
-        if is_own:
-            scene.record.change(lambda record: with_uses(record, Label(ttl_ms=1)))
-        else:
-            scene = limited
-        self.fill(scene)
-        for _ in range(2):
-            scene.clock.seconds += 2.5
-            scene.buffer._popped_at = scene.clock.now()
-            scene.thread._keep_up()
-        assert scene.buffer.runs() == []
-        assert [row[2:] for row in scene.rows] == [(RunState.RETURNED, 0)]
-
-    def test_goes_back_uncounted_when_nobody_pops_any_more(self, scene):
-        self.fill(scene)
-        scene.clock.seconds += IDLE_S + 0.1
-        scene.thread._keep_up()
-        assert scene.buffer.runs() == []
-        assert [row[2:] for row in scene.rows] == [(RunState.RETURNED, 0)]
-        assert not scene.coordinator.holders("q")
-
-    def test_is_tried_once_more_where_its_lease_could_not_be_extended(self, scene, monkeypatch):
-        self.fill(scene)
-        scene.clock.seconds += 4.5
-
-        def fail(*_, **__):
-            raise StorageUnavailableError("planted")
-
-        with monkeypatch.context() as patch:
-            patch.setattr(scene.storage, "transact", fail)
-            scene.thread._keep_up()
-        (run,) = scene.buffer.runs()
-        assert run.left_s < 4.0
-        scene.thread._keep_up()
-        assert run.left_s == pytest.approx(8.0)
-
-    def test_that_is_more_than_those_who_stay_need_goes_back(self, scene):
-        self.fill(scene)
-        scene.buffer.leave(object())
-        scene.thread._keep_up()
-        assert scene.buffer.runs() == []
-        assert [row[2:] for row in scene.rows] == [(RunState.RETURNED, 0)]
-
-    def test_goes_back_when_the_buffer_is_closed(self, scene):
-        self.fill(scene)
-        scene.buffer.close()
-        scene.thread._run()
-        assert [row[2:] for row in scene.rows] == [(RunState.RETURNED, 0)]
-
-    def test_comes_again_by_itself_where_the_user_may_not_write_any_more(self, scene, monkeypatch):
-        self.fill(scene)
-
-        def refuse(*_, **__):
-            raise AccessDeniedError("planted")
-
-        monkeypatch.setattr(scene.storage, "transact", refuse)
-        scene.buffer.close()
-        scene.thread._run()
-        assert [row[2] for row in scene.rows] == [RunState.LEASED]
-        assert not scene.coordinator.holders("q")
-
-    def test_is_not_all_there_is_for_others_that_are_hungry(self, scene):
+    def test_of_others_is_fed_with_what_one_take_leaves(self, scene):
         scene.push(9)
         woken = scene.other()
         scene.thread._feed(1, Reach.LISTED)
@@ -323,14 +131,14 @@ class TestWindows:
 
     def test_end_before_a_lease_is_extended(self, scene, held):
         scene.clock.seconds += 5.5
-        scene.buffer._popped_at = scene.clock.now()
-        scene.thread._keep_up()
+        scene.buffer._appetite.popped_at = scene.clock.now()
+        scene.thread._leases.keep_up()
         assert scene.clock.waits == []
         assert held.left_s >= 8.0
 
     def test_end_before_what_is_in_the_buffer_goes_back(self, scene, held):
         scene.buffer.close()
-        scene.thread._give_back()
+        scene.thread._leases.give_back()
         assert scene.clock.waits == []
         assert scene.rows == [(1, 2, RunState.RETURNED, 0)]
 

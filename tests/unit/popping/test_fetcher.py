@@ -155,7 +155,7 @@ class TestSharing:
         pipes = [scene.open(9, lane=lane) for lane in range(4)]
         fetcher = scene.fetcher(pop_width=4)
         for entry in scene.storage.list_pipes("q").entries:
-            claimed = fetcher._claim(entry)
+            claimed = fetcher._claimer.claim(entry)
             claimed.owned.read_ahead(9)
         woken = scene.hunger()
         fetcher.share()

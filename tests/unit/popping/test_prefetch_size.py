@@ -13,20 +13,20 @@ def work(appetite, consumer, count, seconds, at=10.0):
 
 
 def test_nothing_is_taken_ahead_before_anybody_came_back():
-    appetite = PrefetchSize()
+    appetite = PrefetchSize(0.0)
     appetite.note_call(1, 10.0)
     appetite.note_given(1, 5, 10.0)
     assert appetite.ahead(1, 10.0) == 0
 
 
 def test_as_much_is_in_hand_as_is_worked_off_in_a_moment():
-    appetite = PrefetchSize()
+    appetite = PrefetchSize(0.0)
     work(appetite, 1, 10, 10 * AHEAD_S / 4.2)
     assert appetite.ahead(1, 11.0) == 4
 
 
 def test_every_consumer_counts_whether_it_waits_or_works():
-    appetite = PrefetchSize()
+    appetite = PrefetchSize(0.0)
     work(appetite, 1, 1, AHEAD_S / 4.2)
     appetite.note_given(2, 1, 10.0)
     appetite.note_given(3, 1, 10.0)
@@ -35,7 +35,7 @@ def test_every_consumer_counts_whether_it_waits_or_works():
 
 
 def test_who_works_for_longer_than_before_is_slow_though_it_did_not_come_back_to_tell():
-    appetite = PrefetchSize()
+    appetite = PrefetchSize(0.0)
     work(appetite, 1, 1, AHEAD_S / 50.2)
     appetite.note_given(1, 2, 10.0)
     assert appetite.ahead(0, 10.0 + AHEAD_S / 50.2) == 50
@@ -48,7 +48,7 @@ def test_who_works_for_longer_than_before_is_slow_though_it_did_not_come_back_to
 
 
 def test_a_consumer_that_stays_away_counts_no_more():
-    appetite = PrefetchSize()
+    appetite = PrefetchSize(0.0)
     work(appetite, 1, 1, AHEAD_S / 4.2)
     appetite.note_given(2, 1, 10.0)
     appetite.note_given(3, 1, 30.0)
@@ -58,14 +58,14 @@ def test_a_consumer_that_stays_away_counts_no_more():
 
 
 def test_a_pause_tells_nothing_of_the_speed():
-    appetite = PrefetchSize()
+    appetite = PrefetchSize(0.0)
     work(appetite, 1, 1, AHEAD_S / 4.2)
     work(appetite, 1, 1, FORGET_S)
     assert appetite.ahead(1, 110.0) == 4
 
 
 def test_the_latest_counts_for_a_part():
-    appetite = PrefetchSize()
+    appetite = PrefetchSize(0.0)
     work(appetite, 1, 1, AHEAD_S / 10)
     work(appetite, 1, 1, AHEAD_S)
     # 0.1 + 0.3 · (1 - 0.1) of a moment for each message
@@ -74,6 +74,6 @@ def test_the_latest_counts_for_a_part():
 
 @pytest.mark.parametrize("seconds", [0.0, 1e-9])
 def test_however_fast_they_are_there_is_a_bound(seconds):
-    appetite = PrefetchSize()
+    appetite = PrefetchSize(0.0)
     work(appetite, 1, 1, seconds)
     assert appetite.ahead(1, 11.0) == TAKE_MESSAGES_MAX

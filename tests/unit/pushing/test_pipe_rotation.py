@@ -71,7 +71,7 @@ def queue():
 
 @pytest.fixture
 def storage(queue):
-    return Openings(queue._services.storage)
+    return Openings(queue._context.storage)
 
 
 @pytest.fixture
