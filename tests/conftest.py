@@ -37,15 +37,17 @@ LONGEST = (
     "fault/test_faults_cluster.py",
     "docs/test_readme.py",
     "simulation/test_simulation.py",
-    "simulation/test_mutants.py",
 )
+
+#: Whose tests keep a processor busy: most others wait for servers meanwhile, so that each goes beside those.
+BUSY = "simulation/test_mutants.py"
 
 #: Whose tests share nothing with each other: each may go to another worker.
 SINGLE = (
     "fault/test_one_failure.py",
     "fault/test_two_failures.py",
     "simulation/test_simulation.py",
-    "simulation/test_mutants.py",
+    BUSY,
     "unit/runtime/test_reentry.py",
 )
 
@@ -61,13 +63,21 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let what takes longest go first."""
+    """Let what takes longest go first, then what keeps a processor busy and what waits side by side."""
+    busy = [item for item in items if _place(item) == BUSY]
+    others = [item for item in items if _place(item) != BUSY]
+    share = {item: nth / len(kind) for kind in (busy, others) for nth, item in enumerate(kind)}
 
-    def rank(item: pytest.Item) -> int:
-        place = item.path.relative_to(HERE).as_posix()
-        return next((rank for rank, each in enumerate(LONGEST) if place.startswith(each)), len(LONGEST))
+    def rank(item: pytest.Item) -> tuple[int, float]:
+        place = _place(item)
+        long = next((rank for rank, each in enumerate(LONGEST) if place.startswith(each)), len(LONGEST))
+        return long, share[item]
 
     items.sort(key=rank)
+
+
+def _place(item: pytest.Item) -> str:
+    return item.path.relative_to(HERE).as_posix()
 
 
 @pytest.hookimpl(optionalhook=True)

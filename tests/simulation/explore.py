@@ -19,6 +19,9 @@ from pathlib import Path
 #: A worker reports after so many histories.
 REPORT = 25
 
+#: Whoever waits for a server, or is one, goes first.
+GIVING_WAY = ("nice", "-n", "10")
+
 #: Beside other tests one processor has to do, for a search as for a test.
 JOBS = 1 if "PYTEST_XDIST_WORKER" in os.environ else None
 
@@ -83,7 +86,7 @@ def explore(
 
 
 def _start(first: int, step: int, end: int, mutant: str) -> "subprocess.Popen[str]":
-    words = [sys.executable, __file__, str(first), str(step), str(end), "--mutant", mutant]
+    words = [*GIVING_WAY, sys.executable, __file__, str(first), str(step), str(end), "--mutant", mutant]
     return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
 
 
