@@ -54,6 +54,7 @@ class Scene:
 
     def __init__(self, folder):
         self.folder = folder
+        self._told = set()
         self.line = CommandLine(f"sqlite:///{folder}/orders.db")
         (folder / "orders_app.py").write_text(textwrap.dedent(MODULE))
         self.store = cassq.connect(self.line.url)
@@ -71,9 +72,15 @@ class Scene:
             try:
                 yield worker
             finally:
-                worker.terminate()
+                self.tell_to_stop(worker)
             _, words = worker.communicate(timeout=WAIT_S)
             assert worker.returncode == ends_with, words.decode()
+
+    def tell_to_stop(self, worker):
+        """Tell a worker once: told again, it would not wait for its handlers."""
+        if worker not in self._told:
+            self._told.add(worker)
+            worker.terminate()
 
     def seen(self):
         """Return process, body and attempt of each message that was worked on."""
@@ -345,7 +352,7 @@ class TestReload:
             worker.send_signal(signal.SIGHUP)
             until(lambda: scene.children(worker) > {pid})
             until(lambda: (scene.push(1), {pid for pid, _, _ in scene.seen()} > {pid})[1])
-            worker.terminate()
+            scene.tell_to_stop(worker)
             until(lambda: scene.children(worker) == {pid})
             scene.put("go")
         assert scene.queue.stats().rolled_back == 0
@@ -357,7 +364,7 @@ class TestReload:
             scene.put("slow")
             worker.send_signal(signal.SIGHUP)
             until(lambda: scene.children(worker) > {pid})
-            worker.terminate()
+            scene.tell_to_stop(worker)
             until(lambda: scene.children(worker) == {pid})
             scene.take("slow")
             scene.put("go")
