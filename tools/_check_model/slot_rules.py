@@ -13,12 +13,12 @@ SLOT_RULES = (
     (
         "win_known",
         "nothing is read of a slot before its row is known to have the owner's op",
-        f"{_PORT}.transact",
+        f"{_PORT}.change_slot",
     ),
     (
         "fresh_win",
         "each attempt to win a slot sets an op of its own",
-        f"{_PORT}.transact",
+        f"{_PORT}.change_slot",
     ),
     (
         "list_anew",
@@ -38,7 +38,7 @@ SLOT_RULES = (
     (
         "row_after",
         "nothing is handed out before the row was read again, after the take was applied",
-        f"{_PORT}.load_pipe {_TAKE}",
+        f"{_PORT}.read_slot {_TAKE}",
     ),
     ("key_free", "a message is handed out only while no other one of its key is leased", _TAKE),
     (
