@@ -2,12 +2,13 @@
  *
  * Two owners of one slot, and three messages (0, 1 and 2) in pipes of it. An owner wins the slot's row, forgets all that it
  * knew, reads the list, loads every pipe, chooses a message and takes it, as anybody takes from a pipe; then it reads the row
- * once more. Where its op still stands there, and the gate lets the message pass, it is handed out; else it is given back.
+ * once more. Where that shows its op still, and the gate lets the message pass, it is handed out; else it is given back.
  * Consumers commit, roll back and extend. There is no lease on the slot and no claim: each owner wins whenever it likes, and
  * goes on with what it knows for as long as it likes.
  *
  * Why two owners never hand out one key: each writes its lease before it reads the row, and wins the row before it reads
- * leases. So of two owners one sees the other.
+ * leases. So of two owners one sees the other. A read of the row
+ * shows each op whose owner knows that it won; who does not know it has read no leases yet.
  *
  * A transaction or a mark whose reply is lost was applied, or is in flight and lands later, or never. Everybody may stop for
  * any time between two steps. A lease ends for its holder before it ends for others. An extension that was sent in time
@@ -72,6 +73,7 @@ byte faults = FAULTS, expiries = EXPIRIES, rollbacks = ROLLBACKS, extensions = E
 /* The slot's row, and the list. */
 bool has_begun;                      /* who is the first to win is owner 0 */
 bool mine[2];                        /* the op with which the owner won is the one that stands */
+bool shown[2];                       /* another op stands, of an owner that does not know it yet: a read may show the older one */
 bool win_flies[2];                   /* a win that is conditional on an op that still stands */
 #ifdef NO_FRESH_WIN
 byte row = NOBODY, win_seen[2];
@@ -219,6 +221,7 @@ inline hand_out(p, m) {
 }
 
 inline win(p) {
+    shown[0] = (p != 0 && (mine[0] || shown[0])); shown[1] = (p != 1 && (mine[1] || shown[1]));
     mine[0] = (p == 0); mine[1] = (p == 1);
 #ifdef NO_FRESH_WIN
     row = p
@@ -295,15 +298,16 @@ again:
 #endif
        }                                             /* RULE win_known: not before the row has its op */
     od;
-#ifndef NO_LOAD_ANEW
     atomic {
+        shown[1 - p] = false;
+#ifndef NO_LOAD_ANEW
         forget(p);                                   /* RULE load_anew */
 #ifndef NO_LIST_ANEW
         lists[p] = is_listed; printf("owner %d: reads the list\n", p);      /* RULE list_anew */
 #endif
         load(p, 0)
-    };
 #endif
+    };
 
 choose:
     atomic {
@@ -330,7 +334,9 @@ choose:
     atomic {
 #endif
         if
-        :: fits(m) -> raise_floor(p, pipe_of(m)); new_op(p, pipe_of(m)); lease(m, p); learn(p, m, LEASED); printf("owner %d: takes %d\n", p, m)
+        :: fits(m) ->
+            raise_floor(p, pipe_of(m)); new_op(p, pipe_of(m)); lease(m, p); learn(p, m, LEASED);
+            printf("owner %d: takes %d\n", p, m)
         :: !fits(m) -> printf("owner %d: is refused\n", p); forget_pipe(p, pipe_of(m)); m = NONE; goto choose
         :: faults > 0 && fits(m) && knows[at(p, m)] == WAITS ->
             faults--; flies[p] = m; printf("owner %d: takes %d, the reply is lost\n", p, m);
@@ -339,7 +345,7 @@ choose:
     };
 #ifndef NO_ROW_AFTER
     if                                               /* RULE row_after: its lease is written before the row is read */
-    :: mine[p]
+    :: mine[p] || shown[p]
     :: atomic { !mine[p] -> printf("owner %d: the row is another's\n", p); give_back(p, m); m = NONE; goto again }
     fi;
 #endif
@@ -405,10 +411,12 @@ inline land_win(p) {
     :: else
     fi
 #else
+    m = mine[p] || shown[p];
     win(p);
 #ifndef NO_WIN_KNOWN
-    mine[p] = false                  /* it knows nothing of that */
+    mine[p] = false; shown[p] = m;   /* it goes by another op, or by none */
 #endif
+    m = 0
 #endif
     ; move_on(); printf("late: owner %d wins\n", p)
 }
