@@ -40,6 +40,9 @@ REASON_BYTES_MAX = 1 * KIB
 BUFFER_MESSAGES_MAX = 50_000
 BUFFER_BYTES_MAX = 64 * MIB
 
+#: A queue has so many slots for keys at most: each process that takes from one reads all of its pipes.
+SLOTS_MAX = 256
+
 #: One take hands out at most this much: a pipe of the default size costs one transaction.
 TAKE_MESSAGES_MAX = 10_000
 TAKE_RUNS_MAX = 64

@@ -157,6 +157,14 @@ CREATE TABLE IF NOT EXISTS schedules (
     PRIMARY KEY (incarnation, name)
 ) WITHOUT ROWID;
 
+-- Slots of keys: who won each last.
+CREATE TABLE IF NOT EXISTS slots (
+    incarnation BLOB NOT NULL,  -- of the queue
+    slot        INTEGER NOT NULL,
+    op          BLOB NOT NULL,
+    PRIMARY KEY (incarnation, slot)
+) WITHOUT ROWID;
+
 -- Component 'added': the last step that only adds. A cassq that does not know it goes on working beside those that do.
 CREATE TABLE IF NOT EXISTS schema_version (
     component TEXT PRIMARY KEY,

@@ -20,6 +20,7 @@ _TTL = "uses_message_ttl"
 _PRIORITY = "uses_priority"
 _DUE = "uses_due"
 _SCHEDULES = "uses_schedules"
+_KEYS = "uses_keys"
 _TYPES = "uses_types"
 
 #: Before the name of each type, among the stored settings.
@@ -59,6 +60,11 @@ def with_schedules(record: QueueRecord) -> QueueRecord:
     """Return the record of a queue that may have schedules."""
     others = {**record.settings.others, _SCHEDULES: 1}
     return replace(record, settings=replace(record.settings, others=others))
+
+
+def uses_keys(settings: QueueSettings) -> bool:
+    """Tell whether a message was ever pushed with a key."""
+    return _KEYS in settings.others
 
 
 def uses_types(settings: QueueSettings) -> bool:

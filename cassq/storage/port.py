@@ -1,6 +1,6 @@
 """The contract between the protocol and a database.
 
-Everything cassq asks of a database is one of these nineteen methods, in five parts; `tests/contract` holds
+Everything cassq asks of a database is one of these twenty-two methods, in six parts; `tests/contract` holds
 every adapter to every sentence below. An adapter decides nothing: it neither retries a write nor judges a
 state.
 
@@ -310,5 +310,44 @@ class ScheduleStorage(Protocol):
         ...
 
 
-class Storage(RecordStorage, PipeStorage, LetterStorage, FigureStorage, ScheduleStorage, Protocol):
+class SlotStorage(Protocol):
+    """The rows of slots, an op each, by the incarnation of their queue: no later one has them."""
+
+    def read_slot(self, incarnation: UUID, slot: int, *, is_settled: bool = True) -> UUID | None:
+        """Return the op of a slot; None where nobody ever changed it.
+
+        Args:
+            is_settled: False costs less, and does not get into the way of those who change it.
+
+        Guarantees: every `change_slot` that had returned True before the call is seen, and every op that a
+        call returned before, or a later one; a settled read also sees every one that was applied.
+        """
+        ...
+
+    def change_slot(self, incarnation: UUID, slot: int, seen: UUID | None, op: UUID) -> bool:
+        """Write `op` if the slot still has the op that was seen, or none where `seen` is None.
+
+        Args:
+            slot: 0 to `SLOTS_MAX` - 1.
+            op: a fresh one for each call.
+
+        Returns: whether it was applied.
+        Guarantees: compare-and-set; exactly one of two racing calls with the same `seen` applies. The slots
+        of a queue that were deleted come back in no later one of its name.
+        Idempotent: no. After a time-out (`OutcomeUnknownError`): a settled read tells whether it was applied
+        so far; it may still be applied later, until another change on the op that was read was.
+        """
+        ...
+
+    def delete_slots(self, incarnation: UUID) -> None:
+        """Delete all slots of a queue, for ever.
+
+        Idempotent: yes. After a time-out: call it again.
+        """
+        ...
+
+
+class Storage(
+    RecordStorage, PipeStorage, LetterStorage, FigureStorage, ScheduleStorage, SlotStorage, Protocol
+):
     """The database, as the protocol sees it. What needs a part of it names that part."""

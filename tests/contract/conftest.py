@@ -23,6 +23,7 @@ SQLITE_GARBAGE = {
     "batch": "UPDATE waiting SET count = count + 1 WHERE pipe = ?",
     "record": "UPDATE queues SET state = 'melted' WHERE name = ?",
     "letter": "UPDATE dead SET headers = '[' WHERE queue = ?",
+    "slot": "UPDATE slots SET op = 'melted' WHERE slot = 7 AND incarnation <> ?",  # bound as a pipe's key
 }
 CASSANDRA_GARBAGE = {
     "phase": "UPDATE {ks}.pending SET phase = 'melted' WHERE pipe = %s AND seq = -1 AND kind = 0",
@@ -35,6 +36,7 @@ CASSANDRA_GARBAGE = {
         "INSERT INTO {ks}.dead (queue, shard, pipe, seq) "
         "VALUES (%s, 0, 5b0e4a1e-c6b5-11f0-8de9-0242ac120002, 1)"
     ),
+    "slot": "UPDATE {ks}.slots SET op = null WHERE incarnation = %s AND slot = 7",
 }
 
 

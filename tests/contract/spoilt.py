@@ -24,8 +24,9 @@ WORDS = {"phase", "state", "ending"}
 #: Texts that are JSON, in the embedded store.
 JSON = {"settings", "totals", "counted", "samples", "headers", "writers"}
 
-#: Not the business of a queue: the versions of the schema, and the store's clock, which is read at the start.
-APART = {"schema_version", "clock"}
+#: Not the business of a queue: the versions of the schema, and the store's clock, which is read at the start;
+#: and slots, which no queue has yet.
+APART = {"schema_version", "clock", "slots"}
 
 #: Spoilt ways that are no damage, and why.
 SOUND = {

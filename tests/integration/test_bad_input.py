@@ -287,6 +287,7 @@ def test_a_file_of_an_older_version_is_brought_up_with_what_it_holds(tmp_path):
         db.execute("ALTER TABLE runs DROP COLUMN reason")
         db.execute("DROP TABLE schema_version")
         db.execute("DROP TABLE schedules")
+        db.execute("DROP TABLE slots")
         db.execute("ALTER TABLE queues DROP COLUMN writers")
         db.execute("ALTER TABLE queues DROP COLUMN publications")
         db.execute("ALTER TABLE queues DROP COLUMN expired")

@@ -282,7 +282,7 @@ class TestApply:
 
 class TestCheck:
     def test_knows_every_table_of_the_file(self):
-        tables = ["dead", "pending", "pipes", "queues", "schedules", "schema_version", "staged"]
+        tables = ["dead", "pending", "pipes", "queues", "schedules", "schema_version", "slots", "staged"]
         tables += ["statistics", "waiting"]
         assert sorted(read_shapes()) == tables
 

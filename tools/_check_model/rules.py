@@ -10,6 +10,7 @@ from _check_model.handover_rules import HANDOVER_RULES
 from _check_model.reader_rules import READER_RULES
 from _check_model.replica_rules import REPLICA_RULES
 from _check_model.schedule_rules import SCHEDULE_RULES
+from _check_model.slot_rules import SLOT_RULES
 from _check_model.staging_rules import STAGING_RULES
 from _check_model.window_rules import WINDOW_RULES
 
@@ -240,4 +241,5 @@ RULES = (
     *_rules("replica", *REPLICA_RULES),
     *_rules("handover", *HANDOVER_RULES),
     *_rules("schedule", *SCHEDULE_RULES),
+    *_rules("slot", *SLOT_RULES),
 )

@@ -47,6 +47,11 @@ def _handover(title: str, *flags: str, **bounds: int) -> Run:
     return Run("handover", title, (*(f"{name}={value}" for name, value in every.items()), *flags))
 
 
+def _slot(title: str, *flags: str, **bounds: int) -> Run:
+    every = {"PIPES": 2, "FAULTS": 0, "EXPIRIES": 0, **bounds}
+    return Run("slot", title, (*(f"{name}={value}" for name, value in every.items()), *flags))
+
+
 PUSH = Run("push", "push, settle, late, drain, retire, delete", ("FAULTS=2", "CRASHES=1"))
 LEASE = _lease("leases, all together", N=2, FAULTS=1, EXPIRIES=1, ROLLBACKS=1, EXTENSIONS=1)
 LEASE_SPLIT = _lease("runs of three, split", N=3, EXPIRIES=1, ROLLBACKS=1)
@@ -103,6 +108,12 @@ SCHEDULE_CREATED = Run(
     ("FAULTS=2", "CRASHES=1", "CREATE", "KEEPERS=1"),
 )
 
+SLOT = _slot("a slot, two pipes, a lost reply", FAULTS=1)
+SLOT_ONE = _slot("a slot, one pipe with two keys", PIPES=1, FAULTS=1)
+SLOT_SOURCE = _slot("a slot, two pipes of one source", "SAME", FAULTS=1)
+SLOT_BACK = _slot("a slot, messages that come back", EXPIRIES=1, ROLLBACKS=1)
+SLOT_EXTENDED = _slot("a slot, an extension that lands late", EXPIRIES=1, EXTENSIONS=1)
+
 #: The longest first: two run side by side.
 VERIFICATIONS = (
     STAGING_NEXT,
@@ -127,6 +138,11 @@ VERIFICATIONS = (
     LEASE_PURGE,
     LEASE_FLOOR,
     WINDOW_ALONE,
+    SLOT_EXTENDED,
+    SLOT_BACK,
+    SLOT,
+    SLOT_SOURCE,
+    SLOT_ONE,
     READER,
     REPLICA,
     REPLICA_LOOK,
@@ -205,6 +221,16 @@ _HANDOVER_BOUNDS = {
 
 _SCHEDULE_BOUNDS = {"due_stays": SCHEDULE_BACK, "row_stays": SCHEDULE_CREATED}
 
+_SLOT_BOUNDS = {
+    "win_known": SLOT,
+    "fresh_win": SLOT,
+    "in_order": SLOT_BACK,
+    "older_end": _slot("", "SAME"),
+    "mark_attempt": SLOT,
+    "floor_attempt": SLOT_ONE,
+    "lapsed_back": SLOT_EXTENDED,
+}
+
 
 def ablation(rule: Rule) -> Run:
     """Return the search in which a rule is taken away."""
@@ -217,6 +243,7 @@ def ablation(rule: Rule) -> Run:
         "replica": REPLICA_LOOK,
         "schedule": _SCHEDULE_BOUNDS.get(rule.name, SCHEDULE_DEAD),
         "handover": _HANDOVER_BOUNDS.get(rule.name, _handover("")),
+        "slot": _SLOT_BOUNDS.get(rule.name, _slot("")),
         "window": _WINDOW_BOUNDS.get(rule.name, _window("", FAULTS=1)),
     }[rule.file]
     return Run(rule.file, rule.text, whole.bounds, without=rule.name)

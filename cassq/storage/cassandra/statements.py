@@ -324,5 +324,15 @@ DELETE_SCHEDULES = Statement(
     Call.WRITE, f"DELETE FROM {{ks}}.schedules USING TIMESTAMP {DIES_AT} WHERE incarnation = ?"
 )
 
+# Slots: rows of transactions alone, each a partition, so that those who change different ones never meet.
+
+_SLOT = "incarnation = ? AND slot = ?"
+_READ_SLOT = f"SELECT op FROM {{ks}}.slots WHERE {_SLOT}"
+READ_SLOT = Statement(Call.SERIAL_READ, _READ_SLOT)
+GLANCE_SLOT = Statement(Call.READ, _READ_SLOT)
+INSERT_SLOT = _transaction("INSERT INTO {ks}.slots (op, incarnation, slot) VALUES (?, ?, ?) IF NOT EXISTS")
+CHANGE_SLOT = _transaction(f"UPDATE {{ks}}.slots SET op = ? WHERE {_SLOT} IF op = ?")
+DELETE_SLOT = Statement(Call.WRITE, f"DELETE FROM {{ks}}.slots USING TIMESTAMP {DIES_AT} WHERE {_SLOT}")
+
 # The schema: what a cassq must know, and what was only added since
 READ_VERSIONS = Statement(Call.READ, "SELECT component, version FROM {ks}.schema_version")

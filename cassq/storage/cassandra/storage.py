@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import date
 from uuid import UUID
 
+from cassq.limits import SLOTS_MAX
 from cassq.model.consistency import check_state
 from cassq.model.ids import MessageId
 from cassq.model.message import Batch
@@ -26,7 +27,7 @@ from cassq.storage.cassandra import statements as cql
 from cassq.storage.cassandra.letters import count_letters, read_letters, removals
 from cassq.storage.cassandra.session import CassandraSession, Work
 from cassq.storage.cassandra.transactions import to_answer, to_work
-from cassq.storage.cassandra.values import Values, to_ms
+from cassq.storage.cassandra.values import Values, decoding, to_ms, to_uuid
 from cassq.storage.port import BatchQuery, DeadLetter, Listing
 
 _MARKS_PER_WRITE = 1000
@@ -250,3 +251,22 @@ class CassandraStorage:
     def delete_schedules(self, incarnation: UUID) -> None:
         """See `Storage.delete_schedules`."""
         self._session.execute(cql.DELETE_SCHEDULES, (incarnation,))
+
+    def read_slot(self, incarnation: UUID, slot: int, *, is_settled: bool = True) -> UUID | None:
+        """See `Storage.read_slot`."""
+        statement = cql.READ_SLOT if is_settled else cql.GLANCE_SLOT
+        for row in self._session.execute(statement, (incarnation, slot)):
+            with decoding("a slot", row):
+                return to_uuid(row[0])
+        return None
+
+    def change_slot(self, incarnation: UUID, slot: int, seen: UUID | None, op: UUID) -> bool:
+        """See `Storage.change_slot`."""
+        values = op, incarnation, slot
+        if seen is None:
+            return self._is_applied(cql.INSERT_SLOT, values)
+        return self._is_applied(cql.CHANGE_SLOT, (*values, seen))
+
+    def delete_slots(self, incarnation: UUID) -> None:
+        """See `Storage.delete_slots`."""
+        self._session.execute_each((cql.DELETE_SLOT, (incarnation, slot)) for slot in range(SLOTS_MAX))

@@ -22,7 +22,7 @@ from cassq.model.transaction import Answer, Seal, Transaction
 from cassq.runtime.clock import Clock, SystemClock
 from cassq.runtime.files import FILE_MODE
 from cassq.storage.port import BatchQuery, DeadLetter, Listing
-from cassq.storage.sqlite import letters, rows, schedules
+from cassq.storage.sqlite import letters, rows, schedules, slots
 from cassq.storage.sqlite.file import SqliteFile
 from cassq.storage.sqlite.transactions import MARK, RUN_COLUMNS, head_update, mark_row, run_write
 
@@ -301,6 +301,27 @@ class SqliteStorage:
         """See `Storage.delete_schedules`."""
         with self._file.writing() as db:
             schedules.delete_all(db, incarnation)
+
+    def read_slot(
+        self,
+        incarnation: UUID,
+        slot: int,
+        *,
+        is_settled: bool = True,  # noqa: ARG002 - every read is
+    ) -> UUID | None:
+        """See `Storage.read_slot`."""
+        with self._file.reading() as db:
+            return slots.read(db, incarnation, slot)
+
+    def change_slot(self, incarnation: UUID, slot: int, seen: UUID | None, op: UUID) -> bool:
+        """See `Storage.change_slot`."""
+        with self._file.writing() as db:
+            return slots.change(db, incarnation, slot, seen, op)
+
+    def delete_slots(self, incarnation: UUID) -> None:
+        """See `Storage.delete_slots`."""
+        with self._file.writing() as db:
+            slots.delete_all(db, incarnation)
 
 
 def _until(pipe: UUID | None) -> bytes:

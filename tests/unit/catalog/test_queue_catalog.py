@@ -63,6 +63,21 @@ class Afterwards(Meanwhile):
         return listing
 
 
+def test_the_slots_of_a_deleted_queue_go_with_it():
+    storage = SqliteStorage(None, is_synced=False)
+    made = QueueCatalog(storage).ensure("q", {})
+    stands = replace(made, settings=replace(made.settings, others={"uses_keys": 1}), op=new_token())
+    assert storage.change_queue(made, stands)
+    assert storage.change_slot(made.incarnation, 3, None, new_token())
+    deleted = replace(stands, state=QueueState.DELETED, op=new_token())
+    assert storage.change_queue(stands, deleted)
+
+    QueueCatalog(storage).clear(deleted)
+
+    assert storage.read_slot(made.incarnation, 3) is None
+    storage.close()
+
+
 def test_nothing_is_pushed_of_a_schedule_once_the_lists_of_a_deleted_queue_are_read():
     clock = HandClock()
     storage = SqliteStorage(None, is_synced=False, clock=clock)
