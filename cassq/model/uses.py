@@ -12,6 +12,7 @@ from operator import or_
 
 from cassq.errors import InvalidOptionError
 from cassq.model.ids import shorten
+from cassq.model.key import NO_SLOT
 from cassq.model.label import Label
 from cassq.model.queue_record import QueueRecord
 from cassq.model.settings import QueueSettings
@@ -119,7 +120,12 @@ def with_uses(record: QueueRecord, *labels: Label) -> QueueRecord:
 
 
 def _steering(label: Label) -> tuple[tuple[str, int], ...]:
-    return (_TTL, label.ttl_ms), (_PRIORITY, label.priority), (_DUE, label.due_class)
+    return (
+        (_TTL, label.ttl_ms),
+        (_PRIORITY, label.priority),
+        (_DUE, label.due_class),
+        (_KEYS, label.slot - NO_SLOT),
+    )
 
 
 def _uses(label: Label) -> set[str]:

@@ -86,6 +86,7 @@ class TestQueue:
             *("--clock-skew-max", "1s", "--pop-width", "2", "--push-width", "3", "--body-bytes-max", "64KiB"),
             *("--retry-delay", "2s", "--retry-factor-percent", "150", "--retry-delay-max", "1h"),
             *("--retry-jitter-percent", "5", "--ttl", "1d", "--on-expired", "dead", "--ageing", "10s"),
+            *("--key-slots", "32", "--keys", "exclusive"),
         )
 
         assert made["queue"] == "orders"
@@ -107,6 +108,8 @@ class TestQueue:
             "ttl_ms": 86_400_000,
             "on_expired": 1,
             "ageing_ms": 10_000,
+            "key_slots": 32,
+            "keys": 1,
         }
 
     def test_may_be_created_again_with_the_same_settings_only(self, orders):

@@ -1270,7 +1270,7 @@ _BETWEEN = (
     planted(
         "keep a pusher's pipes of all priorities in one order",
         "cassq.model.pipe",
-        "        return Source(self.pusher, self.priority, self.lane, self.type, self.due_class)\n",
+        "        return Source(self.pusher, self.priority, self.lane, self.type, self.due_class, self.slot)\n",
         "        return Source(self.pusher, 0, self.lane, self.type)\n",
         test="tests/unit/pipes/test_pipe_order.py::"
         "test_the_younger_pipes_of_a_lane_that_is_held_back_are_passed_over",
