@@ -16,7 +16,7 @@ from cassq.limits import TAKE_MESSAGES_MAX
 from cassq.model.pipe import PipeEntry
 from cassq.model.schedule import AHEAD_MS, is_pile
 from cassq.model.take_plan import Taken
-from cassq.model.uses import uses_priority
+from cassq.model.uses import uses_keys, uses_priority
 from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.held_run import HeldRun
 from cassq.popping.claimer import Claimer
@@ -24,6 +24,7 @@ from cassq.popping.claims import Claimed
 from cassq.popping.pipe_backoff import GonePipes
 from cassq.popping.reach import Reach
 from cassq.popping.rivals import Rivals
+from cassq.popping.slots import Slots
 from cassq.popping.timing import BETTER_S, LOOK_S, REST_S, SORTED_REST_S
 from cassq.runtime.deadline import CLOSING_S, Deadline
 
@@ -69,6 +70,7 @@ class Fetcher:
         self.beginning = Deadline(float("inf"))
         self._is_finishing = False
         self._claimer = Claimer(context, holder, taker or Taker(holder), gone or GonePipes(), on_pipe_over)
+        self._slots = Slots(context, holder, taker or Taker(holder), on_pipe_over=on_pipe_over)
         self._pipes = self._claimer.pipes
         self._memory = self._claimer.memory
         self._claims = self._claimer.claims
@@ -78,7 +80,7 @@ class Fetcher:
 
     def take_only(self, types: Collection[str]) -> None:
         """Take only messages of these types; called before anything is taken."""
-        self._pipes.types = types
+        self._pipes.types = self._slots.types = types
         self.rivals = Rivals(self._context, self.holder, types)
 
     def stop_at(self, until: Mapping[UUID, int]) -> None:
@@ -103,7 +105,10 @@ class Fetcher:
             self._memory.retry(is_woken=reach is Reach.DRAINED)
         self._is_flowing = is_flowing and not self.rivals.count()
         self._room_ahead = room_ahead
-        fetched: list[tuple[HeldRun, Taken]] = []
+        fetched = self._feed_keyed(wanted, reach)
+        wanted -= len(fetched)
+        if wanted <= 0 or (fetched and reach is Reach.BUSY):
+            return fetched
         if uses_priority(self._record.settings) and not self._pipes.is_read_within(BETTER_S):
             self._list()
         try:
@@ -121,6 +126,16 @@ class Fetcher:
                 raise
         return fetched
 
+    def _feed_keyed(self, wanted: int, reach: Reach) -> list[tuple[HeldRun, Taken]]:
+        """Take messages whose keys are free, where messages of the queue have keys."""
+        if not uses_keys(self._record.settings):
+            return []
+        with self.beginning:
+            found = self._slots.feed(wanted, is_listing=False)
+            if not found and reach is not Reach.KNOWN:
+                found = self._slots.feed(wanted, is_listing=True)
+        return found
+
     def check_may_take(self) -> None:
         """Raise `CoordinationUnavailableError` while takes are not allowed."""
         if not self._coordinator.may_take():
@@ -131,6 +146,8 @@ class Fetcher:
 
     def share(self) -> None:
         """After a take: when others are hungry, let go of what may feed them, and wake them."""
+        if self._slots and self.rivals.count() and (left := self._slots.leave_some()):
+            self.rivals.wake(left)
         if not (self._claims or self._opener.has_any):
             return
         held = self._claims.types
@@ -141,9 +158,15 @@ class Fetcher:
         for kind, count in self._claims.leave_some(wanted).items():
             self.rivals.wake(count, (kind,))
 
-    def listen(self, on_end_asked: Callable[[], None]) -> None:
-        """Have `on_end_asked` called, from consumers' threads, when `tend` has something to do."""
+    def listen(self, on_end_asked: Callable[[], None], on_free: Callable[[], None]) -> None:
+        """Have functions called from consumers' threads.
+
+        Args:
+            on_end_asked: when `tend` has something to do.
+            on_free: when a key may have become free, for which something is held.
+        """
         self._opener.listen(on_end_asked)
+        self._slots.on_free = on_free
 
     def tend(self) -> None:
         """End the windows whose consumers ask for it, and those whose time is over."""
@@ -153,9 +176,24 @@ class Fetcher:
         """End every window, so that what was handed out of it can be extended and given back."""
         self._claims.end_windows()
 
+    def keep_up(self) -> list[HeldRun]:
+        """Extend the leases of what waits for its key; return the runs of that."""
+        return self._slots.keep_up() if self._slots else []
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether it has messages that wait for their keys."""
+        return self._slots.is_holding
+
+    def leave(self) -> None:
+        """Give up every claim, but for slots of which something is held: that is of no use to others."""
+        self._claimer.let_go()
+        self._slots.leave_empty()
+
     def let_go(self) -> None:
         """Give up every claim."""
         self._claimer.let_go()
+        self._slots.let_all_go()
 
     def finish(self) -> None:
         """Begin no other take, and wait for the turn of one but a moment longer; callable from any thread."""
@@ -170,7 +208,7 @@ class Fetcher:
     @property
     def is_empty(self) -> bool:
         """Whether the queue had no pipe when it was last looked at: so nothing of it comes due."""
-        return not self._pipes.entries
+        return not (self._pipes.entries or self._slots.has_any)
 
     def trouble(self) -> CorruptError | None:
         """Return why a pipe of the queue cannot be read, if that is so."""
@@ -178,7 +216,7 @@ class Fetcher:
 
     def next_due(self) -> float:
         """Return in how many seconds something known may come due; at most REST_S."""
-        return min([*self._claims.next_due(), self._memory.next_end(REST_S)])
+        return min([*self._claims.next_due(), self._memory.next_end(REST_S), self._slots.next_due()])
 
     def _round(self, entries: Sequence[PipeEntry], wanted: int, fetched: list[tuple[HeldRun, Taken]]) -> None:
         order = self._claimer.round(entries)

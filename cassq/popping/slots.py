@@ -1,4 +1,4 @@
-"""The slots of keyed messages that one popper has won, and those it may win.
+"""The slots of messages with keys that one popper has won, and those that it may win.
 
 Owns which slots are won and given up. A claim spares the fight for a slot, and decides nothing: its row does.
 What must not break: what is known of a slot was read after its row was known to have this popper's op.
@@ -14,23 +14,26 @@ What must not break: what is known of a slot was read after its row was known to
 """
 
 import logging
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container
 from contextlib import suppress
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import CassqError, OutcomeUnknownError
 from cassq.model.ids import new_token
-from cassq.model.message import Batch
 from cassq.model.pipe import PipeEntry
 from cassq.model.shelf import Shelf
+from cassq.model.take_plan import Taken
 from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.held_run import HeldRun
 from cassq.pipes.pipe_order import in_order
-from cassq.popping.slot import LostSlotError, Slot, room_in
-from cassq.popping.timing import BUSY_S
+from cassq.popping.slot import Slot
+from cassq.popping.timing import BUSY_S, LOOK_S
 
 _log = logging.getLogger("cassq.popper")
+
+#: So many messages wait for their keys at most, in one popper: those behind them wait in their pipes.
+HELD_MAX = 2000
 
 
 class Slots:
@@ -39,20 +42,15 @@ class Slots:
     Args:
         holder: the name of the claims.
         taker: who takes.
+        on_pipe_over: called with pipes that may retire.
+
+    Attributes:
         types: messages of these are taken; None: of all.
         on_free: called, from consumers' threads, when a key may have become free.
-        on_pipe_over: called with pipes that may retire.
     """
 
     def __init__(
-        self,
-        context: QueueContext,
-        holder: str,
-        taker: Taker,
-        *,
-        types: Container[str] | None,
-        on_free: Callable[[], None],
-        on_pipe_over: Callable[[UUID], None],
+        self, context: QueueContext, holder: str, taker: Taker, on_pipe_over: Callable[[UUID], None]
     ) -> None:
         self._context = context
         self._storage = context.storage
@@ -61,116 +59,124 @@ class Slots:
         self._clock = context.clock
         self._holder = holder
         self._taker = taker
-        self._types = types
-        self._on_free = on_free
         self._on_pipe_over = on_pipe_over
+        self.types: Container[str] | None = None
+        self.on_free: Callable[[], None] = lambda: None
         self._won: dict[int, Slot] = {}
         self._listed: dict[int, list[PipeEntry]] = {}
+        self._listed_at = float("-inf")
         self._busy_until: dict[int, float] = {}
 
-    def feed(self, wanted: int, *, is_listing: bool) -> list[tuple[HeldRun, Batch]]:
-        """Return up to about `wanted` messages, no two with one key.
+    def __bool__(self) -> bool:
+        return bool(self._won)
+
+    def feed(self, wanted: int, *, is_listing: bool) -> list[tuple[HeldRun, Taken]]:
+        """Return up to `wanted` messages whose keys are free, no two with one key.
 
         Args:
             is_listing: look for pipes, and slots, that are not known yet.
 
         Raises: CassqError: nothing was found, and this is why.
         """
-        found: list[tuple[HeldRun, Batch]] = []
         trouble: CassqError | None = None
-        if is_listing:
-            self._list()
-        for number in [*self._won, *(number for number in self._listed if number not in self._won)]:
+        if is_listing or self._clock.now() - self._listed_at >= LOOK_S:
+            trouble = self._look_around()
+        found: list[tuple[HeldRun, Taken]] = []
+        for number, slot in list(self._won.items()):
             if len(found) >= wanted:
                 break
+            self._won[number] = self._won.pop(number)  # the others come first next time
             try:
-                slot = self._won.get(number) or self._win(number)
-                if slot:
-                    if is_listing:
-                        slot.note_listed(self._listed.get(number, ()))
-                    found += slot.feed(wanted - len(found), room_in(self._won.values()))
-            except LostSlotError as error:
-                _log.info("%s", error)
-                self._let_go(number)
+                found += slot.feed(wanted - len(found), HELD_MAX - self._count_held())
             except CassqError as error:
                 trouble = error
+                self._let_go(number)
+            if slot.is_lost:
                 self._let_go(number)
         if trouble and not found:
             raise trouble
         return found
 
-    def keep_up(self) -> None:
-        """Extend the leases of what is held."""
+    @property
+    def is_holding(self) -> bool:
+        """Whether something waits for its key, and its lease is to be kept up."""
+        return any(slot.hand for slot in self._won.values())
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there was a pipe of a slot when they were last listed."""
+        return bool(self._listed)
+
+    def keep_up(self) -> list[HeldRun]:
+        """Extend the leases of what waits for its key; return the runs of that."""
         for number, slot in list(self._won.items()):
             if self._coordinator.is_held(self._queue, self._claim_of(number), self._holder):
-                slot.keep_up()
+                slot.hand.keep_up()
             else:  # the session may have lasted all the same: a claim that nobody knew of would keep the slot
                 self._let_go(number)
+        return [run for slot in self._won.values() for run in slot.hand.runs()]
+
+    def next_due(self) -> float:
+        """Return in how many seconds something comes due again, or a slot may be free."""
+        due = [seconds for slot in self._won.values() for seconds in slot.next_due()]
+        now = self._clock.now()
+        due += [until - now for number, until in self._busy_until.items() if number in self._listed]
+        return max(0.0, min(due, default=float("inf")))
 
     def leave_some(self) -> int:
-        """Let half of the slots go that have something; return how many that were."""
+        """Give up half of the slots that have something, for others; return how many that were."""
         full = [number for number, slot in self._won.items() if slot.may_have_more]
-        for number in full[len(full) // 2 :] if len(full) > 1 else ():
+        left = full[: len(full) // 2]
+        for number in left:
             self._let_go(number)
-        return len(full) - len(full[: len(full) // 2]) if len(full) > 1 else 0
+        return len(left)
+
+    def leave_empty(self) -> None:
+        """Give up the slots of which nothing is held."""
+        for number in [number for number, slot in self._won.items() if not slot.hand]:
+            self._let_go(number)
 
     def let_all_go(self) -> None:
         """Give up every slot."""
         for number in list(self._won):
             self._let_go(number)
 
-    @property
-    def is_holding(self) -> bool:
-        """Whether something is held, whose lease is to be kept up."""
-        return any(slot.count for slot in self._won.values())
+    def _count_held(self) -> int:
+        return sum(len(slot.hand) for slot in self._won.values())
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether there was no pipe of a slot when they were last listed."""
-        return not self._listed
-
-    def next_due(self) -> float:
-        """Return in how many seconds something comes due again."""
-        due = [seconds for slot in self._won.values() if (seconds := slot.next_due()) is not None]
-        now = self._clock.now()
-        due += [until - now for number, until in self._busy_until.items() if number in self._listed]
-        return max(0.0, min(due, default=float("inf")))
+    def _look_around(self) -> CassqError | None:
+        """Win what nobody has, and tell each slot of its pipes; return why one could not be won."""
+        trouble: CassqError | None = None
+        self._list()
+        for number in list(self._listed):
+            try:
+                slot = self._won.get(number) or self._win(number)
+                if slot:
+                    slot.note_listed(self._listed.get(number, ()))
+            except CassqError as error:
+                trouble = error
+                self._let_go(number)
+        return trouble
 
     def _list(self) -> None:
         listing = self._storage.list_pipes(self._queue, shelf=Shelf.KEYED)
+        self._listed_at = self._clock.now()
         self._listed = {}
         for entry in in_order(listing.entries, self._context.settings.ageing):
             self._listed.setdefault(entry.slot, []).append(entry)
 
     def _win(self, number: int) -> Slot | None:
-        """Win a slot, and load all of its pipes; None where another popper claims it."""
+        """Win a slot; None where another popper has it."""
         if self._busy_until.get(number, 0.0) > self._clock.now():
             return None
-        claim = self._claim_of(number)
-        if not self._coordinator.claim(self._queue, claim, self._holder):
-            self._busy_until[number] = self._clock.now() + BUSY_S
+        is_claimed = self._coordinator.claim(self._queue, self._claim_of(number), self._holder)
+        op = self._write_op(number) if is_claimed else None
+        if op is None:
+            self._let_go(number)
             return None
-        try:
-            op = self._write_op(number)
-            if op is None:
-                self._coordinator.release(self._queue, claim, self._holder)
-                self._busy_until[number] = self._clock.now() + BUSY_S
-                return None
-            self._list()  # what was listed before the row was won counts for nothing
-            slot = Slot(
-                self._context,
-                number,
-                op,
-                self._taker,
-                types=self._types,
-                on_free=self._on_free,
-                on_pipe_over=self._on_pipe_over,
-            )
-            slot.note_listed(self._listed.get(number, ()))
-        except BaseException:
-            self._coordinator.release(self._queue, claim, self._holder)
-            raise
-        self._won[number] = slot
+        slot = self._won[number] = Slot(self._context, number, op, self._taker, self._on_pipe_over)
+        slot.types, slot.on_free = self.types, self.on_free
+        self._list()  # what was listed before the row was won counts for nothing
         return slot
 
     def _write_op(self, number: int) -> UUID | None:
@@ -183,10 +189,12 @@ class Slots:
             return op if self._storage.read_slot(incarnation, number) == op else None
 
     def _let_go(self, number: int) -> None:
-        slot = self._won.pop(number)
+        """Give up a slot; leave it alone for a moment."""
+        slot = self._won.pop(number, None)
+        self._busy_until[number] = self._clock.now() + BUSY_S
         try:
-            with suppress(CassqError):
-                slot.close()
+            if slot:
+                slot.hand.give_all_back()
         finally:
             self._coordinator.release(self._queue, self._claim_of(number), self._holder)
 
