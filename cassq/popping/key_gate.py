@@ -1,8 +1,8 @@
 """Which of the messages in hand may be handed out where each has a key: one of a key at a time.
 
 Owns what stands in a message's way: another one of its key that somebody works on and, where keys are in
-order, an earlier one of its source. Pure: it goes by rows that were read or acknowledged. What must not break:
-a clock frees no key, and what it lets out keeps its key until that has ended.
+order, an earlier one of its source. Pure: it goes by rows that were read or acknowledged. What must not
+break: a clock frees no key, and what is let out keeps its key until that has ended.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

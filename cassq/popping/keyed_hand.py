@@ -1,7 +1,8 @@
 """What was taken of one slot, and waits for its key.
 
 Owns what is held under its lease, and what was let out of it. Used by the fetch thread alone. What must not
-break: nothing without a running lease is let out, and what somebody fell silent with keeps its key until its run was returned.
+break: nothing without a running lease is let out, and whatever somebody fell silent with keeps its key until
+its run was taken again, or returned.
 
 A message that waits for its key stays leased. Its lease is extended while all that was let out of its run
 is young: whoever falls silent with one of them loses it as ever, and the rest goes back.

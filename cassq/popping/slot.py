@@ -4,7 +4,7 @@ Owns which pipe is taken from, and that the slot's row is read again before anyt
 by the fetch thread alone; consumers' threads tell it of rows and marks. What must not break:
 
 - what is known of a pipe was read after the row was won;
-- where keys are in order, nothing is taken from a younger pipe of a source before the older is known to the end.
+- where keys are in order, nothing is taken from a younger pipe of a source before all of the older is known.
 """
 
 from collections.abc import Callable, Container, Iterator, Sequence

@@ -15,7 +15,6 @@ What must not break: what is known of a slot was read after its row was known to
 
 import logging
 from collections.abc import Callable, Container
-from contextlib import suppress
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 from cassq.catalog.queue_context import QueueContext
