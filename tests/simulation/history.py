@@ -26,6 +26,7 @@ from ensemble import Ensemble, Seat
 from expiry_watch import ExpiryWatch, giving_back
 from hands import Hands, listening
 from letter_actors import deal_with_letters
+from key_watch import KeyWatch
 from move_watch import MoveWatch
 from moving_actors import move_some
 from operator_actors import (
@@ -206,6 +207,7 @@ class _Stage:
         self.soon = plan.soon
         self.expiry = ExpiryWatch(self, self.cluster.body_at, plan)
         self.types = TypeWatch(plan, self.broken)
+        self.keys = KeyWatch(plan, world, self.broken)
         self.rests_s = plan.rests_s
         self.moves = MoveWatch(plan, world, self.lines, self.broken)
         self.dues = DueWatch(plan, world, self.moves, self.broken)
@@ -648,6 +650,8 @@ class _Stage:
 
     def _note_held(self, who: str, kind: Kind, delivery: Delivery, left_s: float) -> None:
         until = self.world.now + left_s if kind is Kind.EXTENDED else 0.0
+        if kind is Kind.EXTENDED:
+            self.keys.note_extended(name_of(delivery), until)
         if who == STREAM and not self._is_news(kind, delivery):
             return
         place = {} if who == STREAM else place_of(delivery.message_id)
