@@ -49,9 +49,9 @@ _PUSH = (
     ),
     planted(
         "let a later mark with the same beginning stand",
-        _STORAGE,
-        "mark.end.value, mark.last)) for mark in marks]",
-        "mark.end.value, 1)) for mark in marks]",
+        "cassq.storage.cassandra.rows",
+        "mark.attempt or UNSET_VALUE, mark.last\n",
+        "mark.attempt or UNSET_VALUE, 1\n",
         test=_CONTRACT + "TestMarks::test_of_two_with_the_same_beginning_the_longer_stands",
     ),
     planted(
@@ -394,8 +394,8 @@ _REPLICAS = (
     planted(
         "read an outline that names no bodies",
         _STATEMENTS,
-        '"first, count, pushed_at, writetime(bodies), writetime(headers), ttl_ms, dues, origins"',
-        '"first, count, pushed_at, writetime(pushed_at), writetime(pushed_at), ttl_ms, dues, origins"',
+        '"first, count, pushed_at, writetime(bodies), writetime(headers), ttl_ms, dues, origins, keys"',
+        '"first, count, pushed_at, writetime(pushed_at), writetime(pushed_at), ttl_ms, dues, origins, keys"',
         test=_PARTIAL + "test_what_a_batch_decides_by_being_there_is_whole_on_a_quorum[find_by_outline]",
     ),
     planted(
