@@ -128,7 +128,7 @@ class Fetcher:
 
     def _feed_keyed(self, wanted: int, reach: Reach) -> list[tuple[HeldRun, Taken]]:
         """Take messages whose keys are free, where messages of the queue have keys."""
-        if not uses_keys(self._record.settings):
+        if not uses_keys(self._record.settings) or self._is_finishing:
             return []
         with self.beginning:
             found = self._slots.feed(wanted, is_listing=False)

@@ -19,7 +19,7 @@ from cassq.catalog.queue_context import QueueContext
 from cassq.errors import CassqError
 from cassq.model.message import Batch
 from cassq.model.pipe import Run, RunState
-from cassq.model.ranges import Ranges
+from cassq.model.ranges import Range, Ranges
 from cassq.model.take_plan import Taken
 from cassq.pipes.batch_reader import BatchReader
 from cassq.pipes.held_run import HeldRun
@@ -133,7 +133,7 @@ class KeyedHand:
         standings = {
             seq: self._standing(Place(owned.pipe, seq), run)
             for run in runs
-            for part in owned.progress.busy_of(run)
+            for part in _busy_of(owned, run)
             for seq in range(part.first, part.last + 1)
         }
         for place in [place for place in self._out if place.pipe == owned.pipe]:
@@ -161,6 +161,11 @@ class KeyedHand:
         for run, parts in back.items():
             with suppress(CassqError):  # they come again when the lease ends
                 run.give_back(parts, how or Return(is_counted=False))
+
+
+def _busy_of(owned: OwnedPipe, run: Run) -> Iterable[Range]:
+    """Return what of a run keeps its keys: all of it where marks of other attempts cover it."""
+    return [*owned.progress.left_of(run)] or [Range(run.first, run.last)]
 
 
 def _keys_of(batch: Batch) -> Iterable[tuple[int, str]]:

@@ -36,9 +36,9 @@ from cassq.verification.ledger import Kind
 if TYPE_CHECKING:
     from due_watch import DueWatch
     from expiry_watch import ExpiryWatch
+    from key_watch import KeyWatch
     from move_watch import MoveWatch
     from recurrence_watch import RecurrenceWatch
-    from key_watch import KeyWatch
     from type_watch import TypeWatch
 
 #: A consumer's patience.

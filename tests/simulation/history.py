@@ -25,8 +25,8 @@ from due_watch import FAR_S, DueWatch, hastened
 from ensemble import Ensemble, Seat
 from expiry_watch import ExpiryWatch, giving_back
 from hands import Hands, listening
-from letter_actors import deal_with_letters
 from key_watch import KeyWatch
+from letter_actors import deal_with_letters
 from move_watch import MoveWatch
 from moving_actors import move_some
 from operator_actors import (

@@ -34,7 +34,7 @@ class KeyWatch:
         #: Who has what, and until when.
         self._live: dict[str, dict[str, tuple[str, float]]] = {}
 
-    def key_of(self, pusher: str, bodies: Sequence[str], priority: int, type: str | None) -> str | None:
+    def key_of(self, pusher: str, bodies: Sequence[str], priority: int, kind: str | None) -> str | None:
         """Return the key of what is pushed together; None where it has none."""
         if not self._plan.keys:
             return None
@@ -42,7 +42,7 @@ class KeyWatch:
         if not number:
             return None
         key = f"key-{number}"
-        source = (pusher, key, priority, type)
+        source = (pusher, key, priority, kind)
         self._keys.update(dict.fromkeys(bodies, key))
         self._sources.update(dict.fromkeys(bodies, source))
         self._pushed.setdefault(source, []).extend(bodies)

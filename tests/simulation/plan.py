@@ -563,7 +563,7 @@ def _about_types(dice: random.Random, plan: Plan) -> Plan:
 
 
 def _about_keys(dice: random.Random, plan: Plan) -> Plan:
-    """Messages with keys, of which one at a time is worked on: by poppers that die, freeze and lose their slots."""
+    """Messages with keys, one of each at a time: poppers die, freeze and lose their slots."""
     keyed = replace(
         plan,
         messages=dice.choice((12, 20, 40)),
