@@ -130,6 +130,8 @@ class Fetcher:
         """Take messages whose keys are free, where messages of the queue have keys."""
         if not uses_keys(self._record.settings) or self._is_finishing:
             return []
+        if reach is Reach.DRAINED:
+            self._slots.retry()
         with self.beginning:
             found = self._slots.feed(wanted, is_listing=False)
             if not found and reach is not Reach.KNOWN:

@@ -27,7 +27,7 @@ from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.held_run import HeldRun
 from cassq.pipes.pipe_order import in_order
 from cassq.popping.slot import Slot
-from cassq.popping.timing import BUSY_S, LOOK_S
+from cassq.popping.timing import BUSY_S, LOOK_S, POLL_MAX_S
 
 _log = logging.getLogger("cassq.popper")
 
@@ -68,6 +68,10 @@ class Slots:
 
     def __bool__(self) -> bool:
         return bool(self._won)
+
+    def retry(self) -> None:
+        """Try at the next look for what others had: this popper was woken."""
+        self._busy_until.clear()
 
     def feed(self, wanted: int, *, is_listing: bool) -> list[tuple[HeldRun, Taken]]:
         """Return up to `wanted` messages whose keys are free, no two with one key.
@@ -116,18 +120,17 @@ class Slots:
         return [run for slot in self._won.values() for run in slot.hand.runs()]
 
     def next_due(self) -> float:
-        """Return in how many seconds something comes due again, or a slot may be free."""
-        due = [seconds for slot in self._won.values() for seconds in slot.next_due()]
-        now = self._clock.now()
-        due += [until - now for number, until in self._busy_until.items() if number in self._listed]
-        return max(0.0, min(due, default=float("inf")))
+        """Return in how many seconds something that was taken comes due again."""
+        return min(
+            (seconds for slot in self._won.values() for seconds in slot.next_due()), default=float("inf")
+        )
 
     def leave_some(self) -> int:
         """Give up half of the slots that have something, for others; return how many that were."""
         full = [number for number, slot in self._won.items() if slot.may_have_more]
         left = full[: len(full) // 2]
         for number in left:
-            self._let_go(number)
+            self._let_go(number, POLL_MAX_S)
         return len(left)
 
     def leave_empty(self) -> None:
@@ -171,7 +174,7 @@ class Slots:
         is_claimed = self._coordinator.claim(self._queue, self._claim_of(number), self._holder)
         op = self._write_op(number) if is_claimed else None
         if op is None:
-            self._let_go(number)
+            self._let_go(number, POLL_MAX_S)
             return None
         slot = self._won[number] = Slot(self._context, number, op, self._taker, self._on_pipe_over)
         slot.types, slot.on_free = self.types, self.on_free
@@ -187,10 +190,10 @@ class Slots:
         except OutcomeUnknownError:
             return op if self._storage.read_slot(incarnation, number) == op else None
 
-    def _let_go(self, number: int) -> None:
-        """Give up a slot; leave it alone for a moment."""
+    def _let_go(self, number: int, rest_s: float = BUSY_S) -> None:
+        """Give up a slot; leave it alone for so long, unless this popper is woken."""
         slot = self._won.pop(number, None)
-        self._busy_until[number] = self._clock.now() + BUSY_S
+        self._busy_until[number] = self._clock.now() + rest_s
         try:
             if slot:
                 slot.hand.give_all_back()
