@@ -354,7 +354,7 @@ _WINDOW = (
     planted(
         "return beside a window",
         "cassq.pipes.upkeep",
-        "    if progress.window:\n        return 0\n",
+        "    if fenced.progress.window:\n        return 0\n",
         "",
         test=_WINDOWS + "test_no_lease_is_ended_beside_a_window",
     ),
@@ -1365,7 +1365,7 @@ _BETWEEN = (
     planted(
         "bury without the type",
         "cassq.pipes.burial",
-        ", priority=entry.priority, type=entry.type)",
+        ", priority=entry.priority, type=entry.type, key=key)",
         ", priority=entry.priority)",
         about="types",
     ),
