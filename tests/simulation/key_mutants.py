@@ -7,6 +7,7 @@ from planting import Mutant, planted
 
 _PROGRESS = "cassq.model.progress"
 _TESTS = "tests/unit/pipes/test_keyed_pipe.py::"
+_PUSHES = "tests/unit/pushing/test_keyed_pushes.py::"
 
 KEY_MUTANTS: tuple[Mutant, ...] = (
     planted(
@@ -36,6 +37,27 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         "        marks = [mark for plan in plans for mark in plan.marks]\n",
         "        marks = []\n",
         test=_TESTS + "test_what_had_ended_when_a_run_was_taken_again_is_not_busy_in_the_new_attempt",
+    ),
+    planted(
+        "lease a window in a pipe of a slot",
+        "cassq.pipes.window_steps",
+        "        and not fenced.entry.is_keyed\n",
+        "",
+        test=_TESTS + "test_no_window_begins",
+    ),
+    planted(
+        "let two lanes push messages of one slot",
+        "cassq.pushing.request_lines",
+        "            if kind.slot == NO_SLOT or kind.slot % self._lanes == lane:\n",
+        "            if True:\n",
+        test=_PUSHES + "TestTheBuffer::test_gives_each_lane_its_own_slots_and_what_has_none_to_whoever_asks",
+    ),
+    planted(
+        "put a message back without its key",
+        "cassq.observing.dead_letters",
+        ', key=letter.key or "")\n',
+        ")\n",
+        test=_PUSHES + "test_a_letter_is_put_back_with_its_key_also_into_another_queue",
     ),
     planted(
         "bury a message without its key",

@@ -1278,14 +1278,14 @@ _BETWEEN = (
     planted(
         "push messages of all priorities into one pipe",
         "cassq.pushing.pusher",
-        "Source(self._name, label.priority, number, label.type, label.due_class)",
+        "Source(self._name, label.priority, number, label.type, label.due_class, label.slot)",
         "Source(self._name, 0, number, label.type)",
         test=_PRIORITIES + "test_the_higher_priority_goes_first_and_each_in_the_order_of_its_pushes[memory]",
     ),
     planted(
         "push messages of all types into one pipe",
         "cassq.pushing.pusher",
-        "Source(self._name, label.priority, number, label.type, label.due_class)",
+        "Source(self._name, label.priority, number, label.type, label.due_class, label.slot)",
         "Source(self._name, label.priority, number)",
         about="types",
     ),
@@ -1372,7 +1372,7 @@ _BETWEEN = (
     planted(
         "put back without the type",
         "cassq.observing.dead_letters",
-        'Label(0, letter.priority, letter.type or "")',
+        'Label(0, letter.priority, letter.type or "", key=letter.key or "")',
         "Label(0, letter.priority)",
         test=_TYPES + "test_what_is_put_back_has_what_it_had[memory]",
     ),

@@ -7,12 +7,13 @@ import pytest
 from support.owned_scene import LEASE_S, SKEW_S, Scene
 
 from cassq.model.ids import new_token
+from cassq.model.key import NO_SLOT
 from cassq.model.message import Batch
 from cassq.model.pipe import BURIAL, End, Mark, RunState
 from cassq.model.ranges import Ranges
 from cassq.model.shelf import Shelf
 from cassq.model.transaction import Cancel, RunChange, Seal, Transaction
-from cassq.pipes import upkeep
+from cassq.pipes import upkeep, window_steps
 from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.owned_pipe import OwnedPipe
 from cassq.pipes.run_rows import Return
@@ -194,6 +195,16 @@ def test_what_was_purged_after_it_came_back_is_over_though_a_commit_lands_late(s
     assert upkeep.purge(scene.owned) == 2
     scene.storage.mark(scene.pipe, late)
     assert not scene.own().progress.runs
+
+
+def test_no_window_begins(scene):
+    scene.push_keyed("a", "b")
+    assert window_steps.may_begin(scene.owned) is False
+    assert scene.owned.take(1, is_flowing=True).window is None
+    assert scene.stands == [(1, 1, 1, True)]
+    scene.entry = replace(scene.entry, slot=NO_SLOT)
+    plain = OwnedPipe(scene.context, scene.entry, scene.storage.load_pipe(scene.pipe), Taker("a popper"))
+    assert plain.take(1, is_flowing=True).window
 
 
 def test_a_letter_has_the_key_and_its_mark_frees_it(scene):
