@@ -122,7 +122,7 @@ class Message:
         body: the bytes that were pushed.
         headers: str to str.
         pushed_at: when it became durable, by the database's clock (UTC).
-        priority, type: as it was pushed; None for no type.
+        priority, type, key: as it was pushed; None for no type, and for no key.
     """
 
     message_id: MessageId
@@ -131,6 +131,7 @@ class Message:
     pushed_at: datetime
     priority: int = field(default=0, kw_only=True)
     type: str | None = field(default=None, kw_only=True)
+    key: str | None = field(default=None, kw_only=True)
 
 
 class MessageIds(Sequence[MessageId]):

@@ -285,3 +285,7 @@ class PipeEntry:
     def is_keyed(self) -> bool:
         """Whether its messages have keys."""
         return self.slot != NO_SLOT
+
+    def attempt_of(self, run: Run) -> int:
+        """Return the attempt that marks of a run carry: in a pipe of a slot that of the run, else none."""
+        return run.attempt if self.is_keyed else 0

@@ -354,7 +354,7 @@ _WINDOW = (
     planted(
         "return beside a window",
         "cassq.pipes.upkeep",
-        "    if progress.window:\n        return 0\n",
+        "    if fenced.progress.window:\n        return 0\n",
         "",
         test=_WINDOWS + "test_no_lease_is_ended_beside_a_window",
     ),
@@ -1278,14 +1278,14 @@ _BETWEEN = (
     planted(
         "push messages of all priorities into one pipe",
         "cassq.pushing.pusher",
-        "Source(self._name, label.priority, number, label.type, label.due_class)",
+        "Source(self._name, label.priority, number, label.type, label.due_class, label.slot)",
         "Source(self._name, 0, number, label.type)",
         test=_PRIORITIES + "test_the_higher_priority_goes_first_and_each_in_the_order_of_its_pushes[memory]",
     ),
     planted(
         "push messages of all types into one pipe",
         "cassq.pushing.pusher",
-        "Source(self._name, label.priority, number, label.type, label.due_class)",
+        "Source(self._name, label.priority, number, label.type, label.due_class, label.slot)",
         "Source(self._name, label.priority, number)",
         about="types",
     ),
@@ -1365,14 +1365,14 @@ _BETWEEN = (
     planted(
         "bury without the type",
         "cassq.pipes.burial",
-        ", priority=entry.priority, type=entry.type)",
+        ", priority=entry.priority, type=entry.type, key=key)",
         ", priority=entry.priority)",
         about="types",
     ),
     planted(
         "put back without the type",
         "cassq.observing.dead_letters",
-        'Label(0, letter.priority, letter.type or "")',
+        'Label(0, letter.priority, letter.type or "", key=letter.key or "")',
         "Label(0, letter.priority)",
         test=_TYPES + "test_what_is_put_back_has_what_it_had[memory]",
     ),
