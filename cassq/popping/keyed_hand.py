@@ -164,8 +164,8 @@ class KeyedHand:
 
 
 def _busy_of(owned: OwnedPipe, run: Run) -> Iterable[Range]:
-    """Return what of a run keeps its keys: all of it where marks of other attempts cover it."""
-    return [*owned.progress.left_of(run)] or [Range(run.first, run.last)]
+    """Return what of a run keeps its keys: what has not ended, or by a mark of another attempt."""
+    return sorted((*owned.progress.left_of(run), *owned.progress.ended_before(run)))
 
 
 def _keys_of(batch: Batch) -> Iterable[tuple[int, str]]:

@@ -397,7 +397,7 @@ class _Stage:
         for letter in letters:
             self.note("judge", Kind.DEAD_LETTER, [letter.body.decode()], **place_of(letter.message_id))
         self.verdict = verdict = judge(self.lines)
-        verdict.reordered = self.dues.in_order(verdict.reordered)
+        verdict.reordered = self.keys.in_order(self.dues.in_order(verdict.reordered))
         if self.plan.lasting_s:
             steering = self.steering
             self.broken += judge_steering(steering, self.lines, self.plan.lasting_s, self.healed_at)

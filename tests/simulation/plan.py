@@ -576,6 +576,7 @@ def _about_keys(dice: random.Random, plan: Plan) -> Plan:
         key_order=dice.choice(("ordered", "exclusive")),
         priorities=dice.choice((1, 1, 3)),
         types=dice.choice((1, 1, 3)),
+        max_attempts=1_000_000,
         push_width=dice.choice((1, 2)),
     )
     return replace(keyed, blows=tuple(_draw_blows(dice, keyed)))
