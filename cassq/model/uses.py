@@ -16,6 +16,7 @@ from cassq.model.key import NO_SLOT
 from cassq.model.label import Label
 from cassq.model.queue_record import QueueRecord
 from cassq.model.settings import QueueSettings
+from cassq.model.shelf import MOVING, Shelf
 
 _TTL = "uses_message_ttl"
 _PRIORITY = "uses_priority"
@@ -71,6 +72,12 @@ def uses_keys(settings: QueueSettings) -> bool:
 def uses_types(settings: QueueSettings) -> bool:
     """Tell whether a message was ever pushed with a type."""
     return _TYPES in settings.others
+
+
+def shelves_of(settings: QueueSettings) -> tuple[Shelf, ...]:
+    """Return the lists that pipes of a queue may stand in, each before those that they move on to from it."""
+    moving = MOVING if uses_due(settings) else (Shelf.STAGED, Shelf.READY)
+    return (*moving, Shelf.KEYED) if uses_keys(settings) else moving
 
 
 def types_of(settings: QueueSettings) -> list[str]:

@@ -7,6 +7,7 @@ from planting import Mutant, planted
 
 _PROGRESS = "cassq.model.progress"
 _TESTS = "tests/unit/pipes/test_keyed_pipe.py::"
+_LISTS = "tests/unit/observing/test_keyed_lists.py::"
 _PUSHES = "tests/unit/pushing/test_keyed_pushes.py::"
 
 KEY_MUTANTS: tuple[Mutant, ...] = (
@@ -51,6 +52,13 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         "            if kind.slot == NO_SLOT or kind.slot % self._lanes == lane:\n",
         "            if True:\n",
         test=_PUSHES + "TestTheBuffer::test_gives_each_lane_its_own_slots_and_what_has_none_to_whoever_asks",
+    ),
+    planted(
+        "list pipes of slots for every popper",
+        "cassq.pipes.pipe_list",
+        "        if self._has_keyed and uses_keys(",
+        "        if uses_keys(",
+        test=_LISTS + "test_pipes_of_slots_are_listed_for_those_alone_who_ask_for_them",
     ),
     planted(
         "put a message back without its key",
