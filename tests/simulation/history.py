@@ -349,6 +349,8 @@ class _Stage:
         pipes = store.storage.list_pipes("q").entries
         if self.plan.batches:
             pipes += store.storage.list_pipes("q", shelf=Shelf.STAGED).entries
+        if self.plan.keys:
+            pipes += store.storage.list_pipes("q", shelf=Shelf.KEYED).entries
         if self.dues.is_on or self.recurring.is_on:
             pipes += tuple(self._scheduled(store))
         if pipes and self.world.now > end:

@@ -93,7 +93,7 @@ class KeyWatch:
             self._ended.add(body)
 
     def in_order(self, told: Sequence[str]) -> list[str]:
-        """Return what was told of messages out of order, without those that have keys: `check` judges these."""
+        """Return what was told out of order, without messages that have keys: `check` judges these."""
         return [words for words in told if words.partition(":")[0] not in self._keys]
 
     def _check_order(self, consumer: str, body: str) -> None:
