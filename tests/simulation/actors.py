@@ -396,11 +396,13 @@ def purge_all(stage: Stage, process: Process, times: int) -> None:
         stage.world.sleep(stage.world.dice.random())
         unknown.clear()
         stage.note(process.name, Kind.PURGING, [""])
+        stage.keys.note_purging()
         with suppress(UnavailableError, OutcomeUnknownError):
             count = queue.purge()
             # Where an answer got lost, the count is of what was surely this purge's: there may be more.
             if not unknown:
                 stage.note(process.name, Kind.PURGED, [""], count=count)
+        stage.keys.note_purging()
 
 
 def unknown_transactions(storage: Storage) -> list[CassqError]:

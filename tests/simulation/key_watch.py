@@ -92,6 +92,10 @@ class KeyWatch:
         if is_last:
             self._ended.add(body)
 
+    def note_purging(self) -> None:
+        """Hear that a purge begins, or is through: whatever was pushed may have ended."""
+        self._ended.update(self._keys)
+
     def in_order(self, told: Sequence[str]) -> list[str]:
         """Return what was told out of order, without messages that have keys: `check` judges these."""
         return [words for words in told if words.partition(":")[0] not in self._keys]
