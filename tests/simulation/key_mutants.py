@@ -6,6 +6,10 @@ Owns the patches, like `mutants`.
 from planting import Mutant, planted
 
 _PROGRESS = "cassq.model.progress"
+_SLOTS = "cassq.popping.slots"
+_SLOT = "cassq.popping.slot"
+_HAND = "cassq.popping.keyed_hand"
+_GATE = "cassq.popping.key_gate"
 _TESTS = "tests/unit/pipes/test_keyed_pipe.py::"
 _LISTS = "tests/unit/observing/test_keyed_lists.py::"
 _PUSHES = "tests/unit/pushing/test_keyed_pushes.py::"
@@ -73,5 +77,91 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         "    keys = _keys_of(storage, entry.pipe, run) if entry.is_keyed else {}\n",
         "    keys = {}\n",
         test=_TESTS + "test_a_letter_has_the_key_and_its_mark_frees_it",
+    ),
+    planted(
+        "take a slot whose row somebody else changed",
+        _SLOTS,
+        "            return op if self._storage.change_slot(incarnation, number, seen, op) else None\n",
+        "            self._storage.change_slot(incarnation, number, seen, op)\n            return op\n",
+        about="keys",
+    ),
+    planted(
+        "win a slot with the same op again and again",
+        _SLOTS,
+        "        incarnation, op = self._context.record.incarnation, new_token()\n",
+        "        incarnation, op = self._context.record.incarnation, self._claim_of(-1 - hash(self._holder))\n",
+        about="keys",
+    ),
+    planted(
+        "take a slot's pipes from a list that was read before the slot was won",
+        _SLOTS,
+        "        self._list()  # what was listed before the row was won counts for nothing\n",
+        "",
+        about="keys",
+    ),
+    planted(
+        "go on with what was known of a slot before it was lost",
+        _SLOTS,
+        "        slot = self._won[number] = Slot(self._context, number, op, self._taker, self._on_pipe_over)\n",
+        "        made = Slot(self._context, number, op, self._taker, self._on_pipe_over)\n"
+        "        slot = self._won[number] = self.__dict__.setdefault('_old', {}).setdefault(number, made)\n"
+        "        slot._op, slot.is_lost = op, False\n",
+        about="keys",
+    ),
+    planted(
+        "load one pipe of a slot at each look",
+        _SLOT,
+        "        for entry in entries:\n            sent_at",
+        "        for entry in entries[: len(self._pipes) + 1]:\n            sent_at",
+        about="keys",
+    ),
+    planted(
+        "hand out of a slot without another look at its row",
+        _SLOT,
+        "            if self._storage.read_slot(incarnation, self._number, is_settled=False) != self._op:\n",
+        "            if not incarnation:\n",
+        about="keys",
+    ),
+    planted(
+        "let out a message whose key is busy",
+        _GATE,
+        "                elif key not in busy and (",
+        "                elif (",
+        about="keys",
+    ),
+    planted(
+        "let out a message while an earlier one of its key rests",
+        _GATE,
+        "            if is_ordered:\n",
+        "            if is_ordered and standing is not Standing.RESTING:\n",
+        about="keys",
+    ),
+    planted(
+        "take from a younger pipe of a source before the older is known to the end",
+        _SLOT,
+        "            if is_ordered and not owned.is_exhausted:\n",
+        "            if not owned:\n",
+        about="keys",
+    ),
+    planted(
+        "hold what waits for somebody else",
+        _HAND,
+        "        self._give_back(judged.hopeless, Return(AGAIN_MS, is_counted=False))\n",
+        "",
+        about="keys",
+    ),
+    planted(
+        "let out what is not leased any more",
+        _HAND,
+        "            if run.is_live:  # else it comes again, and keeps its key until then\n",
+        "            if run:\n",
+        about="keys",
+    ),
+    planted(
+        "take what others have for what came back",
+        _HAND,
+        "        return Standing.RESTING if run.state is RunState.RETURNED else Standing.FOREIGN\n",
+        "        return Standing.RESTING\n",
+        about="keys",
     ),
 )
