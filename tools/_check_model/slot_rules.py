@@ -59,7 +59,7 @@ SLOT_RULES = (
     (
         "mark_attempt",
         "a mark frees its key only if it carries the attempt of the run",
-        "cassq.model.pipe.Mark cassq.model.progress.Progress.note_marks",
+        "cassq.model.progress.Progress.ended_before cassq.pipes.run_rows.RunRows.cut",
     ),
     (
         "floor_attempt",
@@ -69,6 +69,6 @@ SLOT_RULES = (
     (
         "lapsed_back",
         "a lease that is over by the clock frees its key only once its run was returned",
-        "cassq.pipes.upkeep.return_expired",
+        "cassq.pipes.upkeep.return_ended cassq.pipes.upkeep.return_expired",
     ),
 )
