@@ -89,7 +89,8 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         "win a slot with the same op again and again",
         _SLOTS,
         "        incarnation, op = self._context.record.incarnation, new_token()\n",
-        "        incarnation, op = self._context.record.incarnation, self._claim_of(-1 - hash(self._holder))\n",
+        "        incarnation = self._context.record.incarnation\n"
+        "        op = uuid5(NAMESPACE_OID, self._holder)\n",
         about="keys",
     ),
     planted(
@@ -102,7 +103,8 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
     planted(
         "go on with what was known of a slot before it was lost",
         _SLOTS,
-        "        slot = self._won[number] = Slot(self._context, number, op, self._taker, self._on_pipe_over)\n",
+        "        slot = self._won[number] = Slot("
+        "self._context, number, op, self._taker, self._on_pipe_over)\n",
         "        made = Slot(self._context, number, op, self._taker, self._on_pipe_over)\n"
         "        slot = self._won[number] = self.__dict__.setdefault('_old', {}).setdefault(number, made)\n"
         "        slot._op, slot.is_lost = op, False\n",

@@ -1,11 +1,11 @@
-"""Whether one message of a key is worked on at a time, while poppers are killed and frozen, and what keys cost.
+"""Whether one message of a key is worked on at a time while poppers are killed and frozen; what keys cost.
 
     tools/bench/keys             100 000 messages with 10 000 keys, 16 popper processes
 
 Owns the crew: every consumer is a process with a popper of its own; one of them is killed or frozen now and
-then. Each writes down, before it works on a message, its key and until when its lease runs, and after it, before the
-commit, that it is done. Two of a key overlap where one began while another was worked on: until it was done, or
-its lease was over. They are out of order where one began before an earlier one of its pusher was done for the last time.
+then. Each writes down, before it works on a message, until when its lease runs, and after it, before the
+commit, that it is done. Two of a key overlap where one began while another was worked on: until that was
+done, or its lease was over. One is out of order that began before an earlier one of its pusher was done for good.
 """
 
 import argparse
