@@ -5,7 +5,7 @@
 Owns the crew: every consumer is a process with a popper of its own; one of them is killed or frozen now and
 then. Each writes down, before it works on a message, until when its lease runs, and after it, before the
 commit, that it is done. Two of a key overlap where one began while another was worked on: until that was
-done, or its lease was over. One is out of order that began before an earlier one of its pusher was done for good.
+done, or its lease was over. One is out of order that began before an earlier one of its pusher was done.
 """
 
 import argparse
