@@ -297,6 +297,15 @@ class TestPush:
         assert "No space left on device" in done.stderr
         assert stats(orders)["pushed"] == 1
 
+    def test_takes_a_key_and_none_that_is_to_wait(self, orders):
+        pushed = orders.json("push", "orders", "--key", "customer-42", stdin=b"one")
+        assert orders.json("status", "orders", pushed["id"])["state"] == "waiting"
+        assert orders.json("queue", "show", "orders")["settings"]["key_slots"] == 16
+        refused = orders.run("push", "orders", "--key", "customer-42", "--delay", "5m", stdin=b"two")
+        assert refused.returncode == 64
+        assert "key='customer-42' goes with no delay=" in refused.stderr
+        assert stats(orders)["pushed"] == 1
+
     def test_takes_standard_input_as_one_message(self, orders):
         (pushed,) = orders.lines("push", "orders", stdin=b"a\nb\n")
 
