@@ -115,7 +115,7 @@ class QueueSettings:
     keys: Literal["ordered", "exclusive"] = _choice(
         "ordered",
         "exclusive",
-        meaning="what goes before a message: all earlier ones of its key; or not those that rest",
+        meaning="whether a message waits for all earlier ones of its key, or not for those that rest",
     )
     others: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
 

@@ -190,10 +190,7 @@ class PushBuffer:
         )
 
     def wait(self, wait_s: float, lane: int = 0) -> None:
-        """Wait until a request is here for a lane or the buffer is closed, at most about `wait_s`.
-
-        What is left in a closed one may be another lane's.
-        """
+        """Wait until a request is here for a lane, or nothing more can come, at most about `wait_s`."""
         with self._lock:
             is_over = self._is_closed and not self._requests
             if not (is_over or self._aside or self._requests.has_for(lane)):

@@ -70,9 +70,7 @@ class Pusher:
         self._clock = context.clock
         self.check_open = check_open
         self._cutter = BatchCutter(self._settings)
-        self._buffer = PushBuffer(
-            self._clock, *bounds_of(context.settings), lanes=context.settings.push_width
-        )
+        self._buffer = PushBuffer(self._clock, *bounds_of(context.settings), context.settings.push_width)
         self._context = context
         self._name = f"{process_name()}-{str(new_token())[:8]}"  # no process ever has it again
         # What need not hold up a batch: opening the next pipe, waking poppers.

@@ -102,11 +102,8 @@ def batch_values(pipe: UUID, batch: Batch) -> Values:
     """Return the columns of a batch; what it does not have stays unset: a null would be a tombstone."""
     headers = UNSET_VALUE if batch.headers is None else batch.headers
     place = pipe, batch.first, batch.count, batch.bodies, headers, batch.ttl_ms or UNSET_VALUE
-    keys = batch.keys or UNSET_VALUE
-    if batch.dues is None and batch.origins is None:
-        return *place, UNSET_VALUE, UNSET_VALUE, keys
     origins = [(*each.message_id, each.pushed_at_ms) for each in batch.origins or ()]
-    return *place, batch.dues or UNSET_VALUE, origins or UNSET_VALUE, keys
+    return *place, batch.dues or UNSET_VALUE, origins or UNSET_VALUE, batch.keys or UNSET_VALUE
 
 
 def is_batch_there(row: Row) -> bool:

@@ -1,5 +1,6 @@
 """A pipe of a slot: of which attempt a mark is, and what frees a key."""
 
+import random
 from dataclasses import replace
 from datetime import timedelta
 
@@ -241,3 +242,141 @@ def test_what_has_expired_frees_its_key(scene):
     scene.owned.bury(dead)
     assert [mark.end for mark in scene.marks] == [End.EXPIRED]
     assert not scene.own().progress.runs
+
+
+class Crowd:
+    """Consumers of one pipe whose commits and extensions land when they like, and owners who load it anew."""
+
+    def __init__(self, scene):
+        self.scene = scene
+        self.hands = []  # what each consumer holds, and which numbers it works on
+        self.flying = []
+
+    def push(self):
+        self.scene.push_keyed(*"ab"[: 1 + self.scene.pushed % 2])
+
+    def take(self, wanted):
+        self.scene.owned = self.scene.own()
+        result = self.scene.owned.take(wanted)
+        for taken in result.dead if result else ():
+            self.scene.owned.bury(taken)
+        for taken in result.runs if result else ():
+            seqs = {seq for part in taken.parts for seq in range(part.first, part.last + 1)}
+            assert not seqs & self.worked_on, "two living leases"
+            self.hands.append((self.scene.hold(taken, result.sent_at), seqs))
+
+    def begin_commit(self, dice):
+        """Send a commit, in time; it lands later."""
+        if found := [(held, seqs) for held, seqs in self.hands if held.is_live and seqs]:
+            held, seqs = dice(found)
+            first = dice(sorted(seqs))
+            done = {seq for seq in seqs if seq >= first}
+            seqs -= done
+            marks = held.marks(Ranges((seq, seq) for seq in done))
+            self.flying.append(lambda: self.scene.storage.mark(self.scene.pipe, marks))
+
+    def commit(self, dice):
+        if found := [(held, seqs) for held, seqs in self.hands if held.is_live and seqs]:
+            held, seqs = dice(found)
+            seq = dice(sorted(seqs))
+            commit(held, seq, seq)
+            seqs.remove(seq)
+
+    def roll_back(self, dice):
+        if found := [(held, seqs) for held, seqs in self.hands if held.is_live and seqs]:
+            held, seqs = dice(found)
+            seq = dice(sorted(seqs))
+            if held.give_back(Ranges(((seq, seq),)), Return()):
+                seqs.remove(seq)
+
+    def begin_extension(self, dice):
+        """Send an extension, in time; it lands later, and then its lease may run again."""
+        if found := [held for held, _ in self.hands if held.is_live]:
+            held = dice(found)
+            rows = held._rows.standing(self.scene.storage.load_pipe(self.scene.pipe))
+            if not held._rows.is_leased(rows):
+                return
+            lease_id, sent_at = held._rows.lease_id, self.scene.clock.latest()
+            changes = tuple(RunChange(row, lease_id, row.leased_at_ms, is_leased_now=True) for row in rows)
+
+            def land():
+                if self.scene.storage.transact(self.scene.pipe, Transaction(runs=changes)).is_applied:
+                    held.ends_at = max(held.ends_at, sent_at + LEASE_S)
+
+            self.flying.append(land)
+
+    def land(self, dice):
+        if self.flying:
+            self.flying.pop(dice(range(len(self.flying))))()
+
+    def wait(self, seconds):
+        self.scene.clock.seconds += seconds
+
+    def reap(self):
+        self.scene.owned = self.scene.own()
+        upkeep.return_expired(self.scene.owned)
+
+    @property
+    def worked_on(self):
+        return {seq for held, seqs in self.hands if held.is_live for seq in seqs}
+
+    def check(self):
+        """What a consumer works on is busy for whoever loads the pipe now."""
+        owned = self.scene.own()
+        progress = owned.progress
+        busy = Ranges()
+        for run in progress.runs.values():
+            if run.state is RunState.LEASED:
+                for part in (*progress.left_of(run), *progress.ended_before(run)):
+                    busy.add(*part)
+        assert all(seq in busy for seq in self.worked_on)
+        assert not (self.worked_on and owned.is_over)
+        assert progress.raise_floor().floor < min(self.worked_on, default=self.scene.pushed + 1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_lands_late_what_a_consumer_works_on_is_busy_for_whoever_loads_the_pipe(seed):
+    random_numbers = random.Random(seed)
+    for _ in range(40):
+        scene = KeyedScene(max_attempts=20)
+        run_history(scene, lambda choices: random_numbers.choice(list(choices)))
+        scene.storage.close()
+
+
+def run_history(scene, dice):
+    crowd = Crowd(scene)
+    always = {
+        "push": crowd.push,
+        "take": lambda: crowd.take(dice((1, 2, 9))),
+        "wait": lambda: crowd.wait(dice((1.0, LEASE_S / 2, LEASE_S + SKEW_S + 0.1))),
+        "reap": crowd.reap,
+    }
+    of_consumers = {
+        "begin commit": lambda: crowd.begin_commit(dice),
+        "commit": lambda: crowd.commit(dice),
+        "roll back": lambda: crowd.roll_back(dice),
+        "begin extension": lambda: crowd.begin_extension(dice),
+    }
+    crowd.push()
+    for _ in range(dice(range(5, 25))):
+        scene.clock.seconds += 0.01  # no two changes of a row are of one moment
+        steps = always | (of_consumers if crowd.worked_on else {})
+        steps |= {"land": lambda: crowd.land(dice)} if crowd.flying else {}
+        steps[dice(steps)]()
+        crowd.check()
+    # Nothing stays behind: once all has landed and every lease has ended, the pipe is worked off
+    while crowd.flying:
+        crowd.flying.pop()()
+    scene.seal()
+    for _ in range(8):
+        scene.lapse()
+        scene.clock.seconds += 3600.0
+        crowd.take(9)
+        crowd.check()
+        for held, seqs in crowd.hands:
+            for seq in sorted(seqs) if held.is_live else ():
+                commit(held, seq, seq)
+                seqs.remove(seq)
+    scene.lapse()
+    crowd.reap()
+    assert scene.own().is_over
