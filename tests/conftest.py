@@ -35,7 +35,6 @@ for _number in (signal.SIGHUP, signal.SIGTERM):
 LONGEST = (
     "spark",
     "fault/test_faults_cluster.py",
-    "docs/test_readme.py",
     "simulation/test_simulation.py",
 )
 
@@ -165,7 +164,7 @@ def url(request, tmp_path) -> str:
 @pytest.fixture
 def store(url) -> Iterator[cassq.Store]:
     """An open store."""
-    with cassq.connect(url) as opened:
+    with patiently(lambda: cassq.connect(url)) as opened:
         yield opened
 
 
