@@ -137,8 +137,7 @@ class Progress:
     @property
     def is_over(self) -> bool:
         """Whether the pipe may retire: exhausted, and everything in it has ended."""
-        has_ended = self._ended.covers(self.head.floor + 1, self.head.last)
-        return self.is_exhausted and has_ended and not self.runs
+        return self.is_exhausted and not self.runs and self._ended.covers(self.head.floor + 1, self.head.last)
 
     def reach(self, first: int) -> int:
         """Return the last number of first … that has ended without a gap; the one before where none has."""

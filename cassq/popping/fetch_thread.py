@@ -235,6 +235,7 @@ class FetchThread:
                 is_spared = False
                 if others:
                     self._fetcher.leave()
+                self._fetcher.leave_slots()
                 looking = self._rivals.count_looking(others, before)
                 heard = self._listen_and_keep_up(self._until_look(pause) * (1 + looking / POLL_SHARED))
                 self._fetcher.tend()

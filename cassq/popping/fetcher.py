@@ -30,6 +30,8 @@ from cassq.runtime.deadline import CLOSING_S, Deadline
 
 _log = logging.getLogger("cassq.popper")
 
+_Feed = Callable[[int, Reach, "list[tuple[HeldRun, Taken]]"], None]
+
 #: So many messages are handed out before another pipe is claimed for more.
 HAUL_MIN = 500
 
@@ -69,13 +71,15 @@ class Fetcher:
         self._record = context.record
         self.beginning = Deadline(float("inf"))
         self._is_finishing = False
-        self._claimer = Claimer(context, holder, taker or Taker(holder), gone or GonePipes(), on_pipe_over)
-        self._slots = Slots(context, holder, taker or Taker(holder), on_pipe_over=on_pipe_over)
+        taker = taker or Taker(holder)
+        self._claimer = Claimer(context, holder, taker, gone or GonePipes(), on_pipe_over)
+        self._slots = Slots(context, holder, taker, on_pipe_over)
         self._pipes = self._claimer.pipes
         self._memory = self._claimer.memory
         self._claims = self._claimer.claims
         self._opener = self._claimer.opener
         self._is_flowing = False
+        self._is_plain_first = False
         self._room_ahead = 0
 
     def take_only(self, types: Collection[str]) -> None:
@@ -105,38 +109,51 @@ class Fetcher:
             self._memory.retry(is_woken=reach is Reach.DRAINED)
         self._is_flowing = is_flowing and not self.rivals.count()
         self._room_ahead = room_ahead
-        fetched = self._feed_keyed(wanted, reach)
-        wanted -= len(fetched)
-        if wanted <= 0 or (fetched and reach is Reach.BUSY):
-            return fetched
-        if uses_priority(self._record.settings) and not self._pipes.is_read_within(BETTER_S):
-            self._list()
-        try:
-            self._round(self._pipes.entries, wanted, fetched)
-            if not fetched and reach is not Reach.KNOWN:
-                known = {entry.pipe for entry in self._pipes.entries}
-                self._list()
-                # What was empty a moment ago is looked at again only where its pusher has gone on since.
-                gone_on = {entry.source for entry in self._pipes.entries if entry.pipe not in known}
-                self._round([e for e in self._pipes.entries if e.source in gone_on], wanted, fetched)
-        except CassqError:
-            # What was taken before is leased to this popper, so it is handed out; trouble that lasts comes
-            # up again in the next round.
-            if not fetched:
-                raise
+        fetched: list[tuple[HeldRun, Taken]] = []
+        trouble: CassqError | None = None
+        for feed in self._sides():
+            left = wanted - sum(taken.count for _, taken in fetched)
+            if left <= 0 or (fetched and reach is Reach.BUSY):
+                break
+            try:
+                feed(left, reach, fetched)
+            except CassqError as error:
+                # What was taken before is leased to this popper, so it is handed out; trouble that lasts
+                # comes up again in the next round.
+                trouble = error
+        if trouble and not fetched:
+            raise trouble
         return fetched
 
-    def _feed_keyed(self, wanted: int, reach: Reach) -> list[tuple[HeldRun, Taken]]:
-        """Take messages whose keys are free, where messages of the queue have keys."""
-        if not uses_keys(self._record.settings) or self._is_finishing:
-            return []
+    def _sides(self) -> list[_Feed]:
+        """Return what is taken from: where messages of the queue have keys, those and others take turns."""
+        if not uses_keys(self._record.settings):
+            return [self._feed_plain]
+        self._is_plain_first = bool(self._pipes.entries) and not self._is_plain_first
+        return [self._feed_plain, self._feed_keyed][:: 1 if self._is_plain_first else -1]
+
+    def _feed_plain(self, wanted: int, reach: Reach, fetched: list[tuple[HeldRun, Taken]]) -> None:
+        if uses_priority(self._record.settings) and not self._pipes.is_read_within(BETTER_S):
+            self._list()
+        before = len(fetched)
+        self._round(self._pipes.entries, wanted, fetched)
+        if len(fetched) == before and reach is not Reach.KNOWN:
+            known = {entry.pipe for entry in self._pipes.entries}
+            self._list()
+            # What was empty a moment ago is looked at again only where its pusher has gone on since.
+            gone_on = {entry.source for entry in self._pipes.entries if entry.pipe not in known}
+            self._round([e for e in self._pipes.entries if e.source in gone_on], wanted, fetched)
+
+    def _feed_keyed(self, wanted: int, reach: Reach, fetched: list[tuple[HeldRun, Taken]]) -> None:
+        if self._is_finishing:
+            return
         if reach is Reach.DRAINED:
             self._slots.retry()
         with self.beginning:
             found = self._slots.feed(wanted, is_listing=False)
-            if not found and reach is not Reach.KNOWN:
+            if not found and reach in {Reach.BUSY, Reach.DRAINED}:
                 found = self._slots.feed(wanted, is_listing=True)
-        return found
+        fetched += found
 
     def check_may_take(self) -> None:
         """Raise `CoordinationUnavailableError` while takes are not allowed."""
@@ -148,8 +165,8 @@ class Fetcher:
 
     def share(self) -> None:
         """After a take: when others are hungry, let go of what may feed them, and wake them."""
-        if self._slots and self.rivals.count() and (left := self._slots.leave_some()):
-            self.rivals.wake(left)
+        if self._slots and self.rivals.count_all() and (left := self._slots.leave_some()):
+            self.rivals.wake_any(left)  # a slot has messages of all types
         if not (self._claims or self._opener.has_any):
             return
         held = self._claims.types
@@ -191,6 +208,11 @@ class Fetcher:
         """Give up every claim, but for slots of which something is held: that is of no use to others."""
         self._claimer.let_go()
         self._slots.leave_empty()
+
+    def leave_slots(self) -> None:
+        """Give up such slots where anybody waits, of whatever types."""
+        if self._slots and self.rivals.count_all():
+            self._slots.leave_empty()
 
     def let_go(self) -> None:
         """Give up every claim."""

@@ -22,10 +22,12 @@ from cassq.model.pipe import Run, RunState
 from cassq.model.ranges import Range, Ranges
 from cassq.model.take_plan import Taken
 from cassq.pipes.batch_reader import BatchReader
+from cassq.pipes.expiry import is_limited
 from cassq.pipes.held_run import HeldRun
 from cassq.pipes.owned_pipe import OwnedPipe
 from cassq.pipes.run_rows import Return
 from cassq.popping.key_gate import PipeKeys, Place, Standing, judge
+from cassq.popping.timing import IDLE_S
 
 _log = logging.getLogger("cassq.popper")
 
@@ -52,7 +54,7 @@ class KeyedHand:
         self._clock = context.clock
         self._held: dict[Place, _Held] = {}
         self._out: dict[Place, _Out] = {}
-        self._own: set[UUID] = set()
+        self._own: dict[UUID, set[UUID]] = {}
         self._keys: dict[UUID, dict[int, str]] = {}
 
     def __len__(self) -> int:
@@ -60,7 +62,7 @@ class KeyedHand:
 
     def hold(self, run: HeldRun, taken: Taken) -> None:
         """Hold what a take brought."""
-        self._own.add(taken.run.lease_id)
+        self._own.setdefault(run.pipe, set()).add(taken.run.lease_id)
         keys = self._keys.setdefault(run.pipe, {})
         for part in taken.parts:
             keys.update(_keys_of(part))
@@ -92,7 +94,7 @@ class KeyedHand:
     def has_foreign(self, owned: OwnedPipe) -> bool:
         """Tell whether somebody else has messages of a pipe, as it was read last."""
         return any(
-            run.state is RunState.LEASED and run.lease_id not in self._own
+            run.state is RunState.LEASED and run.lease_id not in self._own.get(owned.pipe, ())
             for run in owned.progress.runs.values()
         )
 
@@ -102,12 +104,15 @@ class KeyedHand:
 
     def keep_up(self) -> None:
         """Extend the leases of what is held, or give it back."""
-        now = self._clock.now()
+        now, may_expire = self._clock.now(), is_limited(self._context.settings)
         for run in self.runs():
+            if may_expire and run.left_s < max(run.lease_s - IDLE_S, run.lease_s / 2):
+                self._give_back_of(run)  # who takes it anew looks whether it has
+                continue
             if not run.is_live or run.left_s >= run.lease_s / 2:
                 continue
             if any(out.run is run and now - out.at > run.lease_s / 2 for out in self._out.values()):
-                self._give_back([place for place, held in self._held.items() if held.run is run])
+                self._give_back_of(run)
                 continue
             try:
                 run.extend()
@@ -117,6 +122,7 @@ class KeyedHand:
     def forget(self, pipe: UUID) -> None:
         """Drop what is known of a pipe that is gone."""
         self._keys.pop(pipe, None)
+        self._own.pop(pipe, None)
         for place in [place for place in self._held if place.pipe == pipe]:
             del self._held[place]
         for place in [place for place in self._out if place.pipe == pipe]:
@@ -130,6 +136,7 @@ class KeyedHand:
         """Return what is known of a pipe; reads the keys of what others took."""
         owned.heed()
         runs = sorted(owned.progress.runs.values(), key=lambda run: run.first)
+        self._own[owned.pipe] = self._own.get(owned.pipe, set()) & {run.lease_id for run in runs}
         standings = {
             seq: self._standing(Place(owned.pipe, seq), run)
             for run in runs
@@ -141,18 +148,22 @@ class KeyedHand:
                 del self._out[place]
         known = self._keys.get(owned.pipe, {})
         keys = self._keys[owned.pipe] = {seq: known[seq] for seq in standings if seq in known}
-        for run in runs:
-            if any(seq not in keys for seq in standings if run.first <= seq <= run.last):
+        unknown = standings.keys() - keys.keys()
+        for run in runs if unknown else ():
+            if any(run.first <= seq <= run.last for seq in unknown):
                 outlines = BatchReader(self._context.storage, owned.pipe, is_outline=True)
                 for batch in outlines.read_run(run, run.last):
                     keys.update(_keys_of(batch))
         return PipeKeys(owned.entry.source, owned.pipe, standings, keys)
 
     def _standing(self, place: Place, run: Run) -> Standing:
-        if run.state is RunState.LEASED and run.lease_id in self._own:
+        if run.state is RunState.LEASED and run.lease_id in self._own[place.pipe]:
             return Standing.HELD if place in self._held else Standing.OUT
         self._held.pop(place, None)
         return Standing.RESTING if run.state is RunState.RETURNED else Standing.FOREIGN
+
+    def _give_back_of(self, run: HeldRun) -> None:
+        self._give_back([place for place, held in self._held.items() if held.run is run])
 
     def _give_back(self, places: Sequence[Place], how: Return | None = None) -> None:
         back: dict[HeldRun, Ranges] = {}
@@ -169,5 +180,5 @@ def _busy_of(owned: OwnedPipe, run: Run) -> Iterable[Range]:
 
 
 def _keys_of(batch: Batch) -> Iterable[tuple[int, str]]:
-    """Return the numbers and the keys of a batch; one that an older cassq wrote there has none."""
+    """Return the numbers and the keys of a batch; those of one that has lost them count as one key."""
     return zip(range(batch.first, batch.last + 1), batch.keys or [""] * batch.count, strict=True)

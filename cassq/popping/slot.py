@@ -29,11 +29,11 @@ class Slot:
     """The pipes of one slot, from the moment it was won.
 
     Args:
-        number: of the slot.
         op: that its row has for as long as it is this process's.
         on_pipe_over: called with pipes that may retire.
 
     Attributes:
+        number: of the slot.
         hand: what was taken.
         is_lost: somebody else has won it since.
         types: messages of these are taken; None: of all.
@@ -46,7 +46,7 @@ class Slot:
         self._context = context
         self._storage = context.storage
         self._clock = context.clock
-        self._number = number
+        self.number = number
         self._op = op
         self._taker = taker
         self._on_pipe_over = on_pipe_over
@@ -74,23 +74,30 @@ class Slot:
                 self._looked_at[entry.pipe] = sent_at
         self._pipes = {entry.pipe: self._pipes[entry.pipe] for entry in entries if entry.pipe in self._pipes}
 
+    def let_out(self, wanted: int) -> list[tuple[HeldRun, Taken]]:
+        """Return messages that are held, and whose keys are free, up to `wanted`, no two with one key.
+
+        Raises: CassqError: none was let out; let the slot go.
+        """
+        return self.hand.let_out(self._pipes.values(), wanted)
+
     def feed(self, wanted: int, room: int) -> list[tuple[HeldRun, Taken]]:
-        """Return messages whose keys are free, up to `wanted`, no two with one key.
+        """Take messages, and return those whose keys are free, up to `wanted`, no two with one key.
+
+        Where nothing may be held any more, what came back is taken all the same: the rest may wait for it.
 
         Args:
             room: so many more may be held.
 
         Raises: CassqError: let the slot go.
         """
-        found = self.hand.let_out(self._pipes.values(), wanted)
-        if len(found) < wanted and self._take(min(room, max(TAKE_MIN, wanted))):
-            incarnation = self._context.record.incarnation
-            if self._storage.read_slot(incarnation, self._number, is_settled=False) != self._op:
-                self.is_lost = True
-                self.hand.give_all_back()
-                return found
-            found += self.hand.let_out(self._pipes.values(), wanted - len(found))
-        return found
+        if not self._take(min(room, max(TAKE_MIN, wanted))):
+            return []
+        incarnation = self._context.record.incarnation
+        if self._storage.read_slot(incarnation, self.number, is_settled=False) != self._op:
+            self.is_lost = True
+            return []
+        return self.let_out(wanted)
 
     @property
     def may_have_more(self) -> bool:
@@ -99,16 +106,18 @@ class Slot:
 
     def next_due(self) -> list[float]:
         """Return in how many seconds something of each pipe comes due, where something is out."""
-        due = [owned.next_due() for owned in self._pipes.values()]
+        due = [owned.next_due() for owned in self._pipes.values() if self._is_wanted(owned)]
         return [seconds for seconds in due if seconds is not None]
 
     def _take(self, wanted: int) -> bool:
         """Take up to `wanted` messages; tell whether any were leased."""
         has_taken = False
         for owned in self._in_turn():
-            if wanted <= 0:
-                break
-            taken = self._take_from(owned, wanted)
+            if wanted <= 0 and not owned.has_due:
+                if self._is_worth_a_look(owned, has_found=True):
+                    self._look(owned)
+                continue
+            taken = self._take_from(owned, max(wanted, 1))
             wanted -= taken
             has_taken = has_taken or taken > 0
         return has_taken
@@ -139,8 +148,11 @@ class Slot:
                 continue
             if is_ordered and not owned.is_exhausted:
                 unknown.add(owned.entry.source)
-            if self.types is None or owned.entry.type in self.types:
+            if self._is_wanted(owned):
                 yield owned
+
+    def _is_wanted(self, owned: OwnedPipe) -> bool:
+        return self.types is None or owned.entry.type in self.types
 
     def _is_worth_a_look(self, owned: OwnedPipe, *, has_found: bool) -> bool:
         """Tell whether to read a pipe anew: for its seal, and for what others do with what they have."""

@@ -15,10 +15,11 @@ What must not break: what is known of a slot was read after its row was known to
 
 import logging
 from collections.abc import Callable, Container
+from contextlib import ExitStack
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 from cassq.catalog.queue_context import QueueContext
-from cassq.errors import CassqError, OutcomeUnknownError
+from cassq.errors import CassqError, CorruptError, OutcomeUnknownError
 from cassq.model.ids import new_token
 from cassq.model.pipe import PipeEntry
 from cassq.model.shelf import Shelf
@@ -27,7 +28,8 @@ from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.held_run import HeldRun
 from cassq.pipes.pipe_order import in_order
 from cassq.popping.slot import Slot
-from cassq.popping.timing import BUSY_S, LOOK_S, POLL_MAX_S
+from cassq.popping.timing import BUSY_S, LOOK_S, POLL_MAX_S, REST_S
+from cassq.runtime.outage_log import log_trouble
 
 _log = logging.getLogger("cassq.popper")
 
@@ -85,20 +87,28 @@ class Slots:
         if is_listing or self._clock.now() - self._listed_at >= LOOK_S:
             trouble = self._look_around()
         found: list[tuple[HeldRun, Taken]] = []
-        for number, slot in list(self._won.items()):
-            if len(found) >= wanted:
+        # What is in hand first: a take reads each open pipe.
+        for step in (Slot.let_out, self._take):
+            for number, slot in list(self._won.items()):
+                if len(found) >= wanted:
+                    break
+                try:
+                    found += step(slot, wanted - len(found))
+                except CassqError as error:
+                    trouble = error
+                    self._give_up(number, error)
+                    continue
+                if slot.is_lost:
+                    self._let_go(number)
+            if found:
                 break
-            self._won[number] = self._won.pop(number)  # the others come first next time
-            try:
-                found += slot.feed(wanted - len(found), HELD_MAX - self._count_held())
-            except CassqError as error:
-                trouble = error
-                self._let_go(number)
-            if slot.is_lost:
-                self._let_go(number)
         if trouble and not found:
             raise trouble
         return found
+
+    def _take(self, slot: Slot, wanted: int) -> list[tuple[HeldRun, Taken]]:
+        self._won[slot.number] = self._won.pop(slot.number)  # the others come first next time
+        return slot.feed(wanted, HELD_MAX - sum(len(each.hand) for each in self._won.values()))
 
     @property
     def is_holding(self) -> bool:
@@ -140,24 +150,31 @@ class Slots:
 
     def let_all_go(self) -> None:
         """Give up every slot."""
-        for number in list(self._won):
-            self._let_go(number)
-
-    def _count_held(self) -> int:
-        return sum(len(slot.hand) for slot in self._won.values())
+        with ExitStack() as letting_go:  # an error of one keeps no other
+            for number in self._won:
+                letting_go.callback(self._let_go, number)
 
     def _look_around(self) -> CassqError | None:
         """Win what nobody has, and tell each slot of its pipes; return why one could not be won."""
         trouble: CassqError | None = None
         self._list()
-        for number in list(self._listed):
+        before = set(self._won)
+        for number, entries in self._listed.items():
+            is_wanted = self.types is None or any(entry.type in self.types for entry in entries)
             try:
-                slot = self._won.get(number) or self._win(number)
-                if slot:
-                    slot.note_listed(self._listed.get(number, ()))
+                if number not in self._won and is_wanted:
+                    self._win(number)
             except CassqError as error:
                 trouble = error
-                self._let_go(number)
+                self._give_up(number, error)
+        if self._won.keys() - before:
+            self._list()  # what was listed before a row was won counts for nothing
+        for number, slot in list(self._won.items()):
+            try:
+                slot.note_listed(self._listed.get(number, ()))
+            except CassqError as error:
+                trouble = error
+                self._give_up(number, error)
         return trouble
 
     def _list(self) -> None:
@@ -167,19 +184,17 @@ class Slots:
         for entry in in_order(listing.entries, self._context.settings.ageing):
             self._listed.setdefault(entry.slot, []).append(entry)
 
-    def _win(self, number: int) -> Slot | None:
-        """Win a slot; None where another popper has it."""
+    def _win(self, number: int) -> None:
+        """Win a slot, if no other popper has it."""
         if self._busy_until.get(number, 0.0) > self._clock.now():
-            return None
+            return
         is_claimed = self._coordinator.claim(self._queue, self._claim_of(number), self._holder)
         op = self._write_op(number) if is_claimed else None
         if op is None:
             self._let_go(number, POLL_MAX_S)
-            return None
+            return
         slot = self._won[number] = Slot(self._context, number, op, self._taker, self._on_pipe_over)
         slot.types, slot.on_free = self.types, self.on_free
-        self._list()  # what was listed before the row was won counts for nothing
-        return slot
 
     def _write_op(self, number: int) -> UUID | None:
         """Write a fresh op into the row of a slot; None where somebody else did so meanwhile."""
@@ -189,6 +204,11 @@ class Slots:
             return op if self._storage.change_slot(incarnation, number, seen, op) else None
         except OutcomeUnknownError:
             return op if self._storage.read_slot(incarnation, number) == op else None
+
+    def _give_up(self, number: int, error: CassqError) -> None:
+        """Give up a slot that cannot be worked on."""
+        log_trouble(_log, error, "queue %s: slot %d is left alone: %s", self._queue, number, error)
+        self._let_go(number, REST_S if isinstance(error, CorruptError) else BUSY_S)
 
     def _let_go(self, number: int, rest_s: float = BUSY_S) -> None:
         """Give up a slot; leave it alone for so long, unless this popper is woken."""

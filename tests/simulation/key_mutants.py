@@ -96,8 +96,8 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
     planted(
         "take a slot's pipes from a list that was read before the slot was won",
         _SLOTS,
-        "        self._list()  # what was listed before the row was won counts for nothing\n",
-        "",
+        "            self._list()  # what was listed before a row was won counts for nothing\n",
+        "            pass\n",
         about="keys",
     ),
     planted(
@@ -120,8 +120,8 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
     planted(
         "hand out of a slot without another look at its row",
         _SLOT,
-        "            if self._storage.read_slot(incarnation, self._number, is_settled=False) != self._op:\n",
-        "            if not incarnation:\n",
+        "        if self._storage.read_slot(incarnation, self.number, is_settled=False) != self._op:\n",
+        "        if not incarnation:\n",
         about="keys",
     ),
     planted(
