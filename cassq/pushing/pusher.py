@@ -70,7 +70,8 @@ class Pusher:
         self._clock = context.clock
         self.check_open = check_open
         self._cutter = BatchCutter(self._settings)
-        self._buffer = PushBuffer(self._clock, *bounds_of(context.settings), context.settings.push_width)
+        width = context.settings.push_width  # once: it may be altered
+        self._buffer = PushBuffer(self._clock, *bounds_of(context.settings), width)
         self._context = context
         self._name = f"{process_name()}-{str(new_token())[:8]}"  # no process ever has it again
         # What need not hold up a batch: opening the next pipe, waking poppers.
@@ -80,8 +81,7 @@ class Pusher:
         self._left_behind = 0
         self._written: dict[int, list[PushRequest]] = {}
         self._lanes = [
-            LaneSet(partial(self._make_lane, number), self._clock)
-            for number in range(context.settings.push_width)
+            LaneSet(partial(self._make_lane, number), self._clock) for number in range(width)
         ]
         self._threads = [
             threading.Thread(target=self._run, args=(number,), name=f"cassq-push-{self._queue}", daemon=True)

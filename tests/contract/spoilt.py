@@ -25,7 +25,7 @@ WORDS = {"phase", "state", "ending"}
 JSON = {"settings", "totals", "counted", "samples", "headers", "writers", "keys"}
 
 #: Not the business of a queue: the versions of the schema, and the store's clock, which is read at the start;
-#: and slots, which no queue has yet.
+#: and slots, of which a popper hears in the middle of its work, and tells its log.
 APART = {"schema_version", "clock", "slots"}
 
 #: Spoilt ways that are no damage, and why.

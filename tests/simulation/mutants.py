@@ -354,7 +354,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "retire without looking at the marks",
         "cassq.model.progress",
-        "return self.is_exhausted and has_ended and not self.runs",
+        "return self.is_exhausted and not self.runs and self._ended.covers(self.head.floor + 1, self.head.last)",
         "return self.is_exhausted",
     ),
     _one(
