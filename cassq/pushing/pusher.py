@@ -80,9 +80,7 @@ class Pusher:
         self._lock = threading.RLock()  # of what stands below it
         self._left_behind = 0
         self._written: dict[int, list[PushRequest]] = {}
-        self._lanes = [
-            LaneSet(partial(self._make_lane, number), self._clock) for number in range(width)
-        ]
+        self._lanes = [LaneSet(partial(self._make_lane, number), self._clock) for number in range(width)]
         self._threads = [
             threading.Thread(target=self._run, args=(number,), name=f"cassq-push-{self._queue}", daemon=True)
             for number in range(len(self._lanes))

@@ -354,8 +354,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "retire without looking at the marks",
         "cassq.model.progress",
-        "return self.is_exhausted and not self.runs and self._ended.covers(self.head.floor + 1, self.head.last)",
-        "return self.is_exhausted",
+        "is_exhausted and not self.runs and self._ended.covers(self.head.floor + 1, self.head.last)\n",
+        "is_exhausted\n",
     ),
     _one(
         "retire before the end is decided",
