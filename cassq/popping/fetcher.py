@@ -125,7 +125,7 @@ class Fetcher:
             raise trouble
         return fetched
 
-    def _sides(self) -> list[_Feed]:
+    def _sides(self) -> Sequence[_Feed]:
         """Return what is taken from: where messages of the queue have keys, those and others take turns."""
         if not uses_keys(self._record.settings):
             return [self._feed_plain]
