@@ -60,6 +60,11 @@ class KeyedHand:
     def __len__(self) -> int:
         return len(self._held)
 
+    @property
+    def size(self) -> int:
+        """How many bytes are kept for what is held."""
+        return sum(part.size for part in {id(held.part): held.part for held in self._held.values()}.values())
+
     def hold(self, run: HeldRun, taken: Taken) -> None:
         """Hold what a take brought."""
         self._own.setdefault(run.pipe, set()).add(taken.run.lease_id)
@@ -166,12 +171,17 @@ class KeyedHand:
         self._give_back([place for place, held in self._held.items() if held.run is run])
 
     def _give_back(self, places: Sequence[Place], how: Return | None = None) -> None:
-        back: dict[HeldRun, Ranges] = {}
+        back: dict[HeldRun, dict[Place, _Held]] = {}
         for place in places:
-            back.setdefault(self._held.pop(place).run, Ranges()).add(place.seq, place.seq)
-        for run, parts in back.items():
-            with suppress(CassqError):  # they come again when the lease ends
-                run.give_back(parts, how or Return(is_counted=False))
+            held = self._held.pop(place)
+            back.setdefault(held.run, {})[place] = held
+        for run, own in back.items():
+            is_back = False
+            with suppress(CassqError):
+                parts = Ranges((place.seq, place.seq) for place in own)
+                is_back = run.give_back(parts, how or Return(is_counted=False))
+            if not is_back and run.is_live:
+                self._held.update(own)  # they are leased as before
 
 
 def _busy_of(owned: OwnedPipe, run: Run) -> Iterable[Range]:

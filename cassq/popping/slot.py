@@ -7,6 +7,7 @@ by the fetch thread alone; consumers' threads tell it of rows and marks. What mu
 - where keys are in order, nothing is taken from a younger pipe of a source before all of the older is known.
 """
 
+import threading
 from collections.abc import Callable, Container, Iterator, Sequence
 from functools import partial
 from uuid import UUID
@@ -50,6 +51,7 @@ class Slot:
         self._op = op
         self._taker = taker
         self._on_pipe_over = on_pipe_over
+        self._thread = threading.get_ident()
         self._pipes: dict[UUID, OwnedPipe] = {}
         self._looked_at: dict[UUID, float] = {}
         self.hand = KeyedHand(context)
@@ -112,7 +114,12 @@ class Slot:
     def _take(self, wanted: int) -> bool:
         """Take up to `wanted` messages; tell whether any were leased."""
         has_taken = False
-        for owned in self._in_turn():
+        in_turn = list(self._in_turn())
+        for owned in [each for each in self._pipes.values() if each not in in_turn]:
+            # What others have there keeps its key busy here, too.
+            if self._clock.now() - self._looked_at[owned.pipe] >= LOOK_S and self.hand.has_foreign(owned):
+                self._look(owned)
+        for owned in in_turn:
             if wanted <= 0 and not owned.has_due:
                 if self._is_worth_a_look(owned, has_found=True):
                     self._look(owned)
@@ -127,9 +134,9 @@ class Slot:
         if result is None:  # somebody sealed it, returned what had expired, or cancelled
             self._look(owned)
             return 0
-        on_row_changed = partial(self._on_row_changed, owned)
         for taken in result.runs:
             ends_at = result.sent_at + taken.run.lease_ms / 1000
+            on_row_changed = partial(self._on_row_changed, owned, taken.run.lease_id)
             run = HeldRun(self._context, owned.entry, taken, ends_at, on_row_changed=on_row_changed)
             self.hand.hold(run, taken)
         for taken in result.dead:
@@ -183,8 +190,12 @@ class Slot:
         del self._pipes[pipe], self._looked_at[pipe]
         self.hand.forget(pipe)
 
-    def _on_row_changed(self, owned: OwnedPipe, *notes: Mark | Run) -> None:
-        """Tell the pipe of acknowledged marks or changed rows; called from consumers' threads."""
-        owned.note(*notes)
-        if self.hand or any(isinstance(note, Run) for note in notes):
+    def _on_row_changed(self, owned: OwnedPipe, lease_id: UUID, *notes: Mark | Run) -> None:
+        """Tell the pipe of acknowledged marks or changed rows; called from consumers' threads.
+
+        They may be told late: meanwhile the rows may have been read, and taken again.
+        """
+        owned.note(*notes, lease_id=lease_id)
+        is_own = threading.get_ident() == self._thread  # it gives back, and needs no wake-up
+        if not is_own and (self.hand or any(isinstance(note, Run) for note in notes)):
             self.on_free()

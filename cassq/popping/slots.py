@@ -20,6 +20,7 @@ from uuid import NAMESPACE_OID, UUID, uuid5
 
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import CassqError, CorruptError, OutcomeUnknownError
+from cassq.limits import BUFFER_BYTES_MAX
 from cassq.model.ids import new_token
 from cassq.model.pipe import PipeEntry
 from cassq.model.shelf import Shelf
@@ -108,7 +109,9 @@ class Slots:
 
     def _take(self, slot: Slot, wanted: int) -> list[tuple[HeldRun, Taken]]:
         self._won[slot.number] = self._won.pop(slot.number)  # the others come first next time
-        return slot.feed(wanted, HELD_MAX - sum(len(each.hand) for each in self._won.values()))
+        hands = [each.hand for each in self._won.values()]
+        is_full = sum(hand.size for hand in hands) >= BUFFER_BYTES_MAX
+        return slot.feed(wanted, 0 if is_full else HELD_MAX - sum(map(len, hands)))
 
     @property
     def is_holding(self) -> bool:
@@ -138,7 +141,8 @@ class Slots:
     def leave_some(self) -> int:
         """Give up half of the slots that have something, for others; return how many that were."""
         full = [number for number, slot in self._won.items() if slot.may_have_more]
-        left = full[: len(full) // 2]
+        # Who takes some types alone leaves its only slot, too: others wait there for others.
+        left = full[: (len(full) + (self.types is not None)) // 2]
         for number in left:
             self._let_go(number, POLL_MAX_S)
         return len(left)

@@ -1,5 +1,6 @@
 """What one popper takes of slots, holds back, and gives up."""
 
+import threading
 from datetime import timedelta
 
 import pytest
@@ -113,7 +114,9 @@ class TestASlot:
         popper = scene.popper()
         first = feed(popper)
         assert feed(popper) == []
-        commit(first)
+        consumer = threading.Thread(target=commit, args=(first,))
+        consumer.start()
+        consumer.join()
         assert scene.freed
         assert places(popper.feed(10, is_listing=False)) == [(pipe, 2)]
 
@@ -186,6 +189,33 @@ class TestASlot:
         assert refund not in dict(places(feed(popper)))
         assert scene.leased(invoice)
 
+    def test_heeds_no_row_that_is_told_once_it_was_taken_again(self, scene):
+        pipe = scene.open("foo")
+        popper = scene.popper()
+        ((run, _),) = feed(popper)
+        told, tell = [], run._on_row_changed
+        run._on_row_changed = lambda *rows: told.append(rows)
+        run.give_back(Ranges([(1, 1)]), Return())
+        scene.clock.seconds += LOOK_S
+        feed(popper)  # reads the pipe anew
+        assert places(feed(popper)) == [(pipe, 1)]
+        other = scene.open("foo", pusher="another pusher")
+        tell(*told[0])
+        assert feed(popper) == []
+        assert scene.leased(pipe) == [1]
+        assert scene.leased(other) == [1]  # it is held
+
+    def test_looks_at_pipes_of_other_types_that_keep_its_keys_busy(self, scene):
+        scene.open("foo", kind="refund")
+        other, popper = scene.popper("another"), scene.popper()
+        popper.types = {"invoice"}
+        first = feed(other)
+        invoice = scene.open("foo", kind="invoice")
+        assert feed(popper) == []
+        commit(first)
+        scene.clock.seconds += 2 * LOOK_S
+        assert places(feed(popper) + feed(popper)) == [(invoice, 1)]
+
 
 class TestWhatIsHeld:
     def test_goes_back_uncounted_when_the_slot_is_given_up(self, scene):
@@ -226,6 +256,19 @@ class TestWhatIsHeld:
         feed(popper)
         run.give_back(Ranges([(1, 1)]), Return())
         assert places(feed(popper)) == [(pipe, 1)]
+
+    def test_stays_where_it_could_not_be_given_back(self, scene):
+        pipe = scene.open("foo", "foo")
+        flaky = Flaky(scene.storage)
+        popper = scene.popper(storage=flaky)
+        first = feed(popper)
+        flaky.fails["transact"] = (StorageUnavailableError("away"), False)
+        scene.clock.seconds += LEASE_S / 2 + 1
+        popper.keep_up()
+        assert popper.is_holding
+        flaky.fails.clear()
+        commit(first)
+        assert places(feed(popper)) == [(pipe, 2)]
 
     def test_is_not_lost_where_a_take_fails(self, scene):
         pipe = scene.open("foo", "bar")
