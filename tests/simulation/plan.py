@@ -119,6 +119,7 @@ class Plan:
         keys: pushes have one of so many keys, or none; 0: all have none.
         key_order: whether those of a key come in order.
         key_slots: keys fall into so many slots.
+        held_max, take_min: so many messages wait for their keys, or are taken together.
         leads_s: pushes are due after one of these; none where there are none.
         spread: each differs from that by half of this part of it at most.
         dated: how likely a push names its due time instead of a delay.
@@ -176,6 +177,8 @@ class Plan:
     keys: int = 0
     key_order: Literal["ordered", "exclusive"] = "ordered"
     key_slots: int = 16
+    held_max: int = 2000
+    take_min: int = 100
     leads_s: tuple[float, ...] = ()
     spread: float = 0.0
     dated: float = 0.2
@@ -573,6 +576,8 @@ def _about_keys(dice: random.Random, plan: Plan) -> Plan:
         pipe_messages_max=dice.choice((2, 5, 20)),
         keys=dice.choice((1, 2, 4)),
         key_slots=dice.choice((1, 2)),
+        held_max=dice.choice((1, 3, 2000)),
+        take_min=dice.choice((1, 3, 100)),
         key_order=dice.choice(("ordered", "exclusive")),
         priorities=dice.choice((1, 1, 3)),
         types=dice.choice((1, 1, 3)),
