@@ -10,6 +10,7 @@ _SLOTS = "cassq.popping.slots"
 _SLOT = "cassq.popping.slot"
 _HAND = "cassq.popping.keyed_hand"
 _GATE = "cassq.popping.key_gate"
+_SLOT_TESTS = "tests/unit/popping/test_slots.py::"
 _TESTS = "tests/unit/pipes/test_keyed_pipe.py::"
 _LISTS = "tests/unit/observing/test_keyed_lists.py::"
 _PUSHES = "tests/unit/pushing/test_keyed_pushes.py::"
@@ -83,7 +84,7 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         _SLOTS,
         "            return op if self._storage.change_slot(incarnation, number, seen, op) else None\n",
         "            self._storage.change_slot(incarnation, number, seen, op)\n            return op\n",
-        about="keys",
+        test=_SLOT_TESTS + "TestASlot::test_is_left_alone_where_its_row_was_changed_meanwhile",
     ),
     planted(
         "win a slot with the same op again and again",
@@ -122,7 +123,8 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         _SLOT,
         "        if self._storage.read_slot(incarnation, self.number, is_settled=False) != self._op:\n",
         "        if not incarnation:\n",
-        about="keys",
+        test=_SLOT_TESTS
+        + "TestASlot::test_that_another_popper_wins_gives_nothing_more_and_its_takes_go_back",
     ),
     planted(
         "let out a message whose key is busy",
@@ -165,5 +167,19 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         "        return Standing.RESTING if run.state is RunState.RETURNED else Standing.FOREIGN\n",
         "        return Standing.RESTING\n",
         about="keys",
+    ),
+    planted(
+        "heed a row of a slot that is told once it was taken again",
+        "cassq.pipes.fenced_pipe",
+        "known is not None and known.lease_id != lease_id\n",
+        "known is None and self.is_over\n",
+        test=_SLOT_TESTS + "TestASlot::test_heeds_no_row_that_is_told_once_it_was_taken_again",
+    ),
+    planted(
+        "take nothing that came back where nothing may be held any more",
+        _SLOT,
+        "            if wanted <= 0 and not owned.has_due:\n",
+        "            if wanted <= 0:\n",
+        test=_SLOT_TESTS + "TestWhatIsHeld::test_is_bounded_and_what_came_back_is_taken_all_the_same",
     ),
 )
