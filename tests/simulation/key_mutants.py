@@ -172,7 +172,7 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         "heed a row of a slot that is told once it was taken again",
         "cassq.pipes.fenced_pipe",
         "known is not None and known.lease_id != lease_id\n",
-        "known is None and self.is_over\n",
+        "not self.pipe\n",
         test=_SLOT_TESTS + "TestASlot::test_heeds_no_row_that_is_told_once_it_was_taken_again",
     ),
     planted(

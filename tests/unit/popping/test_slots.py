@@ -139,6 +139,7 @@ class TestASlot:
         flaky = Flaky(scene.storage)
         flaky.fails["change_slot"] = (None, False)
         assert feed(scene.popper(storage=flaky)) == []
+        assert "transact" not in flaky.calls
 
     def test_counts_as_won_where_the_reply_was_lost_and_the_row_tells(self, scene):
         pipe = scene.open("foo")
@@ -200,6 +201,7 @@ class TestASlot:
         feed(popper)  # reads the pipe anew
         assert places(feed(popper)) == [(pipe, 1)]
         other = scene.open("foo", pusher="another pusher")
+        assert feed(popper) == []
         tell(*told[0])
         assert feed(popper) == []
         assert scene.leased(pipe) == [1]
