@@ -66,6 +66,8 @@ class Queue(SteeredQueue):
                 `type`, a name: consumers may ask for some types.
                 `delay`, a timedelta: nobody gets it before so long after the call; 0 or None for at once.
                 `due`, a datetime with a time zone, instead: nobody gets it before then. 5 years at most.
+                `key`, a text: of all with this key one consumer has one at a time, and those of one process
+                come in their order; up to 256 bytes, and neither with a delay nor with a due time.
 
         Raises:
             InvalidOptionError, InvalidNameError, BodyTooLargeError: it breaks a rule; nothing was pushed.

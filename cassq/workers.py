@@ -102,6 +102,7 @@ class Workers:
     def push_again(self, messages: Sequence[tuple[bytes, Headers, Label]]) -> "Sequence[Future[MessageId]]":
         """Store messages again, with what they had; return ended futures."""
         self.check_usable()
+        messages = [(body, headers, self.labels.placed(label)) for body, headers, label in messages]
         refused: dict[Label, InvalidOptionError] = {}
         for label in {label for _, _, label in messages}:
             try:

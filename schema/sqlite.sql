@@ -33,6 +33,7 @@ CREATE TABLE IF NOT EXISTS pipes (
     type          TEXT NOT NULL DEFAULT '',  -- of its messages; '' where they have none
     due_class     INTEGER NOT NULL DEFAULT 0,  -- how long its messages wait until they are due; 0: not at all
     moved_from    BLOB,  -- the pipe that its messages were moved from
+    slot          INTEGER NOT NULL DEFAULT -1,  -- of the keys of its messages; -1 where they have none
     PRIMARY KEY (queue, shard, pipe)
 ) WITHOUT ROWID;
 
@@ -48,6 +49,7 @@ CREATE TABLE IF NOT EXISTS waiting (
     ttl_ms       INTEGER NOT NULL DEFAULT 0,  -- how long they may wait; 0: as long as the queue says
     dues         BLOB,     -- when each is due, packed; null: at once
     origins      TEXT,     -- which each was first, and when it was pushed; null: this one
+    keys         TEXT,     -- JSON list: the key of each; null: none
     PRIMARY KEY (pipe, first)
 );
 
@@ -90,6 +92,7 @@ CREATE TABLE IF NOT EXISTS marks (
     last   INTEGER NOT NULL,
     ending TEXT NOT NULL,
     target BLOB,  -- the pipe that they were moved to
+    attempt INTEGER NOT NULL DEFAULT 0,  -- in a pipe of a slot: of the run in which they ended
     PRIMARY KEY (pipe, first)
 ) WITHOUT ROWID;
 
@@ -107,6 +110,7 @@ CREATE TABLE IF NOT EXISTS dead (
     removed      INTEGER NOT NULL DEFAULT 0,  -- kept, empty, for a day: it must not come back
     priority     INTEGER NOT NULL DEFAULT 0,
     type         TEXT NOT NULL DEFAULT '',
+    key          TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (queue, shard, pipe, seq)
 );
 

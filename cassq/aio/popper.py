@@ -171,6 +171,11 @@ class Delivery(TwinOf[SyncDelivery]):
         """What it was pushed as; None for no type."""
         return self.sync.type
 
+    @property
+    def key(self) -> str | None:
+        """What it was pushed with; None for no key."""
+        return self.sync.key
+
     async def commit(self) -> None:
         """End the message, together with those of other tasks; see `cassq.Delivery.commit`.
 

@@ -29,12 +29,14 @@ from cassq.catalog.queue_context import QueueContext
 from cassq.errors import (
     CassqError,
     CorruptError,
+    InvalidOptionError,
     OutcomeUnknownError,
     UnavailableError,
 )
 from cassq.limits import TAKE_MESSAGES_MAX
 from cassq.model.pipe import PipeEntry, PipeState
 from cassq.model.shelf import Shelf
+from cassq.model.uses import uses_keys
 from cassq.pipes.batch_reader import read_all
 from cassq.pipes.dues import due_after
 from cassq.pipes.outside_view import find_pushed
@@ -62,10 +64,11 @@ class RunReader:
         fetcher: takes, under the name that `tag` makes of `name`.
         name: the reader's name, the same after every restart.
 
-    Raises: InvalidOptionError: another process reads under this name.
+    Raises: InvalidOptionError: another process reads under this name, or messages of the queue have keys.
     """
 
     def __init__(self, context: QueueContext, fetcher: Fetcher, name: str) -> None:
+        _check_keyless(context)
         self._fetcher = fetcher
         self._context = context
         self._storage = context.storage
@@ -95,11 +98,12 @@ class RunReader:
 
         Raises:
             QueueNotFoundError, CorruptError: nothing was taken.
-            InvalidOptionError: another process reads under this name by now.
+            InvalidOptionError: another process reads under this name by now, or messages have keys.
         """
         found: list[LeasedRun] = []
         if not self._is_worth_a_look() or not self._check_takes():
             return found
+        _check_keyless(self._context)
         is_woken, self._is_woken = self._is_woken, False
         self._looked_at = self._clock.now()
         try:
@@ -276,3 +280,11 @@ class RunReader:
         with self._pause:
             self._is_woken = True
             self._pause.notify_all()
+
+
+def _check_keyless(context: QueueContext) -> None:
+    if uses_keys(context.settings):
+        raise InvalidOptionError(
+            f"queue {context.queue!r} has messages with keys, of which a reader takes none: it takes many at "
+            "once. Pop them, or push those without a key into another queue"
+        )

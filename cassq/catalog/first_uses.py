@@ -44,7 +44,7 @@ class FirstUses:
         """
         if all(is_told(self._record.settings, label) for label in labels):
             return
-        check_may_wait("the first push with a ttl, a priority, a type or a due time")
+        check_may_wait("the first push with a ttl, a priority, a type, a key or a due time")
         deadline = self._clock.now() + to_seconds(timeout)
         while True:
             try:

@@ -13,8 +13,7 @@ from cassq.model.ids import MessageId, new_token
 from cassq.model.options import QueueOptions
 from cassq.model.queue_record import QueueRecord, QueueState, Sample
 from cassq.model.settings import QueueSettings
-from cassq.model.shelf import MOVING, Shelf
-from cassq.model.uses import uses_due, uses_keys, uses_schedules
+from cassq.model.uses import shelves_of, uses_keys, uses_schedules
 from cassq.storage.port import Storage
 
 #: How often the creation of a queue is tried again when others create or delete it at the same time.
@@ -84,7 +83,7 @@ class QueueCatalog:
         if uses_keys(deleted.settings):
             self._storage.delete_slots(deleted.incarnation)
         # What moves on meanwhile is inserted into the one list before it leaves the other.
-        shelves = MOVING if uses_due(deleted.settings) else (Shelf.STAGED, Shelf.READY)
+        shelves = shelves_of(deleted.settings)
         listed = [self._storage.list_pipes(name, shelf=shelf).entries for shelf in shelves]
         if not self._is_still_deleted(deleted):
             return 0

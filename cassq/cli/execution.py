@@ -31,7 +31,7 @@ from cassq.runtime.deadline import Deadline
 #: What the command finds in its environment; one variable for each header, and all of them as JSON.
 OWN = (
     *("CASSQ_QUEUE", "CASSQ_MESSAGE_ID", "CASSQ_ATTEMPT", "CASSQ_PUSHED_AT", "CASSQ_PRIORITY"),
-    *("CASSQ_TYPE", "CASSQ_HEADERS"),
+    *("CASSQ_TYPE", "CASSQ_KEY", "CASSQ_HEADERS"),
 )
 HEADER = "CASSQ_HEADER_"
 
@@ -228,6 +228,7 @@ def _environment(queue: str, delivery: cassq.Delivery) -> dict[bytes, bytes]:
         delivery.pushed_at.isoformat(),
         str(delivery.priority),
         delivery.type or "",
+        delivery.key or "",
         json.dumps(dict(delivery.headers), ensure_ascii=False),
     )
     for name, value in zip(OWN, values, strict=True):

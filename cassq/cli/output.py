@@ -90,6 +90,7 @@ def to_json(message: Message | Delivery) -> dict[str, Any]:
         "pushed_at": message.pushed_at.isoformat(),
         "priority": message.priority,
         "type": message.type,
+        "key": message.key,
     }
     if isinstance(message, Delivery):
         told["attempt"] = message.attempt

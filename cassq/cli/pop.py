@@ -80,10 +80,10 @@ def pop(  # noqa: PLR0913 - one for each option
 
     With --exec a message ends when CMD does: exit code 0 commits it, any other end rolls it back. CMD gets
     the body on its standard input, and in its environment CASSQ_QUEUE, CASSQ_MESSAGE_ID, CASSQ_ATTEMPT,
-    CASSQ_PUSHED_AT, CASSQ_PRIORITY, CASSQ_TYPE, CASSQ_HEADERS (all headers as JSON) and CASSQ_HEADER_NAME
-    for each header. CMD is split into words as a shell does it, quotes and all, but nothing is expanded;
-    --shell lets /bin/sh do that. The lease is extended while CMD runs. A first signal lets CMD finish, a
-    second ends it. --json prints a summary.
+    CASSQ_PUSHED_AT, CASSQ_PRIORITY, CASSQ_TYPE, CASSQ_KEY, CASSQ_HEADERS (all headers as JSON) and
+    CASSQ_HEADER_NAME for each header. CMD is split into words as a shell does it, quotes and all, but nothing
+    is expanded; --shell lets /bin/sh do that. The lease is extended while CMD runs. A first signal lets CMD
+    finish, a second ends it. --json prints a summary.
 
     Prints nothing, and exits 0, when none comes in time. Exits 1 where CMD failed, and 0 when SIGTERM ends
     --follow.

@@ -42,6 +42,7 @@ class _Options(TypedDict):
     type: str | None
     delay: timedelta | None
     due: datetime | None
+    key: str | None
     may_be_empty: bool
     quiet: bool
 
@@ -68,6 +69,7 @@ class _Options(TypedDict):
     "--priority", type=int, metavar="0..9", default=0, help="Consumers get the higher first.  [default: 0]"
 )
 @click.option("--type", metavar="NAME", help="Consumers may ask for messages of some types.")
+@click.option("--key", metavar="KEY", help="Of all with this key one consumer has one at a time, in order.")
 @click.option("--delay", type=to_duration, metavar="DURATION", help="Consumers get each after so long.")
 @click.option("--due", type=to_time, metavar="TIME", help="Or from then on: in ISO 8601, with a time zone.")
 @click.option("--allow-empty", "may_be_empty", is_flag=True, help="Accept input without a single byte.")
@@ -95,6 +97,7 @@ def push(
             "type": options["type"],
             "delay": options["delay"],
             "due": options["due"],
+            "key": options["key"],
         }
         push_soon = partial(opened.push_soon, headers=dict(options["headers"]), **label)
         _push_all(push_soon, bodies, printer)

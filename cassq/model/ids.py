@@ -119,6 +119,7 @@ class Source(NamedTuple):
         lane: which of the pusher's side-by-side pipes.
         type: of the messages; "" where they have none.
         due_class: of the messages: see `cassq.model.schedule`.
+        slot: of the keys of the messages: see `cassq.model.key`; -1 where they have none.
     """
 
     pusher: str
@@ -126,6 +127,7 @@ class Source(NamedTuple):
     lane: int = 0
     type: str = ""
     due_class: int = 0
+    slot: int = -1
 
 
 def time_key(pipe: UUID) -> bytes:

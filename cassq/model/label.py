@@ -1,7 +1,7 @@
 """What a message is pushed with that steers it: its label.
 
 Owns which values one may have. Pure. What must not break: a batch has messages of one label, and a pipe those
-of one priority and type.
+of one priority, type and slot.
 """
 
 from collections.abc import Iterable
@@ -11,6 +11,7 @@ from typing import NamedTuple
 from cassq.errors import InvalidOptionError
 from cassq.model.arguments import tell_duration
 from cassq.model.ids import check_name, shorten
+from cassq.model.key import NO_SLOT, check_key
 from cassq.model.options import PushOptions
 from cassq.model.schedule import AT_ONCE, LEAD_MAX_S, SOON
 from cassq.model.settings import TTL_MAX, TTL_MIN
@@ -35,6 +36,8 @@ class Label(NamedTuple):
         type: consumers may ask for those of some types; "" for none.
         due_class: how long it waits until it is due; see `cassq.model.schedule`.
         due_ms: when that is, by the database's clock; 0 for at once.
+        slot: of the key, in the queue that it is pushed into; NO_SLOT until that is known, and without a key.
+        key: of all messages with it one is in a consumer's hands at a time; "" for none.
     """
 
     ttl_ms: int = 0
@@ -42,16 +45,20 @@ class Label(NamedTuple):
     type: str = ""
     due_class: int = AT_ONCE
     due_ms: int = 0
+    slot: int = NO_SLOT
+    key: str = ""
 
     @property
     def of_batch(self) -> "Label":
         """What it has in common with all messages of its batch."""
-        return Label(*self[:4]) if self.due_ms else self
+        return self._replace(due_ms=0, key="") if self.due_ms or self.key else self
 
     @property
     def of_pipe(self) -> "Label":
         """What it has in common with all messages of its pipe."""
-        return self._replace(ttl_ms=0, due_ms=0) if self.ttl_ms or self.due_ms else self
+        if self.ttl_ms or self.due_ms or self.key:
+            return self._replace(ttl_ms=0, due_ms=0, key="")
+        return self
 
 
 #: Of messages that were pushed without options.
@@ -78,7 +85,13 @@ def to_label(options: PushOptions) -> Label:
     ttl_ms = 0 if ttl is None else _to_ttl_ms(ttl)
     delay, due_ms = to_delay(options), _to_due_ms(options)
     due_class = AT_ONCE if delay is None and due_ms is None else SOON
-    return Label(ttl_ms, priority, checked, due_class, due_ms or 0)
+    key = "" if options.get("key") is None else check_key(options["key"])
+    if key and due_class:
+        raise InvalidOptionError(
+            f"key={shorten(key)} goes with no delay= and no due=, as what waits would hold up its key: "
+            "push it once it is due"
+        )
+    return Label(ttl_ms, priority, checked, due_class, due_ms or 0, key=key)
 
 
 def to_delay(options: PushOptions) -> timedelta | None:

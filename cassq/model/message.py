@@ -47,6 +47,7 @@ class Batch:
         ttl_ms: how long its messages may wait for their consumers; 0 for as long as their queue says.
         dues: when each message may be delivered, by the database's clock; None for at once.
         origins: what each message was first, where it was written again in another pipe; else None.
+        keys: the key of each message, also in an outline; None where they have none.
     """
 
     first: int
@@ -57,6 +58,7 @@ class Batch:
     ttl_ms: int = 0
     dues: tuple[int, ...] | None = None
     origins: tuple[Origin, ...] | None = None
+    keys: tuple[str, ...] | None = None
 
     @property
     def last(self) -> int:
@@ -101,10 +103,14 @@ class Batch:
         headers = self.headers[place] if self.headers else None
         count = last - first + 1
         own = Batch(first, self.bodies[place], headers, count, self.pushed_at_ms, self.ttl_ms)
-        if self.dues is None and self.origins is None:
+        if self.dues is None and self.origins is None and self.keys is None:
             return own
-        dues = None if self.dues is None else self.dues[place]
-        return replace(own, dues=dues, origins=None if self.origins is None else self.origins[place])
+        return replace(
+            own,
+            dues=None if self.dues is None else self.dues[place],
+            origins=None if self.origins is None else self.origins[place],
+            keys=None if self.keys is None else self.keys[place],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +122,7 @@ class Message:
         body: the bytes that were pushed.
         headers: str to str.
         pushed_at: when it became durable, by the database's clock (UTC).
-        priority, type: as it was pushed; None for no type.
+        priority, type, key: as it was pushed; None for no type, and for no key.
     """
 
     message_id: MessageId
@@ -125,6 +131,7 @@ class Message:
     pushed_at: datetime
     priority: int = field(default=0, kw_only=True)
     type: str | None = field(default=None, kw_only=True)
+    key: str | None = field(default=None, kw_only=True)
 
 
 class MessageIds(Sequence[MessageId]):

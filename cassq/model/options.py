@@ -15,6 +15,7 @@ class PushOptions(TypedDict, total=False):
     type: str | None
     delay: timedelta | None
     due: datetime | None
+    key: str | None
 
 
 class AlterOptions(TypedDict, total=False):
@@ -34,6 +35,7 @@ class AlterOptions(TypedDict, total=False):
     ttl: timedelta
     on_expired: Literal["drop", "dead"]
     ageing: timedelta
+    keys: Literal["ordered", "exclusive"]
 
 
 class QueueOptions(AlterOptions, total=False):
@@ -42,3 +44,4 @@ class QueueOptions(AlterOptions, total=False):
     push_age_max: timedelta
     push_grace: timedelta
     clock_skew_max: timedelta
+    key_slots: int

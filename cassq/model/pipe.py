@@ -12,6 +12,7 @@ from uuid import UUID
 
 from cassq.limits import UNDECIDED, WINDOW_OUT
 from cassq.model.ids import Source
+from cassq.model.key import NO_SLOT
 from cassq.model.shelf import Shelf
 
 
@@ -203,12 +204,14 @@ class Mark:
 
     Attributes:
         target: the pipe that they were moved to, in their order by due times.
+        attempt: in a pipe of a slot, that of the run which they belong to; else 0.
     """
 
     first: int
     last: int
     end: End
     target: UUID | None = None
+    attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +261,7 @@ class PipeEntry:
         created_at_ms: database's clock at the write.
         due_class: how long its messages wait until they are due; see `cassq.model.schedule`.
         moved_from: the pipe that its messages were moved from.
+        slot: of the keys of its messages; NO_SLOT where they have none.
         shelf: the list where it was found.
     """
 
@@ -269,9 +273,19 @@ class PipeEntry:
     created_at_ms: int = 0
     due_class: int = 0
     moved_from: UUID | None = None
+    slot: int = NO_SLOT
     shelf: Shelf = field(default=Shelf.READY, compare=False)
 
     @property
     def source(self) -> Source:
         """Whose pipe it is."""
-        return Source(self.pusher, self.priority, self.lane, self.type, self.due_class)
+        return Source(self.pusher, self.priority, self.lane, self.type, self.due_class, self.slot)
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether its messages have keys."""
+        return self.slot != NO_SLOT
+
+    def attempt_of(self, run: Run) -> int:
+        """Return the attempt that marks of a run carry: in a pipe of a slot that of the run, else none."""
+        return run.attempt if self.is_keyed else 0

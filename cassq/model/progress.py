@@ -2,13 +2,22 @@
 
 Pure bookkeeping over what was read or acknowledged; nothing here is a guess. The rule that must not break:
 a message counts as ended only when its mark was acknowledged or read.
+
+In a pipe of a slot a mark may land late, while a consumer has its message again: the message has ended then,
+and is handed out no more, but its key is busy. So the run is not over, and the floor does not pass it.
+
+    consumer C (attempt 1)       database                      consumer D (attempt 2)
+    | commit 1: mark, attempt 1 -.                             |
+    | (the lease ends)            |<-- take 1 again ---------- | works on 1
+    |                             '-> lands                    |
+    |                              1 has ended, its key is busy until D's mark, or the end of D's lease
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from uuid import UUID
 
-from cassq.model.pipe import End, Head, Mark, PipeState, Run
+from cassq.model.pipe import End, Head, Mark, PipeState, Run, RunState
 from cassq.model.ranges import Range, Ranges
 from cassq.model.tally import Tally
 
@@ -21,8 +30,8 @@ class Progress:
     """
 
     __slots__ = (
-        *("_dead", "_ended", "_expired", "_moved", "_purged", "_rolled_back", "head", "runs", "targets"),
-        "window",
+        *("_committed", "_dead", "_ended", "_expired", "_moved", "_purged", "_rolled_back", "head", "runs"),
+        *("targets", "window"),
     )
 
     def __init__(self, state: PipeState) -> None:
@@ -34,6 +43,8 @@ class Progress:
         self._purged = Ranges()
         self._expired = Ranges()
         self._moved = Ranges()
+        # In a slot's pipe: what was committed, by the attempt.
+        self._committed: dict[int, Ranges] = {}
         self.targets: set[UUID] = set()
         # How often messages of runs that are over came back; moves into the head with the floor.
         self._rolled_back: dict[int, int] = {}
@@ -57,6 +68,8 @@ class Progress:
             elif mark.end is End.MOVED and mark.target:
                 self._moved.add(mark.first, mark.last)
                 self.targets.add(mark.target)
+            elif mark.end is End.COMMITTED and mark.attempt:
+                self._committed.setdefault(mark.attempt, Ranges()).add(mark.first, mark.last)
             for run in [
                 run for run in self.runs.values() if run.first <= mark.last and mark.first <= run.last
             ]:
@@ -70,6 +83,27 @@ class Progress:
     def left_of(self, run: Run) -> Iterator[Range]:
         """Yield the parts of a run that have not ended."""
         return self._ended.missing(run.first, run.last)
+
+    def ended_before(self, run: Run) -> Iterator[Range]:
+        """Yield the parts of a run that a commit of another attempt ended: who has the run may work on them.
+
+        Not so of a run that came back, or is to be buried, which no consumer has. And all that ends otherwise
+        does in nobody's hands.
+        """
+        if not self._committed or run.state is not RunState.LEASED or run.is_burial:
+            return
+        by_attempt = self._committed.items()
+        others = Ranges(
+            part for n, ended in by_attempt if n != run.attempt for part in ended.within(run.first, run.last)
+        )
+        own = self._committed.get(run.attempt, Ranges())
+        settled = Ranges(
+            part
+            for ended in (own, self._dead, self._purged, self._expired)
+            for part in ended.within(run.first, run.last)
+        )
+        for part in others:
+            yield from settled.missing(*part)
 
     def missing(self, first: int, last: int) -> Iterator[Range]:
         """Yield the parts of first … last that have not ended."""
@@ -103,7 +137,7 @@ class Progress:
     @property
     def is_over(self) -> bool:
         """Whether the pipe may retire: exhausted, and everything in it has ended."""
-        return self.is_exhausted and self._ended.covers(self.head.floor + 1, self.head.last)
+        return self.is_exhausted and not self.runs and self._ended.covers(self.head.floor + 1, self.head.last)
 
     def reach(self, first: int) -> int:
         """Return the last number of first … that has ended without a gap; the one before where none has."""
@@ -143,7 +177,7 @@ class Progress:
     def note_head(self, head: Head) -> None:
         """Note the head as it was written, and forget what is below its floor."""
         self.head = head
-        for ended in (self._ended, self._dead, self._purged, self._expired):
+        for ended in (self._ended, self._dead, self._purged, self._expired, *self._committed.values()):
             ended.forget_below(head.floor + 1)
         for first in [first for first in self._rolled_back if first <= head.floor]:
             del self._rolled_back[first]
@@ -186,7 +220,7 @@ class Progress:
         )
 
     def _close_if_over(self, run: Run) -> None:
-        if self._ended.covers(run.first, run.last):
+        if self._ended.covers(run.first, run.last) and not any(self.ended_before(run)):
             self.runs.pop(run.first, None)
             if run.rolled_back:
                 self._rolled_back[run.first] = run.rolled_back

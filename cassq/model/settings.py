@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Any, Literal, Self
 
 from cassq.errors import DecodeError, InvalidOptionError
-from cassq.limits import BODY_BYTES_CEILING, KIB, MIB
+from cassq.limits import BODY_BYTES_CEILING, KIB, MIB, SLOTS_MAX
 from cassq.model.arguments import tell_duration
 from cassq.model.ids import shorten
 
@@ -105,6 +105,18 @@ class QueueSettings:
         timedelta(days=1),
         "how much earlier a message came that goes before one of the next higher priority; 0 s: never",
     )
+    key_slots: int = _setting(
+        16,
+        1,
+        SLOTS_MAX,
+        "slots that keys are spread over; one process at a time takes from each",
+        is_fixed=True,
+    )
+    keys: Literal["ordered", "exclusive"] = _choice(
+        "ordered",
+        "exclusive",
+        meaning="whether a message waits for all earlier ones of its key, or not for those that rest",
+    )
     others: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -173,7 +185,7 @@ class QueueSettings:
         if fixed:
             raise InvalidOptionError(
                 f"{_listed(fixed)} of queue {queue!r} cannot be altered, as processes that have not "
-                "heard of it yet would judge others by the old value: delete the queue and create it anew"
+                "heard of it yet would go by the old value: delete the queue and create it anew"
             )
         return replace(self, **options)  # type: ignore[arg-type]  # __post_init__ checks every value
 

@@ -13,6 +13,7 @@ class Shelf(Enum):
     Attributes:
         READY: what poppers see: messages that may be delivered at once.
         DUE: what poppers see, too, where messages of the queue have due times: they are near.
+        KEYED: what poppers see, too, where messages of the queue have keys. None of these moves.
         SCHEDULED: messages that are due later. Keepers look at it.
         MOVED: messages that were moved to another pipe: it tells which.
         STAGED: what a bulk write fills, and has not published.
@@ -21,6 +22,7 @@ class Shelf(Enum):
 
     READY = "ready"
     DUE = "due"
+    KEYED = "keyed"
     SCHEDULED = "scheduled"
     MOVED = "moved"
     STAGED = "staged"

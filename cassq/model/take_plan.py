@@ -12,7 +12,7 @@ from itertools import accumulate, repeat
 from cassq.limits import NO_LIMIT, TAKE_BYTES_MAX
 from cassq.model.ids import MessageId, new_token
 from cassq.model.message import NO_HEADERS, Batch, Headers
-from cassq.model.pipe import BURIAL, EXPIRY, Head, Run, RunState
+from cassq.model.pipe import BURIAL, EXPIRY, End, Head, Mark, Run, RunState
 from cassq.model.progress import Progress
 from cassq.model.ranges import Range
 from cassq.model.retrying import LEASE_ENDED, to_reason
@@ -85,6 +85,7 @@ class Plan:
     taken: Taken
     changes: tuple[RunChange, ...]
     rest: Run | None = None
+    marks: tuple[Mark, ...] = ()
 
 
 class Room:
@@ -227,7 +228,9 @@ def plan_again(progress: Progress, run: Run, batches: Sequence[Batch], wanted: i
         rest = returned(progress, run, Range(last + 1, run.last), cut.first if cut.last > last else last + 1)
         changes.append(RunChange(rest))
     firsts = tuple(batch.first for batch in batches if batch.first <= last)
-    return Plan(Taken(taken, parts, firsts), tuple(changes), rest)
+    # What has ended is not handed out, and so not busy in this attempt.
+    marks = tuple(Mark(*part, End.COMMITTED, attempt=taken.attempt) for part in progress.ended_before(taken))
+    return Plan(Taken(taken, parts, firsts), tuple(changes), rest, marks)
 
 
 def leading(

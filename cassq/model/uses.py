@@ -12,9 +12,11 @@ from operator import or_
 
 from cassq.errors import InvalidOptionError
 from cassq.model.ids import shorten
+from cassq.model.key import NO_SLOT
 from cassq.model.label import Label
 from cassq.model.queue_record import QueueRecord
 from cassq.model.settings import QueueSettings
+from cassq.model.shelf import MOVING, Shelf
 
 _TTL = "uses_message_ttl"
 _PRIORITY = "uses_priority"
@@ -72,6 +74,12 @@ def uses_types(settings: QueueSettings) -> bool:
     return _TYPES in settings.others
 
 
+def shelves_of(settings: QueueSettings) -> tuple[Shelf, ...]:
+    """Return the lists that pipes of a queue may stand in, each before those that they move on to from it."""
+    moving = MOVING if uses_due(settings) else (Shelf.STAGED, Shelf.READY)
+    return (*moving, Shelf.KEYED) if uses_keys(settings) else moving
+
+
 def types_of(settings: QueueSettings) -> list[str]:
     """Return the types that messages were ever pushed with, the first one first."""
     numbers = {name[len(_TYPE) :]: n for name, n in settings.others.items() if name.startswith(_TYPE)}
@@ -119,7 +127,12 @@ def with_uses(record: QueueRecord, *labels: Label) -> QueueRecord:
 
 
 def _steering(label: Label) -> tuple[tuple[str, int], ...]:
-    return (_TTL, label.ttl_ms), (_PRIORITY, label.priority), (_DUE, label.due_class)
+    return (
+        (_TTL, label.ttl_ms),
+        (_PRIORITY, label.priority),
+        (_DUE, label.due_class),
+        (_KEYS, label.slot - NO_SLOT),
+    )
 
 
 def _uses(label: Label) -> set[str]:

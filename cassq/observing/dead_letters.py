@@ -185,9 +185,7 @@ class DeadLetters:
 
     def _move(self, part: Sequence[DeadMessage], moved: Moved) -> None:
         """Push letters again, and remove those that are stored; raise what the first other one met."""
-        futures = moved.push(
-            [(letter.body, letter.headers, Label(0, letter.priority, letter.type or "")) for letter in part]
-        )
+        futures = moved.push([(letter.body, letter.headers, _label_of(letter)) for letter in part])
         stored = [letter for letter, future in zip(part, futures, strict=True) if not future.exception()]
         for future in futures:
             if not future.exception():
@@ -246,7 +244,12 @@ def _to_message(letter: DeadLetter) -> DeadMessage:
         to_datetime(letter.died_at_ms),
         priority=letter.priority,
         type=letter.type or None,
+        key=letter.key or None,
     )
+
+
+def _label_of(letter: DeadMessage) -> Label:
+    return Label(0, letter.priority, letter.type or "", key=letter.key or "")
 
 
 def _all_of(message_ids: MessageId | str | Iterable[MessageId | str]) -> list[MessageId]:

@@ -118,7 +118,7 @@ class Inspection:
     def peek(self, count: int) -> list[Message]:
         """Return the next `count` messages that may be delivered now, in the order of the pipes."""
         found: list[Message] = []
-        listed = list_pipes(self._context, Shelf.READY, Shelf.DUE)
+        listed = list_pipes(self._context, Shelf.READY, Shelf.DUE, Shelf.KEYED)
         for entry in in_order(listed, self._context.settings.ageing):
             for message in self._waiting_in(entry):
                 found.append(message)
@@ -167,7 +167,7 @@ class Inspection:
     def runs(self, count: int) -> list[RunStats]:
         """Return up to `count` runs that have not ended, in the order of the pipes."""
         found: list[RunStats] = []
-        listed = list_pipes(self._context, Shelf.READY, Shelf.DUE, Shelf.SCHEDULED)
+        listed = list_pipes(self._context, Shelf.READY, Shelf.DUE, Shelf.KEYED, Shelf.SCHEDULED)
         # Of what is scheduled, what was moved there: of a pile nothing was ever handed out.
         seen = [each for each in listed if each.shelf is not Shelf.SCHEDULED or each.moved_from]
         for entry in in_order(seen, self._context.settings.ageing):
@@ -250,4 +250,5 @@ def _messages(
                     to_datetime(pushed_at_ms),
                     priority=entry.priority,
                     type=entry.type or None,
+                    key=batch.keys[seq - batch.first] if batch.keys else None,
                 )

@@ -19,7 +19,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
-from cassq.errors import OutcomeUnknownError, UnavailableError
+from cassq.errors import InvalidOptionError, OutcomeUnknownError, UnavailableError
 from cassq.model.ids import MessageId, new_token
 from cassq.model.pipe import End, Mark, PipeEntry, Run
 from cassq.model.shelf import Shelf
@@ -30,6 +30,8 @@ from cassq.pipes.by_hand import ATTEMPTS_MAX, ByHand, busy, is_idle, is_pushed, 
 from cassq.pipes.fenced_pipe import FencedPipe
 from cassq.pipes.outside_view import is_spent
 from cassq.pipes.shelves import find_entry, find_moved, list_pipes
+
+_PURGED = Shelf.READY, Shelf.SCHEDULED, Shelf.MOVED, Shelf.DUE, Shelf.KEYED
 
 
 class Purging:
@@ -43,7 +45,7 @@ class Purging:
     def purge(self) -> int:
         """End every message that is in nobody's hands, but for dead letters to be; return how many."""
         purged: Counter[UUID] = Counter()
-        for entry in list_pipes(self._context, Shelf.READY, Shelf.SCHEDULED, Shelf.MOVED, Shelf.DUE):
+        for entry in list_pipes(self._context, *_PURGED):
             purged[entry.pipe] += self._purge_pipe(entry)  # it may be a target of one before
             # What was moved meanwhile, and what is moved and not listed yet.
             seen = [entry] if uses_due(self._context.settings) else []
@@ -58,6 +60,11 @@ class Purging:
         """End one message; see `Queue.cancel`."""
         now_at: MessageId | None = message_id
         while now_at and (entry := find_entry(self._context, now_at.pipe)):
+            if entry.is_keyed and is_running_meant:
+                raise InvalidOptionError(
+                    f"message {message_id} has a key, and running=True is refused: the next one of its key "
+                    "would come while a consumer works on it; without it what nobody has is cancelled"
+                )
             if self._cancel_in(entry, now_at.seq, is_running_meant=is_running_meant):
                 self._by_hand.end_if_over(entry, self._put_aside)
                 return True

@@ -97,8 +97,8 @@ class Statistics:
             # What moves on meanwhile moves on to those that are read later.
             with alone(self._listing, "stats()"):
                 listing = self._pipes.refresh(record.publications)
-            far = list_pipes(self._context, Shelf.SCHEDULED, Shelf.DUE, Shelf.MOVED)
-            listed = {entry.pipe: entry for entry in (*listing.entries, *far)}
+            others = list_pipes(self._context, Shelf.SCHEDULED, Shelf.DUE, Shelf.MOVED, Shelf.KEYED)
+            listed = {entry.pipe: entry for entry in (*listing.entries, *others)}
             pipes = [entry for entry in listed.values() if entry.pipe not in record.counted]
             surveys = list(self._read(pipes))
             missing = {target for each in surveys for target in each.progress.targets} - listed.keys()

@@ -13,6 +13,7 @@ from cassq.model.pipe import End, Mark, PipeEntry, Run
 from cassq.model.ranges import Ranges
 from cassq.model.retrying import NO_REASON, in_one_line
 from cassq.model.take_plan import Handout, Taken
+from cassq.pipes.batch_reader import BatchReader
 from cassq.storage.port import DeadLetter, Storage
 
 _log = logging.getLogger("cassq.popper")
@@ -24,14 +25,16 @@ def bury(storage: Storage, queue: str, entry: PipeEntry, run: Run, messages: Ite
     Raises: StorageUnavailableError, OutcomeUnknownError, AccessDeniedError: it is to be done once more.
     """
     reason = run.reason or NO_REASON
+    keys = _keys_of(storage, entry.pipe, run) if entry.is_keyed else {}
     letters: list[DeadLetter] = []
     buried = Ranges()
     for seq, body, headers, pushed_at_ms, message_id in messages:
         what = message_id or MessageId(entry.pipe, seq), body, headers, pushed_at_ms, run.attempts, reason
-        letters.append(DeadLetter(*what, priority=entry.priority, type=entry.type))
+        key = keys.get(seq, "")
+        letters.append(DeadLetter(*what, priority=entry.priority, type=entry.type, key=key))
         buried.add(seq, seq)
     storage.change_dead(queue, added=letters)
-    marks = [Mark(part.first, part.last, End.DEAD) for part in buried]
+    marks = [Mark(*part, End.DEAD, attempt=entry.attempt_of(run)) for part in buried]
     storage.mark(entry.pipe, marks)
     if letters:
         first, last = letters[0].message_id, letters[-1].message_id
@@ -42,13 +45,19 @@ def bury(storage: Storage, queue: str, entry: PipeEntry, run: Run, messages: Ite
     return marks
 
 
-def drop(storage: Storage, queue: str, pipe: UUID, taken: Taken) -> list[Mark]:
+def drop(storage: Storage, queue: str, entry: PipeEntry, taken: Taken) -> list[Mark]:
     """Mark the messages of a run that has expired; return the marks.
 
     Raises: StorageUnavailableError, OutcomeUnknownError, AccessDeniedError: it is to be done once more.
     """
     dropped = Ranges((part.first, part.last) for part in taken.parts)
-    marks = [Mark(part.first, part.last, End.EXPIRED) for part in dropped]
-    storage.mark(pipe, marks)
-    _log.info("queue %s: %d messages of pipe %s have expired", queue, taken.count, pipe)
+    marks = [Mark(*part, End.EXPIRED, attempt=entry.attempt_of(taken.run)) for part in dropped]
+    storage.mark(entry.pipe, marks)
+    _log.info("queue %s: %d messages of pipe %s have expired", queue, taken.count, entry.pipe)
     return marks
+
+
+def _keys_of(storage: Storage, pipe: UUID, run: Run) -> dict[int, str]:
+    """Read the keys of a run's messages, by their numbers."""
+    batches = BatchReader(storage, pipe, is_outline=True).read_run(run, run.last)
+    return {batch.first + place: key for batch in batches for place, key in enumerate(batch.keys or ())}

@@ -119,7 +119,8 @@ def has_expired_in(fenced: FencedPipe, run: Run) -> bool:
 
 
 def _first_left(fenced: FencedPipe, run: Run) -> int:
-    return next(fenced.progress.left_of(run)).first
+    """Return the first message of a run that has not ended; its first one where a late commit ended all."""
+    return next((part.first for part in fenced.progress.left_of(run)), run.first)
 
 
 def _is_old(fenced: FencedPipe, seq: int) -> bool:

@@ -66,7 +66,7 @@ class HeldRun:
         self._window_lease_s = taken.run.lease_ms / 1000  # of a window: longer than the queue's by its time
         self.lease_s = (taken.run.lease_ms - taken.run.window_ms) / 1000
         self.attempt = taken.run.attempt
-        self._rows = RunRows(taken)
+        self._rows = RunRows(taken, entry.attempt_of(taken.run))
         self._window: HeldWindow | None = None
         self._changing = threading.RLock()
 

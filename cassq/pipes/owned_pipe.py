@@ -138,6 +138,8 @@ class OwnedPipe(FencedPipe):
                 return TakeResult([], [], self.clock.latest())
             if not window_steps.take_over(self):
                 return None
+        if self.entry.is_keyed and not upkeep.return_ended(self):
+            return None
         return self._take_among_cancelled(wanted, is_flowing=is_flowing)
 
     def _take_from_window(self, window: HeldWindow, wanted: int, *, is_flowing: bool) -> TakeResult | None:
@@ -189,8 +191,11 @@ class OwnedPipe(FencedPipe):
             return self._begin_window(wanted)
         self.reader.read_on(head.cursor, min(wanted, head.last - head.cursor))
         sent_at = self.clock.latest()
-        if not self.advance(head, tuple(change for plan in plans for change in plan.changes)):
+        changes = [change for plan in plans for change in plan.changes]
+        marks = [mark for plan in plans for mark in plan.marks]
+        if not self.advance(head, changes, marks):
             return None
+        self.progress.note_marks(marks)
         for plan in plans:
             # When the lease began is the database's to know; an estimate serves for when to look again.
             self.progress.note_run(replace(plan.taken.run, leased_at_ms=self.estimate_now_ms()))
@@ -222,7 +227,7 @@ class OwnedPipe(FencedPipe):
     def bury(self, taken: Taken) -> int:
         """Bury or drop a run of which nothing is handed out; return how many messages that were."""
         if taken.run.is_expiry:
-            self.progress.note_marks(drop(self.storage, self.queue, self.pipe, taken))
+            self.progress.note_marks(drop(self.storage, self.queue, self.entry, taken))
             return taken.count
         if self.is_outline:
             batches = BatchReader(self.storage, self.pipe).read_run(taken.run, taken.run.last)

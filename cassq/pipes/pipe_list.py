@@ -20,7 +20,7 @@ from cassq.catalog.queue_context import QueueContext
 from cassq.model.ids import Source, just_before, new_pipe_id, time_key
 from cassq.model.pipe import PipeEntry
 from cassq.model.shelf import Shelf
-from cassq.model.uses import uses_due
+from cassq.model.uses import uses_due, uses_keys
 from cassq.pipes.pipe_order import in_order
 from cassq.storage.port import Listing
 
@@ -28,11 +28,14 @@ from cassq.storage.port import Listing
 class PipeList:
     """The live pipes of one queue, in the order in which poppers should look at them.
 
+    Args:
+        has_keyed: also those of slots, which are taken from in a way of their own.
+
     Attributes:
         types: it lists pipes of these; None for all.
     """
 
-    def __init__(self, context: QueueContext) -> None:
+    def __init__(self, context: QueueContext, *, has_keyed: bool = False) -> None:
         self.types: Container[str] | None = None
         self._storage = context.storage
         self._queue = context.queue
@@ -41,7 +44,9 @@ class PipeList:
         self._entries: dict[UUID, PipeEntry] = {}
         self._first_seen: dict[UUID, float] = {}
         self._newest: dict[Source, UUID] = {}
-        self._due: dict[UUID, PipeEntry] = {}
+        self._has_keyed = has_keyed
+        # Of the lists beside the first one, which not every queue has.
+        self._beside: dict[Shelf, dict[UUID, PipeEntry]] = {Shelf.DUE: {}, Shelf.KEYED: {}}
         self._floor: UUID | None = None
         self._full_read_at: float | None = None
         self._read_at = 0.0
@@ -73,7 +78,9 @@ class PipeList:
         # None that lives lies before where this look began: the floor was the oldest of them.
         entries = listing.entries
         if uses_due(self._context.settings):
-            entries += self._read_due(listing.now_ms, is_full=is_full)
+            entries += self._read_beside(Shelf.DUE, listing.now_ms, is_full=is_full)
+        if self._has_keyed and uses_keys(self._context.settings):
+            entries += self._read_beside(Shelf.KEYED, listing.now_ms, is_full=is_full)
         meant = [entry for entry in entries if self.types is None or entry.type in self.types]
         found = in_order(meant, self._context.settings.ageing)
         if listing.entries:
@@ -97,7 +104,8 @@ class PipeList:
     def forget(self, pipe: UUID) -> None:
         """Drop a pipe that turned out to be gone."""
         self._entries.pop(pipe, None)
-        self._due.pop(pipe, None)
+        for beside in self._beside.values():
+            beside.pop(pipe, None)
 
     def has_successor(self, entry: PipeEntry) -> bool:
         """Tell whether its pusher has opened a newer pipe since."""
@@ -114,18 +122,17 @@ class PipeList:
         skew_s = self._context.settings.clock_skew_max.total_seconds()
         return (self._now_ms - entry.created_at_ms) / 1000 > self._gone_after_s + skew_s
 
-    def _read_due(self, now_ms: int, *, is_full: bool) -> tuple[PipeEntry, ...]:
-        """Read the list of what is due, whole or what came of late; the older pipes are remembered.
+    def _read_beside(self, shelf: Shelf, now_ms: int, *, is_full: bool) -> tuple[PipeEntry, ...]:
+        """Read another list, whole or what came of late; the older pipes are remembered.
 
         A pipe comes to it about when its id says, and may stay for long: deletions of others lie behind.
         """
         since = None if is_full else new_pipe_id(now_ms - round(1000 * self._gone_after_s))
-        listing = self._storage.list_pipes(self._queue, since, shelf=Shelf.DUE)
-        before = (
-            [] if since is None else [e for e in self._due.values() if time_key(e.pipe) < time_key(since)]
-        )
-        self._due = {entry.pipe: entry for entry in (*before, *listing.entries)}
-        return tuple(self._due.values())
+        listing = self._storage.list_pipes(self._queue, since, shelf=shelf)
+        seen = [] if since is None else self._beside[shelf].values()
+        before = [entry for entry in seen if since and time_key(entry.pipe) < time_key(since)]
+        self._beside[shelf] = {entry.pipe: entry for entry in (*before, *listing.entries)}
+        return tuple(self._beside[shelf].values())
 
     def _since(self, now: float) -> UUID | None:
         """Return where a look begins: `clock_skew_max` before the floor, and as far again as a ruler tells.

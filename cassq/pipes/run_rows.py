@@ -37,13 +37,15 @@ class RunRows:
 
     Args:
         taken: what the take brought.
+        attempt: what marks in them carry; see `PipeEntry.attempt_of`.
 
     Attributes:
         lease_id: what they are leased by.
     """
 
-    def __init__(self, taken: Taken) -> None:
+    def __init__(self, taken: Taken, attempt: int = 0) -> None:
         self.lease_id = taken.run.lease_id
+        self._attempt = attempt
         self._batch_firsts = list(taken.batch_firsts)
         self._rows = [taken.run]
 
@@ -74,7 +76,7 @@ class RunRows:
             for row in self._rows:
                 first, last = max(part.first, row.first), min(part.last, row.last)
                 if first <= last:
-                    yield Mark(first, last, End.COMMITTED)
+                    yield Mark(first, last, End.COMMITTED, attempt=self._attempt)
 
     def split(self, returned: Ranges, not_before_ms: int, how: Return) -> tuple[list[Run], list[RunChange]]:
         """Return the rows as they shall be, and the changes that make them so."""

@@ -11,8 +11,8 @@ from cassq.limits import NO_LIMIT
 from cassq.model.ids import MessageId, time_key
 from cassq.model.pipe import PipeEntry
 from cassq.model.settings import QueueSettings
-from cassq.model.shelf import MOVING, Shelf
-from cassq.model.uses import uses_due
+from cassq.model.shelf import Shelf
+from cassq.model.uses import shelves_of
 from cassq.pipes.batch_reader import read_all
 from cassq.storage.port import PipeStorage
 
@@ -26,10 +26,9 @@ def list_pipes_of(
     storage: PipeStorage, queue: str, settings: QueueSettings, shelves: Collection[Shelf]
 ) -> list[PipeEntry]:
     """Return the same for a queue with these settings."""
-    wanted = set(shelves) if uses_due(settings) else {Shelf.READY}.intersection(shelves)
     found: dict[UUID, PipeEntry] = {}
-    for shelf in MOVING:
-        if shelf in wanted:
+    for shelf in shelves_of(settings):
+        if shelf in shelves:
             listing = storage.list_pipes(queue, shelf=shelf)
             found.update((entry.pipe, entry) for entry in listing.entries)
     return sorted(found.values(), key=lambda entry: time_key(entry.pipe))
@@ -38,14 +37,14 @@ def list_pipes_of(
 def find_entry(context: QueueContext, pipe: UUID) -> PipeEntry | None:
     """Return a pipe of a queue as it is listed; None where it is gone, or is a bulk write's.
 
-    Where this process has not heard of due times so far, the record tells: whoever pushed the first of them
-    may have handed the id on since.
+    Where this process has not heard of due times, or of keys, so far, the record tells: whoever pushed the
+    first of them may have handed the id on since.
     """
-    is_known = uses_due(context.settings)
-    for shelf in MOVING[1:] if is_known else (Shelf.READY,):
+    known = shelves_of(context.settings)
+    for shelf in known[1:]:
         for entry in context.storage.list_pipes(context.queue, pipe, until=pipe, shelf=shelf).entries:
             return entry
-    if not is_known and uses_due(context.record.read().settings):
+    if len(known) < len(Shelf) and len(shelves_of(context.record.read().settings)) > len(known):
         return find_entry(context, pipe)
     return None
 

@@ -5,10 +5,11 @@ owner takes them for its own pipes, the reaper for those that nobody owns. What 
 retires only when its end is decided and reached and everything in it has ended; all of these, never fewer.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from cassq.model.ids import new_token
-from cassq.model.pipe import End, Mark, Phase, RunState, Step
+from cassq.model.pipe import End, Mark, Phase, Run, RunState, Step
 from cassq.model.ranges import Range
 from cassq.model.take_plan import returned
 from cassq.model.transaction import Drain, ForceSeal, Retire, RunChange, Transaction
@@ -86,18 +87,32 @@ def return_expired(fenced: FencedPipe) -> int:
     None do beside a window: its holder takes them again, or whoever takes the window over.
     """
     fenced.heed()
+    if fenced.progress.window:
+        return 0
+    back = _bring_back(fenced, fenced.expired())
+    return sum(fenced.progress.count_left(run.first, run.last) for run in back or () if not run.is_burial)
+
+
+def return_ended(fenced: FencedPipe) -> bool:
+    """Return runs whose lease has run out and of which nothing is left, so that their keys are free.
+
+    A lease that is over by the clock may run again, by an extension in flight: from here on that is refused.
+    False: lost.
+    """
+    ended = [run for run in fenced.expired() if not any(fenced.progress.left_of(run))]
+    return _bring_back(fenced, ended) is not None
+
+
+def _bring_back(fenced: FencedPipe, runs: Sequence[Run]) -> list[Run] | None:
+    """Write rows of runs that nobody holds any more; return them, or None where that was refused."""
     progress = fenced.progress
-    if progress.window:
-        return 0
-    back = [
-        (run, returned(progress, run, Range(run.first, run.last), run.read_from)) for run in fenced.expired()
-    ]
-    changes = [RunChange(run, old.lease_id, old.leased_at_ms) for old, run in back]
-    if not changes or not fenced.advance(fenced.head, changes):
-        return 0
-    for _, run in back:
+    back = [returned(progress, run, Range(run.first, run.last), run.read_from) for run in runs]
+    changes = [RunChange(new, old.lease_id, old.leased_at_ms) for old, new in zip(runs, back, strict=True)]
+    if changes and not fenced.advance(fenced.head, changes):
+        return None
+    for run in back:
         fenced.progress.note_run(run)
-    return sum(fenced.progress.count_left(run.first, run.last) for _, run in back if not run.is_burial)
+    return back
 
 
 def retire(fenced: FencedPipe) -> bool:

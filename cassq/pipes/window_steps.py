@@ -51,9 +51,13 @@ SHY_S = 2.0
 
 
 def may_begin(fenced: FencedPipe) -> bool:
-    """Tell whether a window may begin: in an open pipe whose waiting messages were all read, and are due."""
+    """Tell whether a window may begin: in an open pipe whose waiting messages were all read, and are due.
+
+    In none of a slot: what is out of a window no row tells, and so no key is known to be free.
+    """
     return (
         not fenced.entry.due_class
+        and not fenced.entry.is_keyed
         and fenced.head.phase is Phase.OPEN
         and not fenced.head.is_decided
         and fenced.reader.is_at_end

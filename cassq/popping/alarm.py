@@ -114,6 +114,12 @@ class Alarm:
             self.is_woken = True
             self.ring()
 
+    def ask(self) -> None:
+        """Hear that a look is wanted, by somebody in this process."""
+        with self._lock:
+            self.is_look_asked = True
+            self.ring()
+
     def take_woken(self) -> bool:
         """Tell whether somebody woke this popper since the last call."""
         with self._lock:

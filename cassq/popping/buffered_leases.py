@@ -44,6 +44,7 @@ class BufferedLeases:
             self.give_back()
             self._fetcher.let_go()
             return
+        held = self._fetcher.keep_up()
         if self._buffer.take_surplus():
             self.give_back()
         runs = self._buffer.runs()
@@ -52,7 +53,7 @@ class BufferedLeases:
         ):
             self.give_back()  # it may have expired, and who takes it anew looks
             return
-        self.rest_s = min((POLL_S, *(run.lease_s / 4 for run in runs)))
+        self.rest_s = min((POLL_S, *(run.lease_s / 4 for run in (*runs, *held))))
         for run in runs:
             if run.is_live and run.left_s < run.lease_s / 2:
                 if run.is_window_out:

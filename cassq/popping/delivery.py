@@ -81,7 +81,7 @@ class Delivery:
         attempt: 1 on the first delivery, one more after each rollback or expired lease.
         pushed_at: when it became durable, by the database's clock (UTC).
         due: from when on it could be delivered; None for at once.
-        priority, type: as it was pushed; None for no type.
+        priority, type, key: as it was pushed; None for no type, and for no key.
     """
 
     __slots__ = ("_batch_slice", "_ending", "_span", "body", "seq")
@@ -136,6 +136,12 @@ class Delivery:
     def type(self) -> str | None:
         """What it was pushed as."""
         return self.run.entry.type or None
+
+    @property
+    def key(self) -> str | None:
+        """What it was pushed with: of all messages with it one at a time is worked on."""
+        batch = self._batch_slice.batch
+        return batch.keys[self.seq - batch.first] if batch.keys else None
 
     def commit(self) -> None:
         """End the message: it will never be delivered again.

@@ -70,7 +70,7 @@ class FetchThread:
         self._buffer = buffer
         self._alarm = buffer.alarm
         self._fetcher = fetcher
-        fetcher.listen(buffer.call)
+        fetcher.listen(buffer.call, buffer.alarm.ask)
         self._rivals = fetcher.rivals
         self._queue = context.queue
         self._leases = BufferedLeases(context, buffer, fetcher)
@@ -210,6 +210,8 @@ class FetchThread:
             self._fetcher.end_windows()
             if self._buffer.is_holding:
                 self._leases.give_back()
+            if self._fetcher.is_holding:
+                self._fetcher.let_go()
             return []
         is_flowing = self._pace.is_fast(self._clock.now())
         room_ahead = self._buffer.room_to_hold
@@ -232,7 +234,8 @@ class FetchThread:
                     others = self._rivals.count()
                 is_spared = False
                 if others:
-                    self._fetcher.let_go()
+                    self._fetcher.leave()
+                self._fetcher.leave_slots()
                 looking = self._rivals.count_looking(others, before)
                 heard = self._listen_and_keep_up(self._until_look(pause) * (1 + looking / POLL_SHARED))
                 self._fetcher.tend()
@@ -261,7 +264,7 @@ class FetchThread:
     def _listen_and_keep_up(self, seconds: float) -> Heard:
         """Listen; what is held until it is due is kept meanwhile."""
         until = self._clock.now() + seconds
-        while self._buffer.is_holding:
+        while self._buffer.is_holding or self._fetcher.is_holding:
             self._leases.keep_up()
             left = until - self._clock.now()
             heard = self._listen(min(left, self._leases.rest_s))
@@ -273,5 +276,5 @@ class FetchThread:
         """Listen; while others listen too, hold no claims: whoever is woken must find the pipes free."""
         until = self._clock.now() + seconds  # however many come: a look of its own finds what comes due
         while (heard := self._alarm.listen(max(0.0, until - self._clock.now()))) is Heard.CROWDED:
-            self._fetcher.let_go()
+            self._fetcher.leave()
         return heard

@@ -16,7 +16,7 @@ from cassq.limits import TAKE_MESSAGES_MAX
 from cassq.model.pipe import PipeEntry
 from cassq.model.schedule import AHEAD_MS, is_pile
 from cassq.model.take_plan import Taken
-from cassq.model.uses import uses_priority
+from cassq.model.uses import uses_keys, uses_priority
 from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.held_run import HeldRun
 from cassq.popping.claimer import Claimer
@@ -24,10 +24,13 @@ from cassq.popping.claims import Claimed
 from cassq.popping.pipe_backoff import GonePipes
 from cassq.popping.reach import Reach
 from cassq.popping.rivals import Rivals
+from cassq.popping.slots import Slots
 from cassq.popping.timing import BETTER_S, LOOK_S, REST_S, SORTED_REST_S
 from cassq.runtime.deadline import CLOSING_S, Deadline
 
 _log = logging.getLogger("cassq.popper")
+
+_Feed = Callable[[int, Reach, "list[tuple[HeldRun, Taken]]"], None]
 
 #: So many messages are handed out before another pipe is claimed for more.
 HAUL_MIN = 500
@@ -68,17 +71,20 @@ class Fetcher:
         self._record = context.record
         self.beginning = Deadline(float("inf"))
         self._is_finishing = False
-        self._claimer = Claimer(context, holder, taker or Taker(holder), gone or GonePipes(), on_pipe_over)
+        taker = taker or Taker(holder)
+        self._claimer = Claimer(context, holder, taker, gone or GonePipes(), on_pipe_over)
+        self._slots = Slots(context, holder, taker, on_pipe_over)
         self._pipes = self._claimer.pipes
         self._memory = self._claimer.memory
         self._claims = self._claimer.claims
         self._opener = self._claimer.opener
         self._is_flowing = False
+        self._is_plain_first = False
         self._room_ahead = 0
 
     def take_only(self, types: Collection[str]) -> None:
         """Take only messages of these types; called before anything is taken."""
-        self._pipes.types = types
+        self._pipes.types = self._slots.types = types
         self.rivals = Rivals(self._context, self.holder, types)
 
     def stop_at(self, until: Mapping[UUID, int]) -> None:
@@ -104,22 +110,50 @@ class Fetcher:
         self._is_flowing = is_flowing and not self.rivals.count()
         self._room_ahead = room_ahead
         fetched: list[tuple[HeldRun, Taken]] = []
+        trouble: CassqError | None = None
+        for feed in self._sides():
+            left = wanted - sum(taken.count for _, taken in fetched)
+            if left <= 0 or (fetched and reach is Reach.BUSY):
+                break
+            try:
+                feed(left, reach, fetched)
+            except CassqError as error:
+                # What was taken before is leased to this popper, so it is handed out; trouble that lasts
+                # comes up again in the next round.
+                trouble = error
+        if trouble and not fetched:
+            raise trouble
+        return fetched
+
+    def _sides(self) -> Sequence[_Feed]:
+        """Return what is taken from: where messages of the queue have keys, those and others take turns."""
+        if not uses_keys(self._record.settings):
+            return [self._feed_plain]
+        self._is_plain_first = bool(self._pipes.entries) and not self._is_plain_first
+        return [self._feed_plain, self._feed_keyed][:: 1 if self._is_plain_first else -1]
+
+    def _feed_plain(self, wanted: int, reach: Reach, fetched: list[tuple[HeldRun, Taken]]) -> None:
         if uses_priority(self._record.settings) and not self._pipes.is_read_within(BETTER_S):
             self._list()
-        try:
-            self._round(self._pipes.entries, wanted, fetched)
-            if not fetched and reach is not Reach.KNOWN:
-                known = {entry.pipe for entry in self._pipes.entries}
-                self._list()
-                # What was empty a moment ago is looked at again only where its pusher has gone on since.
-                gone_on = {entry.source for entry in self._pipes.entries if entry.pipe not in known}
-                self._round([e for e in self._pipes.entries if e.source in gone_on], wanted, fetched)
-        except CassqError:
-            # What was taken before is leased to this popper, so it is handed out; trouble that lasts comes
-            # up again in the next round.
-            if not fetched:
-                raise
-        return fetched
+        before = len(fetched)
+        self._round(self._pipes.entries, wanted, fetched)
+        if len(fetched) == before and reach is not Reach.KNOWN:
+            known = {entry.pipe for entry in self._pipes.entries}
+            self._list()
+            # What was empty a moment ago is looked at again only where its pusher has gone on since.
+            gone_on = {entry.source for entry in self._pipes.entries if entry.pipe not in known}
+            self._round([e for e in self._pipes.entries if e.source in gone_on], wanted, fetched)
+
+    def _feed_keyed(self, wanted: int, reach: Reach, fetched: list[tuple[HeldRun, Taken]]) -> None:
+        if self._is_finishing:
+            return
+        if reach is Reach.DRAINED:
+            self._slots.retry()
+        with self.beginning:
+            found = self._slots.feed(wanted, is_listing=False)
+            if not found and reach in {Reach.BUSY, Reach.DRAINED}:
+                found = self._slots.feed(wanted, is_listing=True)
+        fetched += found
 
     def check_may_take(self) -> None:
         """Raise `CoordinationUnavailableError` while takes are not allowed."""
@@ -131,6 +165,8 @@ class Fetcher:
 
     def share(self) -> None:
         """After a take: when others are hungry, let go of what may feed them, and wake them."""
+        if self._slots and self.rivals.count_all() and (left := self._slots.leave_some()):
+            self.rivals.wake_any(left)  # a slot has messages of all types
         if not (self._claims or self._opener.has_any):
             return
         held = self._claims.types
@@ -141,9 +177,15 @@ class Fetcher:
         for kind, count in self._claims.leave_some(wanted).items():
             self.rivals.wake(count, (kind,))
 
-    def listen(self, on_end_asked: Callable[[], None]) -> None:
-        """Have `on_end_asked` called, from consumers' threads, when `tend` has something to do."""
+    def listen(self, on_end_asked: Callable[[], None], on_free: Callable[[], None]) -> None:
+        """Have functions called from consumers' threads.
+
+        Args:
+            on_end_asked: when `tend` has something to do.
+            on_free: when a key may have become free, for which something is held.
+        """
         self._opener.listen(on_end_asked)
+        self._slots.on_free = on_free
 
     def tend(self) -> None:
         """End the windows whose consumers ask for it, and those whose time is over."""
@@ -153,9 +195,29 @@ class Fetcher:
         """End every window, so that what was handed out of it can be extended and given back."""
         self._claims.end_windows()
 
+    def keep_up(self) -> list[HeldRun]:
+        """Extend the leases of what waits for its key; return the runs of that."""
+        return self._slots.keep_up() if self._slots else []
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether it has messages that wait for their keys."""
+        return self._slots.is_holding
+
+    def leave(self) -> None:
+        """Give up every claim, but for slots of which something is held: that is of no use to others."""
+        self._claimer.let_go()
+        self._slots.leave_empty()
+
+    def leave_slots(self) -> None:
+        """Give up such slots where anybody waits, of whatever types."""
+        if self._slots and self.rivals.count_all():
+            self._slots.leave_empty()
+
     def let_go(self) -> None:
         """Give up every claim."""
         self._claimer.let_go()
+        self._slots.let_all_go()
 
     def finish(self) -> None:
         """Begin no other take, and wait for the turn of one but a moment longer; callable from any thread."""
@@ -170,7 +232,7 @@ class Fetcher:
     @property
     def is_empty(self) -> bool:
         """Whether the queue had no pipe when it was last looked at: so nothing of it comes due."""
-        return not self._pipes.entries
+        return not (self._pipes.entries or self._slots.has_any)
 
     def trouble(self) -> CorruptError | None:
         """Return why a pipe of the queue cannot be read, if that is so."""
@@ -178,7 +240,7 @@ class Fetcher:
 
     def next_due(self) -> float:
         """Return in how many seconds something known may come due; at most REST_S."""
-        return min([*self._claims.next_due(), self._memory.next_end(REST_S)])
+        return min([*self._claims.next_due(), self._memory.next_end(REST_S), self._slots.next_due()])
 
     def _round(self, entries: Sequence[PipeEntry], wanted: int, fetched: list[tuple[HeldRun, Taken]]) -> None:
         order = self._claimer.round(entries)

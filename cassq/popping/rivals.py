@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from cassq.catalog.queue_context import QueueContext
 from cassq.coordination.port import name_in_line
-from cassq.model.uses import bits_of, types_of, uses_types, wanted_bits
+from cassq.model.uses import EVERY_POPPER, bits_of, types_of, uses_types, wanted_bits
 
 
 class Rivals:
@@ -30,6 +30,14 @@ class Rivals:
     def count(self, types: Iterable[str] | None = None) -> int:
         """Return how many of them wait for messages of these types; None: of some that this popper takes."""
         return self._coordinator.hungry(self._queue, besides=self._name, types=self._bits(types))
+
+    def count_all(self) -> int:
+        """Return how many of them wait for anything."""
+        return self._coordinator.hungry(self._queue, besides=self._name, types=EVERY_POPPER)
+
+    def wake_any(self, count: int) -> int:
+        """Wake up to so many of those, whatever they wait for; return how many were woken."""
+        return self._coordinator.wake(self._queue, count, besides=self._name, types=EVERY_POPPER)
 
     def wake(self, count: int, types: Iterable[str] | None = None) -> int:
         """Wake up to so many of those; return how many were woken."""

@@ -76,7 +76,10 @@ class Callers:
         ttl_ms, dues = self._requests[0].label.ttl_ms, None
         if self._requests[0].dues:
             dues = tuple(chain.from_iterable(request.dues for request in self._requests))
-        return Batch(first, bodies, headers, len(bodies), ttl_ms=ttl_ms, dues=dues)
+        keys = None
+        if self._requests[0].keys:
+            keys = tuple(chain.from_iterable(request.keys for request in self._requests))
+        return Batch(first, bodies, headers, len(bodies), ttl_ms=ttl_ms, dues=dues, keys=keys)
 
     def store(self, pipe: UUID, batch: Batch, reached: int) -> int:
         """Tell which of their messages are stored: those up to number `reached`; return how many."""

@@ -1,7 +1,8 @@
 """The labels of what callers push, or move: what they ask for, made ready for the queue.
 
-Owns that a queue's record tells of such messages before there is one, and that what has a delay is dated.
-Refuses to push. What must not break: nothing is pushed, or moved, before the record tells of such messages.
+Owns that a queue's record tells of such messages before there is one, that what has a delay is dated, and
+what has a key gets its slot. Refuses to push. What must not break: nothing is pushed, or moved, before the
+record tells of such messages.
 """
 
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from datetime import timedelta
 from cassq.catalog.first_uses import FirstUses
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import InvalidOptionError
+from cassq.model.key import slot_of
 from cassq.model.label import Label, to_delay, to_label
 from cassq.model.options import PushOptions
 from cassq.model.schedule import SOON
@@ -40,7 +42,7 @@ class Labels:
 
     def of_push(self, options: PushOptions, timeout: float | timedelta) -> Label:
         """Return the label of messages that are pushed with these options."""
-        label = to_label(options)
+        label = self.placed(to_label(options))
         self._check_usable()
         if not is_told(self._context.settings, label):
             self._first_uses.tell([label], timeout)
@@ -48,8 +50,14 @@ class Labels:
 
     def is_ready(self, options: PushOptions) -> bool:
         """Tell whether `of_push` reads nothing for these options, and changes no record."""
-        label = to_label(options)
+        label = self.placed(to_label(options))
         return is_told(self._context.settings, label) and (not label.due_class or self._due_clock.is_fresh)
+
+    def placed(self, label: Label) -> Label:
+        """Return the label with the slot that its key has in this queue."""
+        return (
+            label._replace(slot=slot_of(label.key, self._context.settings.key_slots)) if label.key else label
+        )
 
     def of_move(self, options: PushOptions, timeout: float | timedelta) -> Label:
         """Return the label of a message that is to have another priority, or another due time.

@@ -13,6 +13,7 @@ from uuid import UUID
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import CassqError, OutcomeUnknownError
 from cassq.model.ids import Source, new_pipe_id, new_token
+from cassq.model.key import NO_SLOT
 from cassq.model.pipe import Head, PipeEntry
 from cassq.model.schedule import is_pile, least_lead_s, open_max_s
 from cassq.model.shelf import Shelf
@@ -199,7 +200,8 @@ class PipeRotation:
         return PipeEntry(
             *(pipe, source.pusher, source.priority, source.lane, source.type),
             due_class=source.due_class,
-            shelf=shelf,
+            slot=source.slot,
+            shelf=shelf if source.slot == NO_SLOT else Shelf.KEYED,
         )
 
     @property

@@ -31,9 +31,10 @@ class PushBuffer:
 
     Args:
         messages_max, bytes_max: what one batch carries at most.
+        lanes: how many take from it, numbered from 0 on.
     """
 
-    def __init__(self, clock: Clock, messages_max: int, bytes_max: int) -> None:
+    def __init__(self, clock: Clock, messages_max: int, bytes_max: int, lanes: int = 1) -> None:
         self._clock = clock
         self._messages_max = messages_max
         self._bytes_max = bytes_max
@@ -44,7 +45,7 @@ class PushBuffer:
         self._changed = threading.Condition(self._lock)
         # Tells a call that interrupted another one of its own thread: the lock alone would let it in.
         self.is_inside: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]  # noqa: SLF001
-        self._requests = RequestLines()
+        self._requests = RequestLines(lanes)
         # What such calls brought; who holds the lock next takes it in.
         self._aside: deque[tuple[bytes, Headers, float, PushFuture]] = deque()
         self._messages = 0
@@ -188,10 +189,11 @@ class PushBuffer:
             or self._is_closed
         )
 
-    def wait(self, wait_s: float) -> None:
-        """Wait until a request is here or the buffer is closed, at most about `wait_s`."""
+    def wait(self, wait_s: float, lane: int = 0) -> None:
+        """Wait until a request is here for a lane, or nothing more can come, at most about `wait_s`."""
         with self._lock:
-            if not self._requests and not self._aside and not self._is_closed:
+            is_over = self._is_closed and not self._requests
+            if not (is_over or self._aside or self._requests.has_for(lane)):
                 self._idle += 1
                 try:
                     self._clock.wait(self._changed, wait_s)
@@ -202,8 +204,8 @@ class PushBuffer:
         """Give batches other bounds from now on."""
         self._messages_max, self._bytes_max = messages_max, bytes_max
 
-    def get(self) -> list[PushRequest]:
-        """Take requests for one batch: at least one if any is here, and more of its label while they fit."""
+    def get(self, lane: int = 0) -> list[PushRequest]:
+        """Take requests for one batch of a lane: at least one if any is here, and more alike that fit."""
         with suppress(IndexError):  # many small batches may take longer than their callers have
             if self._requests.has_late(self._clock.now()):
                 self.expire()
@@ -212,7 +214,7 @@ class PushBuffer:
                 self.take_in()
             taken: list[PushRequest] = []
             messages = size = callers = 0
-            line = self._requests.take_turn()
+            line = self._requests.take_turn(lane)
             while line:
                 request = line[0]
                 if taken and (

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from cassq.errors import CassqError
 from cassq.model.ids import MessageId
+from cassq.model.key import NO_SLOT
 from cassq.model.label import UNLABELLED, Label
 from cassq.model.message import Headers, MessageIds, size_of
 from cassq.pushing.push_result import PushFuture, PushLatch, answer
@@ -30,12 +31,13 @@ class PushRequest:
         callers: how many callers of `push` wait for it, each for one message.
         label: what steers its messages.
         dues: when each of its messages is due; none of them for at once.
+        keys: the key of each of its messages; none of them where they have none.
         number: tells which of two came first.
     """
 
     __slots__ = (
-        *("_on_finished", "bodies", "callers", "deadline", "dues", "headers", "ids", "is_finished", "label"),
-        *("number", "size"),
+        *("_on_finished", "bodies", "callers", "deadline", "dues", "headers", "ids", "is_finished", "keys"),
+        *("label", "number", "size"),
     )
 
     def __init__(
@@ -50,6 +52,7 @@ class PushRequest:
         self.callers = 0
         self.label = UNLABELLED
         self.dues: Sequence[int] = ()
+        self.keys: Sequence[str] = ()
         self.number = 0
         self._on_finished = on_finished
 
@@ -68,6 +71,7 @@ class PushRequest:
             self.bodies = self.bodies[count:]
             self.headers = self.headers[count:]
             self.dues = self.dues[count:]
+            self.keys = self.keys[count:]
         if not self.bodies:
             self._finish(None)
 
@@ -88,16 +92,18 @@ class Singles(PushRequest):
     away by Ctrl-C before it, nothing stays.
     """
 
-    __slots__ = ("_bodies", "_dues", "_ends", "_headers")
+    __slots__ = ("_bodies", "_dues", "_ends", "_headers", "_keys")
 
     def __init__(self, deadline: float, label: Label = UNLABELLED) -> None:
         self._bodies: list[bytes] = []
         self._headers: list[Headers] = []
         self._ends: list[PushFuture | PushLatch] = []
         self._dues: list[int] = []
+        self._keys: list[str] = []
         super().__init__(self._bodies, self._headers, deadline, self._end)
         self.label = label
         self.dues = self._dues
+        self.keys = self._keys
 
     def add(self, body: bytes, headers: Headers, size: int, end: PushFuture | PushLatch) -> None:
         """Let one more message travel along; `end` hears of it."""
@@ -107,6 +113,8 @@ class Singles(PushRequest):
         self._headers.append(headers)
         if self.label.due_class:
             self._dues.append(end.label.due_ms)
+        elif self.label.slot != NO_SLOT:
+            self._keys.append(end.label.key)
         self._ends.append(end)
         self.size += size
         if end.__class__ is PushLatch:
@@ -117,6 +125,7 @@ class Singles(PushRequest):
         del self._bodies[len(self._ends) :]
         del self._headers[len(self._ends) :]
         del self._dues[len(self._ends) :]
+        del self._keys[len(self._ends) :]
 
     def _end(self, ids: MessageIds, error: CassqError | None) -> None:
         latches: list[tuple[PushLatch, MessageId]] = []

@@ -70,7 +70,8 @@ class Pusher:
         self._clock = context.clock
         self.check_open = check_open
         self._cutter = BatchCutter(self._settings)
-        self._buffer = PushBuffer(self._clock, *bounds_of(context.settings))
+        width = context.settings.push_width  # once: it may be altered
+        self._buffer = PushBuffer(self._clock, *bounds_of(context.settings), width)
         self._context = context
         self._name = f"{process_name()}-{str(new_token())[:8]}"  # no process ever has it again
         # What need not hold up a batch: opening the next pipe, waking poppers.
@@ -79,10 +80,7 @@ class Pusher:
         self._lock = threading.RLock()  # of what stands below it
         self._left_behind = 0
         self._written: dict[int, list[PushRequest]] = {}
-        self._lanes = [
-            LaneSet(partial(self._make_lane, number), self._clock)
-            for number in range(context.settings.push_width)
-        ]
+        self._lanes = [LaneSet(partial(self._make_lane, number), self._clock) for number in range(width)]
         self._threads = [
             threading.Thread(target=self._run, args=(number,), name=f"cassq-push-{self._queue}", daemon=True)
             for number in range(len(self._lanes))
@@ -164,6 +162,7 @@ class Pusher:
                 request = PushRequest(chunk, headers, deadline, partial(resolve, future))
                 request.label = label.of_batch
                 request.dues = (label.due_ms,) * request.count if label.due_class else ()
+                request.keys = (label.key,) * request.count if label.key else ()
                 self._buffer.put(request)
                 if on_part:
                     on_part(request)
@@ -229,9 +228,9 @@ class Pusher:
         linger = Linger()
         idle_s = 0.0
         while not self._buffer.is_finished:
-            self._buffer.wait(idle_s)
+            self._buffer.wait(idle_s, number)
             self._buffer.bound(*bounds_of(self._record.settings))
-            requests = self._buffer.get()
+            requests = self._buffer.get(number)
             if requests:
                 started = self._clock.now()
                 self._written[number] = requests
@@ -257,7 +256,7 @@ class Pusher:
         return kind._replace(due_class=min(kind.due_class, class_of(lead_s)))
 
     def _make_lane(self, number: int, label: Label) -> Lane:
-        source = Source(self._name, label.priority, number, label.type, label.due_class)
+        source = Source(self._name, label.priority, number, label.type, label.due_class, label.slot)
         return Lane(self._context, source, host=self, executor=self._beside)
 
     def _put_one(

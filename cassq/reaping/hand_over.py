@@ -190,12 +190,14 @@ class HandOver:
 def rests_for_long(source: FencedPipe) -> bool:
     """Tell whether all that is left of a pipe came back and rests: poppers need not see it.
 
-    What may expire stays, which takes a read: where it was moved its time-to-live would begin anew.
+    What may expire stays, which takes a read: where it was moved its time-to-live would begin anew. So does
+    what has a key: others of it may wait for it.
     """
     runs = source.progress.runs.values()
     far_ms = source.read_ms + 1000 * FAR_S
     return (
         source.is_exhausted
+        and not source.entry.is_keyed
         and bool(runs)
         and all(
             run.state is RunState.RETURNED

@@ -65,7 +65,7 @@ class Reaper:
         self.keeper = Keeper(context, f"{holder}-keeper")
         self._sources = self.keeper.sources
         self._hand_over = self.keeper.hand_over
-        self._pipes = PipeList(context)
+        self._pipes = PipeList(context, has_keyed=True)
         self._examined_at: dict[UUID, float] = {}
         self._hinted: set[UUID] = set()
         self._retired: set[UUID] = set()

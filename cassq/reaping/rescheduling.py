@@ -21,7 +21,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
-from cassq.errors import CassqError, OutcomeUnknownError, UnavailableError
+from cassq.errors import CassqError, InvalidOptionError, OutcomeUnknownError, UnavailableError
 from cassq.model.ids import MessageId
 from cassq.model.pipe import PipeEntry, Run
 from cassq.model.ranges import Range
@@ -74,6 +74,11 @@ class Rescheduling:
         """Move a message; see `Queue.reschedule`."""
         now_at: MessageId | None = message_id
         while now_at and (entry := find_entry(self._context, now_at.pipe)):
+            if entry.is_keyed:
+                raise InvalidOptionError(
+                    f"message {message_id} has a key, and is not moved: it would lose its place among others "
+                    "of the key; cancel it, and push it again"
+                )
             if entry.shelf is Shelf.SORTED and now_at != message_id:
                 self._list(entry)  # who moved it there before died
             if self._move_from(entry, now_at.seq, place):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _IN_PIPES = frozenset(Fate) - {Fate.DEAD}
 
 #: The lists of pipes whose messages are shown: of what was moved the pipes that it is in.
-_SHOWN = Shelf.READY, Shelf.SCHEDULED, Shelf.DUE
+_SHOWN = Shelf.READY, Shelf.SCHEDULED, Shelf.DUE, Shelf.KEYED
 
 
 @dataclass

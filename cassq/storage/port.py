@@ -69,7 +69,7 @@ class DeadLetter:
         reason: why, for people to read.
         attempts: how often it was handed out.
         died_at_ms: database's clock; filled in by the adapter.
-        priority, type: what it was pushed with; "" for no type.
+        priority, type, key: what it was pushed with; "" for no type, and for no key.
     """
 
     message_id: MessageId
@@ -81,6 +81,7 @@ class DeadLetter:
     died_at_ms: int = field(default=0)
     priority: int = 0
     type: str = ""
+    key: str = ""
 
 
 class RecordStorage(Protocol):
@@ -207,7 +208,7 @@ class PipeStorage(Protocol):
         ...
 
     def mark(self, pipe: UUID, marks: Sequence[Mark]) -> None:
-        """Write marks; of two with the same first number the longer one stands.
+        """Write marks; of two with the same first number the longer one stands, or that of the later attempt.
 
         Guarantees: when it returns, every later `load_pipe` sees them. In a deleted pipe no effect.
         Idempotent: yes. After a time-out: call it again.

@@ -22,10 +22,10 @@ from cassq.storage.port import DeadLetter
 WORDS = {"phase", "state", "ending"}
 
 #: Texts that are JSON, in the embedded store.
-JSON = {"settings", "totals", "counted", "samples", "headers", "writers"}
+JSON = {"settings", "totals", "counted", "samples", "headers", "writers", "keys"}
 
 #: Not the business of a queue: the versions of the schema, and the store's clock, which is read at the start;
-#: and slots, which no queue has yet.
+#: and slots, of which a popper hears in the middle of its work, and tells its log.
 APART = {"schema_version", "clock", "slots"}
 
 #: Spoilt ways that are no damage, and why.
@@ -45,9 +45,14 @@ SOUND = {
     ("staged", "due_class", "null"),
     ("pipes", "moved_from", "null"),  # from nowhere
     ("staged", "moved_from", "null"),
+    ("waiting", "keys", "null"),  # they have none
+    ("pipes", "slot", "null"),
+    ("staged", "slot", "null"),
+    ("pending mark", "attempt", "null"),
     ("pending", "target", "null"),  # nothing was moved
     ("marks", "target", "null"),
     ("dead", "type", "null"),
+    ("dead", "key", "null"),
     ("dead", "priority", "null"),  # of before letters kept it
     ("queues", "expired", "null"),
     ("queues", "writers", "null"),  # of before there were staged pipes
@@ -265,7 +270,7 @@ PENDING = {
     ("head", -1, 0): "op cursor read_from floor phase last skipped dead purged rolled_back expired",
     ("run", 2, 1): "last read_from state attempt lease_id leased_at lease_ms not_before holder rolled_back"
     " window_ms reason",
-    ("mark", 1, 2): "last ending target",
+    ("mark", 1, 2): "last ending target attempt",
 }
 
 
@@ -284,7 +289,7 @@ def cassandra_ways() -> Iterator[Way]:
                 if table != "pending":
                     yield table, column, name, value
                 for (row, _, _), columns in PENDING.items() if table == "pending" else ():
-                    if column in columns.split():
+                    if column in columns.split() and (f"pending {row}", column, name) not in SOUND:
                         yield f"pending {row}", column, name, value
 
 

@@ -46,7 +46,8 @@ def record(name, **changes):
 def letter(pipe, seq, **changes):
     values = {"body": b"a body", "headers": {"type": "new"}, "pushed_at_ms": EARLY_MS, "attempts": 5}
     return DeadLetter(
-        MessageId(pipe, seq), **(values | {"reason": "it failed", "priority": 3, "type": "refund"} | changes)
+        MessageId(pipe, seq),
+        **(values | {"reason": "it failed", "priority": 3, "type": "refund", "key": "k"} | changes),
     )
 
 

@@ -43,14 +43,17 @@ class TestBatches:
             found = storage.read_batches(pipe, BatchQuery(limit=10, is_outline=is_outline))
             assert [read.ttl_ms for read in found] == [1_000, 0, longest]
 
-    def test_a_batch_reads_back_with_due_times_and_with_what_its_messages_were_first(self, storage, pipe):
+    def test_a_batch_reads_back_with_due_times_keys_and_with_what_its_messages_were_first(
+        self, storage, pipe
+    ):
         dues = (0, EARLY_MS, 253_402_300_799_999)
         origins = tuple(Origin(MessageId(new_pipe_id(), seq), EARLY_MS + seq) for seq in (1, 2, 7))
         pushed = [
             replace(batch(1, b"a", b"b", b"c"), dues=dues),
             replace(batch(4, b"d", b"e", b"f"), dues=dues, origins=origins),
             replace(batch(7, b"g", b"h", b"i"), origins=origins),
-            batch(10, b"j"),
+            replace(batch(10, b"j", b"k", b"l"), keys=("a", "ü", "a")),
+            batch(13, b"m"),
         ]
         for each in pushed:
             storage.append(pipe, each)

@@ -53,6 +53,26 @@ class TestMarks:
 
         assert storage.load_pipe(pipe).marks == (Mark(3, 7, End.COMMITTED),)
 
+    @pytest.mark.parametrize("order", [1, -1])
+    def test_of_two_that_are_alike_the_one_of_the_later_attempt_stands(self, storage, pipe, order):
+        take(storage, pipe, run(1, 9))
+        for mark in [Mark(1, 9, End.COMMITTED, attempt=attempt) for attempt in (2, 3)][::order]:
+            storage.mark(pipe, [mark])
+
+        assert storage.load_pipe(pipe).marks == (Mark(1, 9, End.COMMITTED, attempt=3),)
+
+    @pytest.mark.parametrize("is_set_first", [False, True])
+    def test_also_where_one_of_them_was_set_by_a_transaction(self, storage, pipe, is_set_first):
+        take(storage, pipe, run(1, 9))
+        plain, set_one = (Mark(1, 9, End.COMMITTED, attempt=2 + place) for place in (0, 1))
+        if is_set_first:
+            advance(storage, pipe, marks=[set_one])
+        storage.mark(pipe, [plain])
+        if not is_set_first:
+            advance(storage, pipe, marks=[set_one])
+
+        assert storage.load_pipe(pipe).marks == (set_one,)
+
     def test_no_marks_are_nothing_to_do(self, storage, pipe):
         storage.mark(pipe, [])
 

@@ -13,6 +13,7 @@ from support.clocks import HandClock
 
 from cassq.errors import OutcomeUnknownError, StorageUnavailableError
 from cassq.model.ids import MessageId, new_pipe_id, new_token
+from cassq.model.key import NO_SLOT
 from cassq.model.pipe import End, Head, Mark, PipeEntry
 from cassq.model.shelf import Shelf
 from cassq.model.transaction import (
@@ -215,7 +216,10 @@ class TestLists:
     @pytest.mark.parametrize("shelf", list(Shelf))
     def test_a_pipe_is_listed_where_it_was_created_and_nowhere_else(self, storage, queue, shelf):
         moved_from = new_pipe_id()
-        entry = PipeEntry(new_pipe_id(), "a pusher", due_class=3, moved_from=moved_from, shelf=shelf)
+        slot = 0 if shelf is Shelf.KEYED else NO_SLOT
+        entry = PipeEntry(
+            new_pipe_id(), "a pusher", due_class=3, moved_from=moved_from, slot=slot, shelf=shelf
+        )
         storage.create_pipe(queue, entry, Head(new_token()))
         assert [each for each in Shelf if listed(storage, queue, shelf=each)] == [shelf]
         (found,) = storage.list_pipes(queue, shelf=shelf).entries

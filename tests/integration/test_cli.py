@@ -86,6 +86,7 @@ class TestQueue:
             *("--clock-skew-max", "1s", "--pop-width", "2", "--push-width", "3", "--body-bytes-max", "64KiB"),
             *("--retry-delay", "2s", "--retry-factor-percent", "150", "--retry-delay-max", "1h"),
             *("--retry-jitter-percent", "5", "--ttl", "1d", "--on-expired", "dead", "--ageing", "10s"),
+            *("--key-slots", "32", "--keys", "exclusive"),
         )
 
         assert made["queue"] == "orders"
@@ -107,6 +108,8 @@ class TestQueue:
             "ttl_ms": 86_400_000,
             "on_expired": 1,
             "ageing_ms": 10_000,
+            "key_slots": 32,
+            "keys": 1,
         }
 
     def test_may_be_created_again_with_the_same_settings_only(self, orders):
@@ -292,6 +295,15 @@ class TestPush:
 
         assert done.returncode == 74
         assert "No space left on device" in done.stderr
+        assert stats(orders)["pushed"] == 1
+
+    def test_takes_a_key_and_none_that_is_to_wait(self, orders):
+        pushed = orders.json("push", "orders", "--key", "customer-42", stdin=b"one")
+        assert orders.json("status", "orders", pushed["id"])["state"] == "waiting"
+        assert orders.json("queue", "show", "orders")["settings"]["key_slots"] == 16
+        refused = orders.run("push", "orders", "--key", "customer-42", "--delay", "5m", stdin=b"two")
+        assert refused.returncode == 64
+        assert "key='customer-42' goes with no delay=" in refused.stderr
         assert stats(orders)["pushed"] == 1
 
     def test_takes_standard_input_as_one_message(self, orders):

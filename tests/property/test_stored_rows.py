@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from cassq.errors import DecodeError
 from cassq.limits import SEQ_MAX, UNDECIDED
 from cassq.model.ids import MessageId, new_pipe_id, time_key
+from cassq.model.key import NO_SLOT
 from cassq.model.message import Batch
 from cassq.model.pipe import End, Head, Phase, Run, RunState
 from cassq.model.queue_record import QueueRecord, Sample
@@ -27,7 +28,9 @@ PIPE = new_pipe_id()
 HEAD = Head(uuid4(), 7, 8, 3, Phase.SEALED, 9, 1, 1, 1, 1)
 RUN = Run(4, 7, 2, RunState.RETURNED, 2, uuid4(), 0, 30_000, 5_000, "me", 1)
 BATCH = Batch(4, (b"one", b"two"), ({"a": "b"}, {}), 2, 1_000, 60_000)
-LETTER = DeadLetter(MessageId(PIPE, 4), b"one", {"a": "b"}, 1_000, 2, "it was given up", 2_000, 3, "refund")
+LETTER = DeadLetter(
+    MessageId(PIPE, 4), b"one", {"a": "b"}, 1_000, 2, "it was given up", 2_000, 3, "refund", "a key"
+)
 RECORD = QueueRecord(
     "orders",
     uuid4(),
@@ -70,8 +73,8 @@ def written_again(kind: str, row: tuple) -> tuple:
             return sqlite_rows.run_row(run, run.leased_at_ms)
         case "mark":
             mark = sqlite_rows.to_mark(row)
-            return mark.first, mark.last, mark.end.value, mark.target
-        case "batch":
+            return mark.first, mark.last, mark.end.value, mark.target, mark.attempt
+        case "batch" | "keyed":
             batch = sqlite_rows.to_batch(row)
             return sqlite_rows.batch_row(batch, batch.pushed_at_ms)
         case "letter":
@@ -84,8 +87,9 @@ def written_again(kind: str, row: tuple) -> tuple:
 ROWS = {
     "head": sqlite_rows.head_row(HEAD),
     "run": sqlite_rows.run_row(RUN, 0),
-    "mark": (4, 7, "dead", None),
+    "mark": (4, 7, "dead", None, 0),
     "batch": sqlite_rows.batch_row(BATCH, 1_000),
+    "keyed": sqlite_rows.batch_row(replace(BATCH, keys=("a", "b")), 1_000),
     "letter": sqlite_rows.letter_row(LETTER, 2_000),
     "record": ("orders", *sqlite_rows.record_row(RECORD)),
 }
@@ -113,7 +117,7 @@ def test_a_row_of_a_file_is_read_as_it_stands_or_refused(case):
 
 
 @quietly
-@given(spoilt((time_key(PIPE), "me", 0, 0, 1_000, "a type", 3, time_key(PIPE))))
+@given(spoilt((time_key(PIPE), "me", 0, 0, 1_000, "a type", 3, time_key(PIPE), 7)))
 def test_an_entry_of_a_file_is_read_as_it_stands_or_refused(row):
     try:
         entry = sqlite_rows.to_entry(row, Shelf.DUE)
@@ -123,7 +127,7 @@ def test_an_entry_of_a_file_is_read_as_it_stands_or_refused(row):
 
 
 def test_a_sound_entry_is_read():
-    row = (time_key(PIPE), "me", 0, 0, 1_000, "a type", 3, None)
+    row = (time_key(PIPE), "me", 0, 0, 1_000, "a type", 3, None, NO_SLOT)
     assert sqlite_rows.entry_row(sqlite_rows.to_entry(row, Shelf.DUE), 1_000) == row
 
 
@@ -173,6 +177,7 @@ def test_a_row_of_pending_is_read_as_what_it_says_or_refused(row):
         assert datetime(1970, 1, 1) + timedelta(milliseconds=run.leased_at_ms) <= row[15]  # noqa: DTZ001
     for mark in marks:
         assert (mark.first, mark.last, mark.end.value, mark.target) == (row[0], row[7], row[19], row[23])
+        assert mark.attempt == (row[13] or 0)
     assert len(runs) + len(marks) + bool(head) == 1
 
 
@@ -195,4 +200,6 @@ def test_a_head_that_no_step_leads_to_is_refused():
 
 def test_every_ending_is_one_that_both_stores_know():
     for end in End:
-        assert sqlite_rows.to_mark((1, 2, end.value, time_key(PIPE) if end is End.MOVED else None)).end is end
+        assert (
+            sqlite_rows.to_mark((1, 2, end.value, time_key(PIPE) if end is End.MOVED else None, 0)).end is end
+        )

@@ -10,9 +10,11 @@ from odd_values import OBJECTS, TEXTS, Mute, names, refused
 
 import cassq
 from cassq.errors import DecodeError, InvalidNameError, InvalidOptionError, UsageError
-from cassq.limits import SEQ_MAX
+from cassq.limits import SEQ_MAX, SLOTS_MAX
 from cassq.model.arguments import check_count, tell_duration, to_duration, to_seconds
 from cassq.model.ids import MessageId, check_name, new_pipe_id, shorten, to_message_id
+from cassq.model.key import KEY_BYTES_MAX, check_key, slot_of
+from cassq.model.label import Label
 from cassq.model.message import check_body, check_headers
 from cassq.model.settings import QueueSettings, settings_known
 from cassq.storage.cassandra.values import to_ms
@@ -151,6 +153,22 @@ def test_a_duration_beside_a_url_may_be_a_number_or_a_timedelta(name, given):
 
 
 # -- messages ------------------------------------------------------------------------------------------
+
+
+@quietly
+@given(OBJECTS)
+@example("x" * KEY_BYTES_MAX)
+@example("\x7f")
+def test_a_key_is_taken_as_it_is_and_has_a_slot_or_is_refused_by_name(key):
+    words = refused(InvalidOptionError, lambda: check_key(key))
+
+    if words is None:
+        assert check_key(key) is key
+        assert 1 <= len(key.encode()) <= KEY_BYTES_MAX
+        assert 0 <= slot_of(key, SLOTS_MAX) < SLOTS_MAX
+        assert Label(slot=3, key=key).of_batch == Label(slot=3)
+    else:
+        assert words.startswith("key=")
 
 
 @quietly

@@ -36,6 +36,7 @@ from cassq.verification.ledger import Kind
 if TYPE_CHECKING:
     from due_watch import DueWatch
     from expiry_watch import ExpiryWatch
+    from key_watch import KeyWatch
     from move_watch import MoveWatch
     from recurrence_watch import RecurrenceWatch
     from type_watch import TypeWatch
@@ -61,6 +62,7 @@ class Stage(Protocol):
     soon: float
     expiry: "ExpiryWatch"
     types: "TypeWatch"
+    keys: "KeyWatch"
     dues: "DueWatch"
     moves: "MoveWatch"
     rests_s: tuple[float, ...]
@@ -96,6 +98,7 @@ def push_all(stage: Stage, process: Process, messages: int) -> None:
             "type": stage.types.type_of(bodies),
             **stage.dues.options(dice, bodies),
         }
+        how["key"] = stage.keys.key_of(process.name, bodies, how["priority"], how["type"])
         stage.moves.note_pushed(bodies, how["priority"])
         stage.note(process.name, Kind.ATTEMPTED, bodies)
         if dice.random() < 0.3:
@@ -141,6 +144,7 @@ def _note_push(
     else:
         kind = Kind.ACKNOWLEDGED
         stage.dues.note_told(bodies)
+        stage.keys.note_told(bodies)
     stage.note(process.name, kind, bodies)
 
 
@@ -224,6 +228,7 @@ def _pop_some(
     for each in deliveries:
         stage.dues.check(consumer.name, each, stage.ids.get(each.body.decode()))
         stage.recurring.check(consumer.name, each)
+        stage.keys.check(consumer.name, each, stage.world.now + each.run.left_s)
         stage.note(
             consumer.name,
             Kind.DELIVERED,
@@ -299,6 +304,7 @@ def _note_each(stage: Stage, consumer: Consumer, kind: Kind, deliveries: list[De
 def _roll_back(stage: Stage, consumer: Consumer, deliveries: list[Delivery], delay: timedelta) -> None:
     for each in deliveries:
         _note_each(stage, consumer, Kind.ROLLING_BACK, [each])
+        stage.keys.note_ending(name_of(each), is_last=each.attempt >= stage.max_attempts)
         begun_at, is_told = stage.world.now, each.rollback(delay)
         stage.moves.note_rested(each, begun_at, delay, is_told=is_told)
         if is_told and each.attempt >= stage.max_attempts:
@@ -308,6 +314,7 @@ def _roll_back(stage: Stage, consumer: Consumer, deliveries: list[Delivery], del
 def _reject(stage: Stage, consumer: Consumer, deliveries: list[Delivery]) -> None:
     for each in deliveries:
         _note_each(stage, consumer, Kind.ROLLING_BACK, [each])
+        stage.keys.note_ending(name_of(each), is_last=True)
         if each.reject("planned"):
             _note_each(stage, consumer, Kind.GIVEN_UP, [each])
 
@@ -319,6 +326,8 @@ def _commit(
     for _, each in groupby(deliveries, key=lambda delivery: delivery.run):
         together = list(each)
         _note_each(stage, consumer, Kind.COMMITTING, together)
+        for one in together:
+            stage.keys.note_ending(name_of(one), is_last=True)
         if stage.soon and stage.world.dice.random() < stage.soon:
             _commit_soon(stage, consumer, together)
         elif is_grouped:
@@ -387,11 +396,13 @@ def purge_all(stage: Stage, process: Process, times: int) -> None:
         stage.world.sleep(stage.world.dice.random())
         unknown.clear()
         stage.note(process.name, Kind.PURGING, [""])
+        stage.keys.note_purging()
         with suppress(UnavailableError, OutcomeUnknownError):
             count = queue.purge()
             # Where an answer got lost, the count is of what was surely this purge's: there may be more.
             if not unknown:
                 stage.note(process.name, Kind.PURGED, [""], count=count)
+        stage.keys.note_purging()
 
 
 def unknown_transactions(storage: Storage) -> list[CassqError]:

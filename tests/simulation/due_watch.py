@@ -26,7 +26,7 @@ from cassq.model.ids import MessageId
 from cassq.model.message import Batch
 from cassq.model.pipe import Head, PipeEntry
 from cassq.observing.inspection import MessageState, MessageStatus
-from cassq.popping import claimer, fetcher
+from cassq.popping import claimer, fetcher, slot, slots
 from cassq.popping.delivery import Delivery
 from cassq.pushing import due_clock, pipe_rotation
 from cassq.reaping import hand_over, housekeeping, keeper, sources
@@ -331,6 +331,8 @@ def _shrunk(plan: Plan) -> Iterator[tuple[Any, str, Any]]:
 def hastened(plan: Plan) -> Iterator[None]:
     """Have days of the schedule pass in seconds, meanwhile, where the plan says so."""
     changes = list(_shrunk(plan)) if plan.leads_s or plan.periods_s or plan.moves else []
+    if plan.keys:
+        changes += [(slots, "HELD_MAX", plan.held_max), (slot, "TAKE_MIN", plan.take_min)]
     before = [(module, name, getattr(module, name)) for module, name, _ in changes]
     for module, name, value in changes:
         setattr(module, name, value)

@@ -25,6 +25,7 @@ from due_watch import FAR_S, DueWatch, hastened
 from ensemble import Ensemble, Seat
 from expiry_watch import ExpiryWatch, giving_back
 from hands import Hands, listening
+from key_watch import KeyWatch
 from letter_actors import deal_with_letters
 from move_watch import MoveWatch
 from moving_actors import move_some
@@ -206,6 +207,7 @@ class _Stage:
         self.soon = plan.soon
         self.expiry = ExpiryWatch(self, self.cluster.body_at, plan)
         self.types = TypeWatch(plan, self.broken)
+        self.keys = KeyWatch(plan, world, self.broken)
         self.rests_s = plan.rests_s
         self.moves = MoveWatch(plan, world, self.lines, self.broken)
         self.dues = DueWatch(plan, world, self.moves, self.broken)
@@ -347,6 +349,8 @@ class _Stage:
         pipes = store.storage.list_pipes("q").entries
         if self.plan.batches:
             pipes += store.storage.list_pipes("q", shelf=Shelf.STAGED).entries
+        if self.plan.keys:
+            pipes += store.storage.list_pipes("q", shelf=Shelf.KEYED).entries
         if self.dues.is_on or self.recurring.is_on:
             pipes += tuple(self._scheduled(store))
         if pipes and self.world.now > end:
@@ -395,7 +399,7 @@ class _Stage:
         for letter in letters:
             self.note("judge", Kind.DEAD_LETTER, [letter.body.decode()], **place_of(letter.message_id))
         self.verdict = verdict = judge(self.lines)
-        verdict.reordered = self.dues.in_order(verdict.reordered)
+        verdict.reordered = self.keys.in_order(self.dues.in_order(verdict.reordered))
         if self.plan.lasting_s:
             steering = self.steering
             self.broken += judge_steering(steering, self.lines, self.plan.lasting_s, self.healed_at)
@@ -648,6 +652,8 @@ class _Stage:
 
     def _note_held(self, who: str, kind: Kind, delivery: Delivery, left_s: float) -> None:
         until = self.world.now + left_s if kind is Kind.EXTENDED else 0.0
+        if kind is Kind.EXTENDED:
+            self.keys.note_extended(name_of(delivery), until)
         if who == STREAM and not self._is_news(kind, delivery):
             return
         place = {} if who == STREAM else place_of(delivery.message_id)

@@ -223,8 +223,8 @@ MOVING_MUTANTS: tuple[Mutant, ...] = (
     planted(
         "put off messages of a pipe that may get more",
         _HAND_OVER,
-        "        source.is_exhausted\n        and bool(runs)",
-        "        bool(runs)",
+        "        source.is_exhausted\n        and not",
+        "        not",
         test=f"{_PUT_OFF}::test_a_pipe_that_may_get_more_stays",
     ),
     planted(

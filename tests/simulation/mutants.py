@@ -4,6 +4,7 @@ Owns the patches and what each of them breaks. Checks that cannot find them prov
 What carries a rule of the protocol and is found by a test instead of by histories is in `rule_mutants`.
 """
 
+from key_mutants import KEY_MUTANTS
 from moving_mutants import MOVING_MUTANTS
 from planting import Edit, Mutant, check_planted, plant
 from planting import planted as _one
@@ -42,9 +43,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "hand out before the transaction is applied",
         "cassq.pipes.owned_pipe",
-        "        if not self.advance(head, tuple(change for plan in plans for change in plan.changes)):\n"
-        "            return None\n",
-        "        self.advance(head, tuple(change for plan in plans for change in plan.changes))\n",
+        "        if not self.advance(head, changes, marks):\n            return None\n",
+        "        self.advance(head, changes, marks)\n",
     ),
     _one(
         "believe that an unknown take was applied",
@@ -91,9 +91,9 @@ MUTANTS: tuple[Mutant, ...] = (
         "bury with the mark first",
         "cassq.pipes.burial",
         "    storage.change_dead(queue, added=letters)\n"
-        "    marks = [Mark(part.first, part.last, End.DEAD) for part in buried]\n"
+        "    marks = [Mark(*part, End.DEAD, attempt=entry.attempt_of(run)) for part in buried]\n"
         "    storage.mark(entry.pipe, marks)\n",
-        "    marks = [Mark(part.first, part.last, End.DEAD) for part in buried]\n"
+        "    marks = [Mark(*part, End.DEAD, attempt=entry.attempt_of(run)) for part in buried]\n"
         "    storage.mark(entry.pipe, marks)\n"
         "    storage.change_dead(queue, added=letters)\n",
     ),
@@ -354,8 +354,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "retire without looking at the marks",
         "cassq.model.progress",
-        "return self.is_exhausted and self._ended.covers(self.head.floor + 1, self.head.last)",
-        "return self.is_exhausted",
+        "is_exhausted and not self.runs and self._ended.covers(self.head.floor + 1, self.head.last)\n",
+        "is_exhausted\n",
     ),
     _one(
         "retire before the end is decided",
@@ -634,6 +634,8 @@ MUTANTS: tuple[Mutant, ...] = (
     *SCHEDULE_MUTANTS,
     *RECURRING_MUTANTS,
     *MOVING_MUTANTS,
+    # Keys
+    *KEY_MUTANTS,
     # Rules one by one
     *RULE_MUTANTS,
 )

@@ -116,6 +116,10 @@ class Plan:
         slip: the one call that fails.
         lasting_s: pushers and poppers work on with what they have, to the end, and while nothing fails a
             message waits for this at most; 0 where they come and go.
+        keys: pushes have one of so many keys, or none; 0: all have none.
+        key_order: whether those of a key come in order.
+        key_slots: keys fall into so many slots.
+        held_max, take_min: so many messages wait for their keys, or are taken together.
         leads_s: pushes are due after one of these; none where there are none.
         spread: each differs from that by half of this part of it at most.
         dated: how likely a push names its due time instead of a delay.
@@ -170,6 +174,11 @@ class Plan:
     priorities: int = 1
     ageing_s: float = 60.0
     types: int = 1
+    keys: int = 0
+    key_order: Literal["ordered", "exclusive"] = "ordered"
+    key_slots: int = 16
+    held_max: int = 2000
+    take_min: int = 100
     leads_s: tuple[float, ...] = ()
     spread: float = 0.0
     dated: float = 0.2
@@ -218,6 +227,8 @@ class Plan:
             "ttl": timedelta(seconds=self.ttl_s),
             "on_expired": self.on_expired,
             "ageing": timedelta(seconds=self.ageing_s),
+            "keys": self.key_order,
+            "key_slots": self.key_slots,
         }
 
     def __str__(self) -> str:
@@ -284,6 +295,7 @@ SHARES = {
     "schedule": ("scheduled", 0.05),
     "recurring": ("again and again", 0.03),
     "moves": ("moved by hand", 0.05),
+    "keys": ("keyed", 0.05),
 }
 
 #: In so many an operator pauses and deletes the queue, or one call fails; drawn apart as well.
@@ -551,6 +563,28 @@ def _about_types(dice: random.Random, plan: Plan) -> Plan:
         **dice.choice(({}, {"max_attempts": 2, "operators": 1, "deals": 4})),
     )
     return replace(typed, blows=tuple(_draw_blows(dice, typed)))
+
+
+def _about_keys(dice: random.Random, plan: Plan) -> Plan:
+    """Messages with keys, one of each at a time: poppers die, freeze and lose their slots."""
+    keyed = replace(
+        plan,
+        messages=dice.choice((12, 20, 40)),
+        pushers=dice.choice((1, 2)),
+        poppers=dice.choice((2, 3)),
+        consumers=dice.choice((1, 2, 3)),
+        pipe_messages_max=dice.choice((2, 5, 20)),
+        keys=dice.choice((1, 2, 4)),
+        key_slots=dice.choice((1, 2)),
+        held_max=dice.choice((1, 3, 2000)),
+        take_min=dice.choice((1, 3, 100)),
+        key_order=dice.choice(("ordered", "exclusive")),
+        priorities=dice.choice((1, 1, 3)),
+        types=dice.choice((1, 1, 3)),
+        max_attempts=1_000_000,
+        push_width=dice.choice((1, 2)),
+    )
+    return replace(keyed, blows=tuple(_draw_blows(dice, keyed)))
 
 
 def _about_expiry(dice: random.Random, plan: Plan) -> Plan:
@@ -1042,6 +1076,7 @@ APART = {
     "schedule": _about_schedule,
     "recurring": _about_recurring,
     "moves": _about_moves,
+    "keys": _about_keys,
     "operators": _about_operators,
     "slips": _about_slips,
 }

@@ -49,9 +49,9 @@ _PUSH = (
     ),
     planted(
         "let a later mark with the same beginning stand",
-        _STORAGE,
-        "mark.end.value, mark.last)) for mark in marks]",
-        "mark.end.value, 1)) for mark in marks]",
+        "cassq.storage.cassandra.rows",
+        "mark.attempt or UNSET_VALUE, mark.last\n",
+        "mark.attempt or UNSET_VALUE, 1\n",
         test=_CONTRACT + "TestMarks::test_of_two_with_the_same_beginning_the_longer_stands",
     ),
     planted(
@@ -354,7 +354,7 @@ _WINDOW = (
     planted(
         "return beside a window",
         "cassq.pipes.upkeep",
-        "    if progress.window:\n        return 0\n",
+        "    if fenced.progress.window:\n        return 0\n",
         "",
         test=_WINDOWS + "test_no_lease_is_ended_beside_a_window",
     ),
@@ -394,8 +394,8 @@ _REPLICAS = (
     planted(
         "read an outline that names no bodies",
         _STATEMENTS,
-        '"first, count, pushed_at, writetime(bodies), writetime(headers), ttl_ms, dues, origins"',
-        '"first, count, pushed_at, writetime(pushed_at), writetime(pushed_at), ttl_ms, dues, origins"',
+        '"first, count, pushed_at, writetime(bodies), writetime(headers), ttl_ms, dues, origins, keys"',
+        '"first, count, pushed_at, writetime(pushed_at), writetime(pushed_at), ttl_ms, dues, origins, keys"',
         test=_PARTIAL + "test_what_a_batch_decides_by_being_there_is_whole_on_a_quorum[find_by_outline]",
     ),
     planted(
@@ -1270,7 +1270,7 @@ _BETWEEN = (
     planted(
         "keep a pusher's pipes of all priorities in one order",
         "cassq.model.pipe",
-        "        return Source(self.pusher, self.priority, self.lane, self.type, self.due_class)\n",
+        "        return Source(self.pusher, self.priority, self.lane, self.type, self.due_class, self.slot)\n",
         "        return Source(self.pusher, 0, self.lane, self.type)\n",
         test="tests/unit/pipes/test_pipe_order.py::"
         "test_the_younger_pipes_of_a_lane_that_is_held_back_are_passed_over",
@@ -1278,14 +1278,14 @@ _BETWEEN = (
     planted(
         "push messages of all priorities into one pipe",
         "cassq.pushing.pusher",
-        "Source(self._name, label.priority, number, label.type, label.due_class)",
+        "Source(self._name, label.priority, number, label.type, label.due_class, label.slot)",
         "Source(self._name, 0, number, label.type)",
         test=_PRIORITIES + "test_the_higher_priority_goes_first_and_each_in_the_order_of_its_pushes[memory]",
     ),
     planted(
         "push messages of all types into one pipe",
         "cassq.pushing.pusher",
-        "Source(self._name, label.priority, number, label.type, label.due_class)",
+        "Source(self._name, label.priority, number, label.type, label.due_class, label.slot)",
         "Source(self._name, label.priority, number)",
         about="types",
     ),
@@ -1365,14 +1365,14 @@ _BETWEEN = (
     planted(
         "bury without the type",
         "cassq.pipes.burial",
-        ", priority=entry.priority, type=entry.type)",
+        ", priority=entry.priority, type=entry.type, key=key)",
         ", priority=entry.priority)",
         about="types",
     ),
     planted(
         "put back without the type",
         "cassq.observing.dead_letters",
-        'Label(0, letter.priority, letter.type or "")',
+        'Label(0, letter.priority, letter.type or "", key=letter.key or "")',
         "Label(0, letter.priority)",
         test=_TYPES + "test_what_is_put_back_has_what_it_had[memory]",
     ),

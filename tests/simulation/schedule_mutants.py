@@ -191,7 +191,7 @@ SCHEDULE_MUTANTS: tuple[Mutant, ...] = (
     _scheduled(
         "cancel by what this process has heard of due times",
         "cassq.pipes.shelves",
-        "    if not is_known and uses_due(context.record.read().settings):\n",
+        "    if len(known) < len(Shelf) and len(shelves_of(context.record.read().settings)) > len(known):\n",
         "    if False:\n",
     ),
     planted(

@@ -78,7 +78,8 @@ def _count(store: cassq.Store, queue: cassq.Queue) -> tuple[int, dict[str, int]]
     abandoned = overdue = 0
     wanted: set[str] = set() if uses_types(settings) else {""}
     old: list[str] = []
-    listed = (*listing.entries, *list_pipes_of(store.storage, queue.name, settings, (Shelf.DUE,)))
+    others = list_pipes_of(store.storage, queue.name, settings, (Shelf.DUE, Shelf.KEYED))
+    listed = (*listing.entries, *others)
     for entry in listed:
         state = store.storage.load_pipe(entry.pipe)
         if state is None:

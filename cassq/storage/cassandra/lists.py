@@ -22,6 +22,7 @@ from cassq.storage.cassandra.session import CassandraSession, Row, Work
 _SHARDS = {
     Shelf.READY: cql.SHARD,
     Shelf.DUE: 1,
+    Shelf.KEYED: 4,
     Shelf.SCHEDULED: 2,
     Shelf.MOVED: 3,
     Shelf.STAGED: cql.SHARD,

@@ -12,6 +12,7 @@ from cassandra.query import UNSET_VALUE
 from cassq.errors import DecodeError
 from cassq.model.consistency import check_head, check_mark
 from cassq.model.ids import MessageId
+from cassq.model.key import NO_SLOT
 from cassq.model.message import Batch, Origin
 from cassq.model.pipe import End, Head, Mark, Phase, PipeEntry, Run, RunState
 from cassq.model.queue_record import QueueRecord, QueueState, Sample, Written
@@ -73,7 +74,7 @@ def to_record(row: Row) -> QueueRecord:
 def to_entry(row: Row, shelf: Shelf) -> PipeEntry:
     """Read a row of `pipes` or `staged`."""
     with decoding("a pipe's entry", row):
-        pipe, pusher, priority, lane, kind, due_class, moved_from, created_at = row
+        pipe, pusher, priority, lane, kind, due_class, moved_from, slot, created_at = row
         return PipeEntry(
             *(
                 pipe,
@@ -85,6 +86,7 @@ def to_entry(row: Row, shelf: Shelf) -> PipeEntry:
             ),
             due_class=to_count(due_class or 0),
             moved_from=None if moved_from is None else to_uuid(moved_from),
+            slot=NO_SLOT if slot is None else to_count(slot),
             shelf=shelf,
         )
 
@@ -92,17 +94,16 @@ def to_entry(row: Row, shelf: Shelf) -> PipeEntry:
 def entry_values(entry: PipeEntry) -> Values:
     """Return the columns of an entry after queue and shard, without `created_at`."""
     steering = entry.type or UNSET_VALUE, entry.due_class or UNSET_VALUE, entry.moved_from or UNSET_VALUE
-    return entry.pipe, entry.pusher, entry.priority, entry.lane, *steering
+    slot = entry.slot if entry.is_keyed else UNSET_VALUE
+    return entry.pipe, entry.pusher, entry.priority, entry.lane, *steering, slot
 
 
 def batch_values(pipe: UUID, batch: Batch) -> Values:
     """Return the columns of a batch; what it does not have stays unset: a null would be a tombstone."""
     headers = UNSET_VALUE if batch.headers is None else batch.headers
     place = pipe, batch.first, batch.count, batch.bodies, headers, batch.ttl_ms or UNSET_VALUE
-    if batch.dues is None and batch.origins is None:
-        return *place, UNSET_VALUE, UNSET_VALUE
     origins = [(*each.message_id, each.pushed_at_ms) for each in batch.origins or ()]
-    return *place, batch.dues or UNSET_VALUE, origins or UNSET_VALUE
+    return *place, batch.dues or UNSET_VALUE, origins or UNSET_VALUE, batch.keys or UNSET_VALUE
 
 
 def is_batch_there(row: Row) -> bool:
@@ -133,20 +134,25 @@ def to_outline(row: Row) -> Batch:
 
 
 def _steering(
-    count: int, ttl_ms: object, dues: Sequence[int] | None, origins: Sequence[Row] | None
-) -> tuple[int, tuple[int, ...] | None, tuple[Origin, ...] | None]:
-    """Read what steers the messages of a batch: time-to-live, when each is due, what each was first."""
+    count: int,
+    ttl_ms: object,
+    dues: Sequence[int] | None,
+    origins: Sequence[Row] | None,
+    stored_keys: Sequence[object] | None,
+) -> tuple[int, tuple[int, ...] | None, tuple[Origin, ...] | None, tuple[str, ...] | None]:
+    """Read what steers the messages of a batch: time-to-live, when each is due, and was first, its key."""
     ttl = to_count(ttl_ms or 0)
-    if dues is None and origins is None:
-        return ttl, None, None
-    for what, each in (("due times", dues), ("first ids", origins)):
+    if dues is None and origins is None and stored_keys is None:
+        return ttl, None, None, None
+    for what, each in (("due times", dues), ("first ids", origins), ("keys", stored_keys)):
         if each is not None and len(each) != count:
             raise ValueError(f"it says it has {count} messages, and has {len(each)} {what}")
     read = None if dues is None else tuple(map(to_count, dues))
+    keys = None if stored_keys is None else tuple(map(to_text, stored_keys))
     if origins is None:
-        return ttl, read, None
+        return ttl, read, None, keys
     first = ((MessageId(to_uuid(pipe), to_message_number(seq)), to_ms(at)) for pipe, seq, at in origins)
-    return ttl, read, tuple(Origin(*each) for each in first)
+    return ttl, read, tuple(Origin(*each) for each in first), keys
 
 
 def head_values(head: Head) -> Values:
@@ -198,7 +204,7 @@ def to_runs_and_marks(rows: Sequence[Row], floor: int) -> tuple[tuple[Run, ...],
                 runs.append(run)
             continue
         mark = _to_mark(row)
-        if seq not in marks or marks[seq].last < mark.last:
+        if seq not in marks or (marks[seq].last, marks[seq].attempt) < (mark.last, mark.attempt):
             marks[seq] = mark
     return tuple(runs), tuple(marks.values())
 
@@ -236,12 +242,18 @@ def _to_run(row: Row) -> Run:
 def _to_mark(row: Row) -> Mark:
     with decoding("a mark", row):
         target = None if row[23] is None else to_uuid(row[23])
-        return check_mark(Mark(row[0], to_last(row[0], row[7]), End(row[19]), target))
+        return check_mark(Mark(row[0], to_last(row[0], row[7]), End(row[19]), target, to_count(row[13] or 0)))
 
 
 def mark_values(pipe: UUID, mark: Mark) -> Values:
     """Return the columns of a mark that a transaction sets."""
-    return pipe, mark.first, mark.last, mark.end.value, mark.target or UNSET_VALUE
+    ending = mark.end.value, mark.target or UNSET_VALUE, mark.attempt or UNSET_VALUE
+    return pipe, mark.first, mark.last, *ending
+
+
+def plain_mark_values(pipe: UUID, mark: Mark) -> Values:
+    """Return the columns of a mark that is a plain insert, and its timestamp."""
+    return pipe, mark.first, mark.last, mark.end.value, mark.attempt or UNSET_VALUE, mark.last
 
 
 def letter_values(letter: DeadLetter) -> Values:
@@ -250,13 +262,14 @@ def letter_values(letter: DeadLetter) -> Values:
         *(letter.message_id.pipe, letter.message_id.seq, letter.body, dict(letter.headers)),
         *(letter.pushed_at_ms, letter.attempts, letter.reason, letter.priority),
         letter.type or UNSET_VALUE,
+        letter.key or UNSET_VALUE,
     )
 
 
 def to_letter(row: Row) -> DeadLetter:
     """Read a row of `dead`."""
     with decoding("a dead letter", row):
-        pipe, seq, body, headers, pushed_at, attempts, reason, priority, kind, died_at = row
+        pipe, seq, body, headers, pushed_at, attempts, reason, priority, kind, key, died_at = row
         if not isinstance(body, bytes):
             raise TypeError("it has no body")
         return DeadLetter(
@@ -269,6 +282,7 @@ def to_letter(row: Row) -> DeadLetter:
             died_at_ms=to_ms(died_at),
             priority=to_count(priority or 0),
             type=to_text(kind or ""),
+            key=to_text(key or ""),
         )
 
 

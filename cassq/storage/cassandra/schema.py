@@ -26,7 +26,7 @@ from cassq.storage.cassandra.session import CassandraSession
 from cassq.storage.cassandra.statements import Call
 
 #: The version of the schema that this code reads and writes.
-VERSION = 12
+VERSION = 13
 
 
 @dataclass(frozen=True, slots=True)

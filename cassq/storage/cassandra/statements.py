@@ -107,14 +107,14 @@ REPLACE_QUEUE = Statement(
 
 # The lists of pipes
 
-_ENTRY = "pipe, pusher, priority, lane, type, due_class, moved_from"
+_ENTRY = "pipe, pusher, priority, lane, type, due_class, moved_from, slot"
 
 
 def _insert_entry(table: str) -> Statement:
     return Statement(
         Call.WRITE,
         f"INSERT INTO {{ks}}.{table} (queue, shard, {_ENTRY}, created_at) "
-        f"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, to_timestamp(now())) USING TIMESTAMP {BORN_AT}",
+        f"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, to_timestamp(now())) USING TIMESTAMP {BORN_AT}",
     )
 
 
@@ -149,13 +149,13 @@ DELETE_STAGED = _delete_entry("staged")
 
 APPEND = Statement(
     Call.WRITE,
-    "INSERT INTO {ks}.waiting (pipe, first, count, bodies, headers, ttl_ms, dues, origins, pushed_at) "
-    f"VALUES (?, ?, ?, ?, ?, ?, ?, ?, to_timestamp(now())) USING TIMESTAMP {BORN_AT}",
+    "INSERT INTO {ks}.waiting (pipe, first, count, bodies, headers, ttl_ms, dues, origins, keys, pushed_at) "
+    f"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, to_timestamp(now())) USING TIMESTAMP {BORN_AT}",
 )
 _BATCHES = "FROM {ks}.waiting WHERE pipe = ? AND first >= ? AND first <= ? ORDER BY first"
 # An outline names the columns that it leaves out by when they were written: null where they are not there.
-_OUTLINE = "first, count, pushed_at, writetime(bodies), writetime(headers), ttl_ms, dues, origins"
-_WHOLE = "first, count, pushed_at, bodies, headers, ttl_ms, dues, origins"
+_OUTLINE = "first, count, pushed_at, writetime(bodies), writetime(headers), ttl_ms, dues, origins, keys"
+_WHOLE = "first, count, pushed_at, bodies, headers, ttl_ms, dues, origins, keys"
 #: By (is newest first, is outline).
 READ_BATCHES = {
     (is_newest_first, is_outline): Statement(
@@ -197,8 +197,8 @@ DELETE_PENDING = Statement(Call.WRITE, f"DELETE FROM {{ks}}.pending USING TIMEST
 # Of two marks with the same first number the longer one stands, because its end is its timestamp.
 MARK = Statement(
     Call.WRITE,
-    f"INSERT INTO {{ks}}.pending (pipe, seq, kind, last, ending) VALUES (?, ?, {MARK_KIND}, ?, ?) "
-    "USING TIMESTAMP ?",
+    "INSERT INTO {ks}.pending (pipe, seq, kind, last, ending, attempt) "
+    f"VALUES (?, ?, {MARK_KIND}, ?, ?, ?) USING TIMESTAMP ?",
 )
 
 
@@ -220,8 +220,8 @@ DRAIN = _head_change("op last", "op = ? AND last = ?")
 CANCEL = _head_change("op", "cursor < ?")
 
 SET_MARK = _transaction(
-    "INSERT INTO {ks}.pending (pipe, seq, kind, last, ending, target) "
-    f"VALUES (?, ?, {SET_MARK_KIND}, ?, ?, ?)"
+    "INSERT INTO {ks}.pending (pipe, seq, kind, last, ending, target, attempt) "
+    f"VALUES (?, ?, {SET_MARK_KIND}, ?, ?, ?, ?)"
 )
 SET_FIRST_MARK = _transaction(f"{SET_MARK.cql} IF NOT EXISTS")
 
@@ -262,11 +262,11 @@ WRITE_RUN: dict[tuple[str, bool], Statement] = {
 # ever, so that an insert that arrives late cannot bring a letter back that was dealt with. So what is removed
 # lies within one pipe, whose id is never used again: a later queue of the name has the same partition.
 
-_LETTER = "pipe, seq, body, headers, pushed_at, attempts, reason, priority, type"
+_LETTER = "pipe, seq, body, headers, pushed_at, attempts, reason, priority, type, key"
 INSERT_DEAD = Statement(
     Call.WRITE,
     f"INSERT INTO {{ks}}.dead (queue, shard, {_LETTER}, died_at) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, to_timestamp(now()))",
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, to_timestamp(now()))",
 )
 DELETE_DEAD = Statement(
     Call.WRITE,
@@ -286,7 +286,7 @@ READ_DEAD = Statement(Call.READ, f"SELECT {_LETTER}, {_DEAD}", page_rows=_PAGE_O
 COUNT_DEAD = Statement(
     Call.READ,
     "SELECT pushed_at, attempts, writetime(body), writetime(headers), writetime(reason), "
-    f"writetime(priority), writetime(type), {_DEAD}",
+    f"writetime(priority), writetime(type), writetime(key), {_DEAD}",
 )
 
 # Rollups. They are figures, not messages: written with the coordinator's time, so that a later one stands,

@@ -183,7 +183,7 @@ class CassandraStorage:
 
     def mark(self, pipe: UUID, marks: Sequence[Mark]) -> None:
         """See `Storage.mark`."""
-        work = [(cql.MARK, (pipe, mark.first, mark.last, mark.end.value, mark.last)) for mark in marks]
+        work = [(cql.MARK, rows.plain_mark_values(pipe, mark)) for mark in marks]
         self._session.execute_in_turn(
             [work[begin : begin + _MARKS_PER_WRITE] for begin in range(0, len(work), _MARKS_PER_WRITE)]
         )

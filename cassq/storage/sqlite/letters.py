@@ -17,7 +17,7 @@ from cassq.storage.sqlite import rows
 #: A trace is kept for as long as its pipe, and for a day as Cassandra keeps a deletion.
 REMOVED_KEPT_MS = 24 * 3600 * 1000
 
-_LETTER = "pipe, seq, body, headers, pushed_at_ms, attempts, reason, died_at_ms, priority, type"
+_LETTER = "pipe, seq, body, headers, pushed_at_ms, attempts, reason, died_at_ms, priority, type, key"
 _REMOVE = (
     "UPDATE dead SET removed = 1, body = x'', headers = '{}', died_at_ms = ?"
     " WHERE queue = ? AND shard = 0 AND pipe = ?"
@@ -56,12 +56,12 @@ def count(db: sqlite3.Connection, queue: str, limit: int) -> int:
 def add(db: sqlite3.Connection, queue: str, added: Sequence[DeadLetter], now_ms: int) -> None:
     """Add letters, but none where a trace stands."""
     db.executemany(
-        f"INSERT INTO dead (queue, {_LETTER}) SELECT ?,?,?,?,?,?,?,?,?,?,?"  # noqa: S608 - our own words
+        f"INSERT INTO dead (queue, {_LETTER}) SELECT ?,?,?,?,?,?,?,?,?,?,?,?"  # noqa: S608 - our own words
         f" WHERE NOT EXISTS (SELECT 1 FROM dead WHERE {_OF_DELETED})"
         " ON CONFLICT DO UPDATE SET body = excluded.body, headers = excluded.headers,"
         " pushed_at_ms = excluded.pushed_at_ms, attempts = excluded.attempts,"
         " reason = excluded.reason, died_at_ms = excluded.died_at_ms,"
-        " priority = excluded.priority, type = excluded.type WHERE NOT removed",
+        " priority = excluded.priority, type = excluded.type, key = excluded.key WHERE NOT removed",
         [
             (queue, *rows.letter_row(letter, now_ms), queue, time_key(letter.message_id.pipe))
             for letter in added

@@ -15,6 +15,7 @@ from uuid import UUID
 from cassq.limits import SEQ_MAX
 from cassq.model.consistency import check_head, check_mark
 from cassq.model.ids import MessageId, from_time_key, time_key
+from cassq.model.key import NO_SLOT
 from cassq.model.message import Batch, Origin
 from cassq.model.pipe import End, Head, Mark, Phase, PipeEntry, Run, RunState
 from cassq.model.queue_record import QueueRecord, QueueState, Sample, Written
@@ -27,6 +28,10 @@ from cassq.storage.sqlite.values import blob, decoding, json_headers, json_list,
 
 Row = tuple[Any, ...]
 
+_Outline = tuple[
+    int, int, int, int, tuple[int, ...] | None, tuple[Origin, ...] | None, tuple[str, ...] | None
+]
+
 #: What `queues` has in one column of all totals; the others have columns of their own.
 _TOTALS = tuple(each.name for each in fields(Tally) if each.name != "expired")
 
@@ -36,19 +41,20 @@ def entry_row(entry: PipeEntry, created_at_ms: int) -> Row:
     moved_from = None if entry.moved_from is None else time_key(entry.moved_from)
     return (
         *(time_key(entry.pipe), entry.pusher, entry.priority, entry.lane, created_at_ms, entry.type),
-        *(entry.due_class, moved_from),
+        *(entry.due_class, moved_from, entry.slot),
     )
 
 
 def batch_row(batch: Batch, pushed_at_ms: int) -> Row:
-    """Return (first, count, pushed_at_ms, ttl_ms, dues, origins, lengths, headers, bodies)."""
+    """Return (first, count, pushed_at_ms, ttl_ms, dues, origins, keys, lengths, headers, bodies)."""
     lengths = _pack("I", map(len, batch.bodies))
     headers = json.dumps([dict(h) for h in batch.headers]) if batch.headers else None
     dues = None if batch.dues is None else _pack("q", batch.dues)
     origins = None
     if batch.origins is not None:
         origins = json.dumps([[*map(str, each.message_id), each.pushed_at_ms] for each in batch.origins])
-    place = batch.first, batch.count, pushed_at_ms, batch.ttl_ms, dues, origins
+    keys = json.dumps(batch.keys) if batch.keys else None
+    place = batch.first, batch.count, pushed_at_ms, batch.ttl_ms, dues, origins, keys
     return *place, lengths, headers, b"".join(batch.bodies)
 
 
@@ -56,7 +62,7 @@ def to_batch(row: Row) -> Batch:
     """Read a full row back."""
     *outline, packed, headers, joined = row
     with decoding("waiting"):
-        first, count, pushed_at_ms, ttl_ms, dues, origins = _outline(*outline)
+        first, count, pushed_at_ms, ttl_ms, dues, origins, keys = _outline(*outline)
         lengths = _unpack("I", packed)
         if len(lengths) != count or sum(lengths) != len(blob(joined)):
             raise ValueError(f"batch {first} says {count} messages, its bodies do not")
@@ -64,26 +70,27 @@ def to_batch(row: Row) -> Batch:
         unpacked = tuple(map(json_headers, json_list(headers))) if headers is not None else None
         if unpacked is not None and len(unpacked) != count:
             raise ValueError(f"batch {first} says {count} messages, its headers do not")
-        return Batch(first, bodies, unpacked, count, pushed_at_ms, ttl_ms, dues, origins)
+        return Batch(first, bodies, unpacked, count, pushed_at_ms, ttl_ms, dues, origins, keys)
 
 
 def to_outline(row: Row) -> Batch:
-    """Read (first, count, pushed_at_ms, ttl_ms, dues, origins) back."""
+    """Read (first, count, pushed_at_ms, ttl_ms, dues, origins, keys) back."""
     with decoding("waiting"):
-        first, count, pushed_at_ms, ttl_ms, dues, origins = _outline(*row)
-        return Batch(first, (), None, count, pushed_at_ms, ttl_ms, dues, origins)
+        first, count, pushed_at_ms, ttl_ms, dues, origins, keys = _outline(*row)
+        return Batch(first, (), None, count, pushed_at_ms, ttl_ms, dues, origins, keys)
 
 
-def _outline(*row: object) -> tuple[int, int, int, int, tuple[int, ...] | None, tuple[Origin, ...] | None]:
-    first, count, pushed_at_ms, ttl_ms, packed, stored = row
+def _outline(*row: object) -> _Outline:
+    first, count, pushed_at_ms, ttl_ms, packed, stored, stored_keys = row
     place = number(first, 1), number(count, 1), time_ms(pushed_at_ms), number(ttl_ms)
-    if packed is None and stored is None:
-        return *place, None, None
+    if packed is None and stored is None and stored_keys is None:
+        return *place, None, None, None
     dues = None if packed is None else tuple(map(time_ms, _unpack("q", packed)))
     origins = None if stored is None else tuple(map(_origin, json_list(stored)))
-    if any(each is not None and len(each) != count for each in (dues, origins)):
-        raise ValueError(f"batch {first} says {count} messages, its due times or first ids do not")
-    return *place, dues, origins
+    keys = None if stored_keys is None else tuple(map(text, json_list(stored_keys)))
+    if any(each is not None and len(each) != count for each in (dues, origins, keys)):
+        raise ValueError(f"batch {first} says {count} messages, its due times, first ids or keys do not")
+    return *place, dues, origins, keys
 
 
 def _origin(stored: tuple[object, ...]) -> Origin:
@@ -153,17 +160,18 @@ def to_run(row: Row) -> Run:
 
 
 def to_mark(row: Row) -> Mark:
-    """Read (first, last, ending, target) back."""
-    first, last, ending, target = row
+    """Read (first, last, ending, target, attempt) back."""
+    first, last, ending, target, attempt = row
     with decoding("marks"):
         to = None if target is None else from_time_key(blob(target))
-        return check_mark(Mark(number(first, 1), number(last, first, SEQ_MAX - 1), End(ending), to))
+        place = number(first, 1), number(last, first, SEQ_MAX - 1)
+        return check_mark(Mark(*place, End(ending), to, number(attempt)))
 
 
 def to_entry(row: Row, shelf: Shelf) -> PipeEntry:
-    """Read (pipe, pusher, priority, lane, created_at_ms, type, due_class, moved_from) back."""
+    """Read (pipe, pusher, priority, lane, created_at_ms, type, due_class, moved_from, slot) back."""
     with decoding("pipes"):
-        pipe, pusher, priority, lane, created_at_ms, kind, due_class, moved_from = row
+        pipe, pusher, priority, lane, created_at_ms, kind, due_class, moved_from, slot = row
         return PipeEntry(
             from_time_key(blob(pipe)),
             text(pusher),
@@ -173,6 +181,7 @@ def to_entry(row: Row, shelf: Shelf) -> PipeEntry:
             time_ms(created_at_ms),
             due_class=number(due_class),
             moved_from=None if moved_from is None else from_time_key(blob(moved_from)),
+            slot=number(slot, NO_SLOT),
             shelf=shelf,
         )
 
@@ -235,13 +244,14 @@ def letter_row(letter: DeadLetter, died_at_ms: int) -> Row:
         died_at_ms,
         letter.priority,
         letter.type,
+        letter.key,
     )
 
 
 def to_letter(row: Row) -> DeadLetter:
     """Read them back."""
     with decoding("dead"):
-        pipe, seq, body, headers, pushed_at_ms, attempts, reason, died_at_ms, priority, kind = row
+        pipe, seq, body, headers, pushed_at_ms, attempts, reason, died_at_ms, priority, kind, key = row
         return DeadLetter(
             message_id=MessageId(from_time_key(blob(pipe)), number(seq, 1)),
             body=blob(body),
@@ -252,6 +262,7 @@ def to_letter(row: Row) -> DeadLetter:
             died_at_ms=time_ms(died_at_ms),
             priority=number(priority),
             type=text(kind),
+            key=text(key),
         )
 
 

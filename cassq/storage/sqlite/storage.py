@@ -30,8 +30,8 @@ _HEAD = "op, cursor, read_from, floor, phase, last, skipped, dead, purged, rolle
 _RECORD = "name, incarnation, op, state, settings, totals, counted, samples, writers, publications, expired"
 _ENTRY = (
     "INSERT OR IGNORE INTO pipes"
-    " (queue, shard, pipe, pusher, priority, lane, created_at_ms, type, due_class, moved_from)"
-    " VALUES (?,?,?,?,?,?,?,?,?,?)"
+    " (queue, shard, pipe, pusher, priority, lane, created_at_ms, type, due_class, moved_from, slot)"
+    " VALUES (?,?,?,?,?,?,?,?,?,?,?)"
 )
 
 #: Today's only shard of a queue; its lists have each a shard of their own.
@@ -39,6 +39,7 @@ _SHARD = 0
 _SHARDS = {
     Shelf.READY: _SHARD,
     Shelf.DUE: 1,
+    Shelf.KEYED: 4,
     Shelf.SCHEDULED: 2,
     Shelf.MOVED: 3,
     Shelf.STAGED: -1,
@@ -124,8 +125,8 @@ class SqliteStorage:
         with self._file.reading() as db:
             now_ms = self._file.now_ms()
             found = db.execute(
-                "SELECT pipe, pusher, priority, lane, created_at_ms, type, due_class, moved_from FROM pipes"
-                " WHERE queue = ? AND shard = ? AND pipe >= ? AND pipe <= ? ORDER BY pipe",
+                "SELECT pipe, pusher, priority, lane, created_at_ms, type, due_class, moved_from, slot"
+                " FROM pipes WHERE queue = ? AND shard = ? AND pipe >= ? AND pipe <= ? ORDER BY pipe",
                 (queue, _SHARDS[shelf], time_key(since) if since else b"", _until(until)),
             ).fetchall()
         return Listing(tuple(rows.to_entry(row, shelf) for row in found), now_ms)
@@ -159,14 +160,14 @@ class SqliteStorage:
         with self._file.writing() as db:
             db.execute(
                 "INSERT OR IGNORE INTO waiting"
-                " (pipe, first, count, pushed_at_ms, ttl_ms, dues, origins, lengths, headers, bodies)"
-                " SELECT ?,?,?,?,?,?,?,?,?,? WHERE EXISTS (SELECT 1 FROM heads WHERE pipe = ?)",
+                " (pipe, first, count, pushed_at_ms, ttl_ms, dues, origins, keys, lengths, headers, bodies)"
+                " SELECT ?,?,?,?,?,?,?,?,?,?,? WHERE EXISTS (SELECT 1 FROM heads WHERE pipe = ?)",
                 (key, *rows.batch_row(batch, self._file.now_ms()), key),
             )
 
     def read_batches(self, pipe: UUID, query: BatchQuery) -> Sequence[Batch]:
         """See `Storage.read_batches`."""
-        columns = "first, count, pushed_at_ms, ttl_ms, dues, origins" + (
+        columns = "first, count, pushed_at_ms, ttl_ms, dues, origins, keys" + (
             "" if query.is_outline else ", lengths, headers, bodies"
         )
         order = "DESC" if query.is_newest_first else "ASC"
@@ -193,7 +194,8 @@ class SqliteStorage:
                 (key, floor),
             ).fetchall()
             marks = db.execute(
-                "SELECT first, last, ending, target FROM marks WHERE pipe = ? AND first > ? ORDER BY first",
+                "SELECT first, last, ending, target, attempt FROM marks"
+                " WHERE pipe = ? AND first > ? ORDER BY first",
                 (key, floor),
             ).fetchall()
         state = PipeState(

@@ -18,18 +18,18 @@ RUN_COLUMNS = (
 )
 
 MARK = (
-    "INSERT INTO marks (pipe, first, last, ending, target)"
-    " SELECT ?,?,?,?,? WHERE EXISTS (SELECT 1 FROM heads WHERE pipe = ?)"
+    "INSERT INTO marks (pipe, first, last, ending, target, attempt)"
+    " SELECT ?,?,?,?,?,? WHERE EXISTS (SELECT 1 FROM heads WHERE pipe = ?)"
     " ON CONFLICT (pipe, first) DO UPDATE SET last = excluded.last, ending = excluded.ending,"
-    " target = excluded.target"
-    " WHERE (excluded.last, excluded.ending) > (last, ending)"
+    " target = excluded.target, attempt = excluded.attempt"
+    " WHERE (excluded.last, excluded.attempt, excluded.ending) > (last, attempt, ending)"
 )
 
 
 def mark_row(key: bytes, mark: Mark) -> Row:
     """Return the values of `MARK`."""
     target = None if mark.target is None else time_key(mark.target)
-    return key, mark.first, mark.last, mark.end.value, target, key
+    return key, mark.first, mark.last, mark.end.value, target, mark.attempt, key
 
 
 def head_update(key: bytes, change: HeadChange) -> tuple[str, Row]:

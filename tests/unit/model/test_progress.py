@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cassq.model.ids import new_token
+from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.pipe import End, Head, Mark, Phase, PipeState, Run, RunState
 from cassq.model.progress import Progress
 
@@ -105,3 +105,32 @@ def test_however_marks_come_in_the_tally_adds_up(data):
     assert progress.first_left == min(
         (part.first for run in progress.runs.values() for part in progress.left_of(run)), default=count + 1
     )
+
+
+@quietly
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 6), st.integers(0, 3), st.integers(1, 3), st.sampled_from(End)), max_size=12
+    ),
+    st.booleans(),
+)
+def test_a_leased_run_of_a_slot_is_over_once_each_message_ended_in_its_attempt_or_in_nobodys_hands(
+    ended, is_leased
+):
+    run = a_run(1, 6, attempt=2, state=RunState.LEASED if is_leased else RunState.RETURNED)
+    marks = [
+        Mark(first, min(6, first + more), end, new_pipe_id() if end is End.MOVED else None, attempt)
+        for first, more, attempt, end in ended
+    ]
+    frees = [mark for mark in marks if mark.attempt == 2 or mark.end is not End.COMMITTED or not is_leased]
+
+    def covers(some):
+        return all(any(mark.first <= seq <= mark.last for mark in some) for seq in range(1, 7))
+
+    read, told = progress_of([run], marks), progress_of([run])
+    for mark in marks:
+        told.note_marks([mark])
+    for progress in (read, told):
+        assert progress.runs == ({} if covers(frees) else {1: run})
+        assert progress.count_left(1, 6) == 0 or not covers(marks)
+        assert progress.raise_floor().floor == 0 or covers(frees)

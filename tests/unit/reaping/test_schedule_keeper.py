@@ -306,7 +306,7 @@ def test_a_staged_entry_that_comes_back_takes_nothing_along(scene):
     with scene.rows._file.writing() as db:
         db.execute(
             "INSERT INTO pipes SELECT queue, -2, pipe, pusher, priority, lane, created_at_ms, type,"
-            " due_class, moved_from FROM pipes WHERE shard = 1"
+            " due_class, moved_from, slot FROM pipes WHERE shard = 1"
         )
     assert scene.listed(Shelf.SORTED) == [entry.pipe]
     scene.clock.seconds += STAGED_S + LOOK_AFTER_S + 1

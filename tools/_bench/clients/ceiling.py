@@ -181,7 +181,7 @@ class RawCassandra:
         return self._send(cql.ADVANCE, batch)
 
     def _mark(self, pipe: _Pipe, first: int, last: int) -> Any:  # noqa: ANN401 - the driver's future
-        values = (pipe.name, first, last, _COMMITTED, last)
+        values = (pipe.name, first, last, _COMMITTED, UNSET_VALUE, last)
         return self._send(cql.MARK, self._prepare(cql.MARK).bind(values))
 
     def _send(self, statement: cql.Statement, query: object) -> Any:  # noqa: ANN401 - the driver's future

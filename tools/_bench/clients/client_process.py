@@ -8,6 +8,8 @@ What must not break: an error there is raised here, with its traceback; no proce
 
 import gc
 import multiprocessing
+import os
+import signal
 import time
 import traceback
 from collections.abc import Callable
@@ -116,6 +118,18 @@ class ClientProcess:
         """Kill the process in the middle of its work; nothing comes back."""
         self._process.kill()
         self._process.join()
+
+    def freeze(self) -> None:
+        """Stop the process in the middle of its work, until `thaw`."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let the process go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        if self._process.pid is not None:
+            os.kill(self._process.pid, number)
 
     def close(self) -> None:
         """End the client and its process."""

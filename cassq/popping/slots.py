@@ -1,0 +1,228 @@
+"""The slots of messages with keys that one popper has won, and those that it may win.
+
+Owns which slots are won and given up. A claim spares the fight for a slot, and decides nothing: its row does.
+What must not break: what is known of a slot was read after its row was known to have this popper's op.
+
+    popper A                        slot, pipes 1 and 2           popper B
+    | wins, loads: 1 and 2 wait     |                             |
+    | (frozen)                      | <-- wins ------------------ | loads: all waits
+    | takes from 1: applied ------> |                             |
+    |                               | <-- takes from 2: applied - |
+    |                               | <-- reads the row: its ---- | hands out
+    | reads the row: B's ---------> |                             |
+    | gives back                    |                             |
+"""
+
+import logging
+from collections.abc import Callable, Container
+from contextlib import ExitStack
+from uuid import NAMESPACE_OID, UUID, uuid5
+
+from cassq.catalog.queue_context import QueueContext
+from cassq.errors import CassqError, CorruptError, OutcomeUnknownError
+from cassq.limits import BUFFER_BYTES_MAX
+from cassq.model.ids import new_token
+from cassq.model.pipe import PipeEntry
+from cassq.model.shelf import Shelf
+from cassq.model.take_plan import Taken
+from cassq.pipes.fenced_pipe import Taker
+from cassq.pipes.held_run import HeldRun
+from cassq.pipes.pipe_order import in_order
+from cassq.popping.slot import Slot
+from cassq.popping.timing import BUSY_S, LOOK_S, POLL_MAX_S, REST_S
+from cassq.runtime.outage_log import log_trouble
+
+_log = logging.getLogger("cassq.popper")
+
+#: So many messages wait for their keys at most, in one popper: those behind them wait in their pipes.
+HELD_MAX = 2000
+
+
+class Slots:
+    """The slots of one queue, for one popper; used by the fetch thread alone.
+
+    Args:
+        holder: the name of the claims.
+        taker: who takes.
+        on_pipe_over: called with pipes that may retire.
+
+    Attributes:
+        types: messages of these are taken; None: of all.
+        on_free: called, from consumers' threads, when a key may have become free.
+    """
+
+    def __init__(
+        self, context: QueueContext, holder: str, taker: Taker, on_pipe_over: Callable[[UUID], None]
+    ) -> None:
+        self._context = context
+        self._storage = context.storage
+        self._coordinator = context.coordinator
+        self._queue = context.queue
+        self._clock = context.clock
+        self._holder = holder
+        self._taker = taker
+        self._on_pipe_over = on_pipe_over
+        self.types: Container[str] | None = None
+        self.on_free: Callable[[], None] = lambda: None
+        self._won: dict[int, Slot] = {}
+        self._listed: dict[int, list[PipeEntry]] = {}
+        self._listed_at = float("-inf")
+        self._busy_until: dict[int, float] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._won)
+
+    def retry(self) -> None:
+        """Try at the next look for what others had: this popper was woken."""
+        self._busy_until.clear()
+
+    def feed(self, wanted: int, *, is_listing: bool) -> list[tuple[HeldRun, Taken]]:
+        """Return up to `wanted` messages whose keys are free, no two with one key.
+
+        Args:
+            is_listing: look for pipes, and slots, that are not known yet.
+
+        Raises: CassqError: nothing was found, and this is why.
+        """
+        trouble: CassqError | None = None
+        if is_listing or self._clock.now() - self._listed_at >= LOOK_S:
+            trouble = self._look_around()
+        found: list[tuple[HeldRun, Taken]] = []
+        # What is in hand first: a take reads each open pipe.
+        for step in (Slot.let_out, self._take):
+            for number, slot in list(self._won.items()):
+                if len(found) >= wanted:
+                    break
+                try:
+                    found += step(slot, wanted - len(found))
+                except CassqError as error:
+                    trouble = error
+                    self._give_up(number, error)
+                    continue
+                if slot.is_lost:
+                    self._let_go(number)
+            if found:
+                break
+        if trouble and not found:
+            raise trouble
+        return found
+
+    def _take(self, slot: Slot, wanted: int) -> list[tuple[HeldRun, Taken]]:
+        self._won[slot.number] = self._won.pop(slot.number)  # the others come first next time
+        hands = [each.hand for each in self._won.values()]
+        is_full = sum(hand.size for hand in hands) >= BUFFER_BYTES_MAX
+        return slot.feed(wanted, 0 if is_full else HELD_MAX - sum(map(len, hands)))
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether something waits for its key, and its lease is to be kept up."""
+        return any(slot.hand for slot in self._won.values())
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there was a pipe of a slot when they were last listed."""
+        return bool(self._listed)
+
+    def keep_up(self) -> list[HeldRun]:
+        """Extend the leases of what waits for its key; return the runs of that."""
+        for number, slot in list(self._won.items()):
+            if self._coordinator.is_held(self._queue, self._claim_of(number), self._holder):
+                slot.hand.keep_up()
+            else:  # the session may have lasted all the same: a claim that nobody knew of would keep the slot
+                self._let_go(number)
+        return [run for slot in self._won.values() for run in slot.hand.runs()]
+
+    def next_due(self) -> float:
+        """Return in how many seconds something that was taken comes due again."""
+        return min(
+            (seconds for slot in self._won.values() for seconds in slot.next_due()), default=float("inf")
+        )
+
+    def leave_some(self) -> int:
+        """Give up half of the slots that have something, for others; return how many that were."""
+        full = [number for number, slot in self._won.items() if slot.may_have_more]
+        # Who takes some types alone leaves its only slot, too: others wait there for others.
+        left = full[: (len(full) + (self.types is not None)) // 2]
+        for number in left:
+            self._let_go(number, POLL_MAX_S)
+        return len(left)
+
+    def leave_empty(self) -> None:
+        """Give up the slots of which nothing is held."""
+        for number in [number for number, slot in self._won.items() if not slot.hand]:
+            self._let_go(number)
+
+    def let_all_go(self) -> None:
+        """Give up every slot."""
+        with ExitStack() as letting_go:  # an error of one keeps no other
+            for number in self._won:
+                letting_go.callback(self._let_go, number)
+
+    def _look_around(self) -> CassqError | None:
+        """Win what nobody has, and tell each slot of its pipes; return why one could not be won."""
+        trouble: CassqError | None = None
+        self._list()
+        before = set(self._won)
+        for number, entries in self._listed.items():
+            is_wanted = self.types is None or any(entry.type in self.types for entry in entries)
+            try:
+                if number not in self._won and is_wanted:
+                    self._win(number)
+            except CassqError as error:
+                trouble = error
+                self._give_up(number, error)
+        if self._won.keys() - before:
+            self._list()  # what was listed before a row was won counts for nothing
+        for number, slot in list(self._won.items()):
+            try:
+                slot.note_listed(self._listed.get(number, ()))
+            except CassqError as error:
+                trouble = error
+                self._give_up(number, error)
+        return trouble
+
+    def _list(self) -> None:
+        listing = self._storage.list_pipes(self._queue, shelf=Shelf.KEYED)
+        self._listed_at = self._clock.now()
+        self._listed = {}
+        for entry in in_order(listing.entries, self._context.settings.ageing):
+            self._listed.setdefault(entry.slot, []).append(entry)
+
+    def _win(self, number: int) -> None:
+        """Win a slot, if no other popper has it."""
+        if self._busy_until.get(number, 0.0) > self._clock.now():
+            return
+        is_claimed = self._coordinator.claim(self._queue, self._claim_of(number), self._holder)
+        op = self._write_op(number) if is_claimed else None
+        if op is None:
+            self._let_go(number, POLL_MAX_S)
+            return
+        slot = self._won[number] = Slot(self._context, number, op, self._taker, self._on_pipe_over)
+        slot.types, slot.on_free = self.types, self.on_free
+
+    def _write_op(self, number: int) -> UUID | None:
+        """Write a fresh op into the row of a slot; None where somebody else did so meanwhile."""
+        incarnation, op = self._context.record.incarnation, new_token()
+        seen = self._storage.read_slot(incarnation, number)
+        try:
+            return op if self._storage.change_slot(incarnation, number, seen, op) else None
+        except OutcomeUnknownError:
+            return op if self._storage.read_slot(incarnation, number) == op else None
+
+    def _give_up(self, number: int, error: CassqError) -> None:
+        """Give up a slot that cannot be worked on."""
+        log_trouble(_log, error, "queue %s: slot %d is left alone: %s", self._queue, number, error)
+        self._let_go(number, REST_S if isinstance(error, CorruptError) else BUSY_S)
+
+    def _let_go(self, number: int, rest_s: float = BUSY_S) -> None:
+        """Give up a slot; leave it alone for so long, unless this popper is woken."""
+        slot = self._won.pop(number, None)
+        self._busy_until[number] = self._clock.now() + rest_s
+        try:
+            if slot:
+                slot.hand.give_all_back()
+        finally:
+            self._coordinator.release(self._queue, self._claim_of(number), self._holder)
+
+    def _claim_of(self, number: int) -> UUID:
+        return uuid5(NAMESPACE_OID, f"{self._context.record.incarnation}/{number}")

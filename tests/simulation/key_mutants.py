@@ -1,0 +1,185 @@
+"""Bugs planted in what frees a key: in which marks count, what the floor passes, and what is returned.
+
+Owns the patches, like `mutants`.
+"""
+
+from planting import Mutant, planted
+
+_PROGRESS = "cassq.model.progress"
+_SLOTS = "cassq.popping.slots"
+_SLOT = "cassq.popping.slot"
+_HAND = "cassq.popping.keyed_hand"
+_GATE = "cassq.popping.key_gate"
+_SLOT_TESTS = "tests/unit/popping/test_slots.py::"
+_TESTS = "tests/unit/pipes/test_keyed_pipe.py::"
+_LISTS = "tests/unit/observing/test_keyed_lists.py::"
+_PUSHES = "tests/unit/pushing/test_keyed_pushes.py::"
+
+KEY_MUTANTS: tuple[Mutant, ...] = (
+    planted(
+        "take a run for over by a commit of an earlier attempt",
+        _PROGRESS,
+        " and not any(self.ended_before(run)):\n",
+        ":\n",
+        test=_TESTS + "test_a_commit_that_lands_late_ends_its_message_and_leaves_its_key_busy",
+    ),
+    planted(
+        "let the floor pass a message that a commit of an earlier attempt ended",
+        _PROGRESS,
+        "            if first <= floor:\n",
+        "            if first <= floor and any(self.left_of(self.runs[first])):\n",
+        test=_TESTS + "test_a_commit_that_lands_late_ends_its_message_and_leaves_its_key_busy",
+    ),
+    planted(
+        "take a run for over by the clock",
+        "cassq.pipes.upkeep",
+        "    return _bring_back(fenced, ended) is not None\n",
+        "    for run in ended:\n        del fenced.progress.runs[run.first]\n    return True\n",
+        test=_TESTS + "test_a_key_that_a_late_commit_left_busy_is_free_once_its_run_was_returned",
+    ),
+    planted(
+        "count what had ended before a run was taken again as busy",
+        "cassq.pipes.owned_pipe",
+        "        marks = [mark for plan in plans for mark in plan.marks]\n",
+        "        marks = []\n",
+        test=_TESTS + "test_what_had_ended_when_a_run_was_taken_again_is_not_busy_in_the_new_attempt",
+    ),
+    planted(
+        "lease a window in a pipe of a slot",
+        "cassq.pipes.window_steps",
+        "        and not fenced.entry.is_keyed\n",
+        "",
+        test=_TESTS + "test_no_window_begins",
+    ),
+    planted(
+        "let two lanes push messages of one slot",
+        "cassq.pushing.request_lines",
+        "            if kind.slot == NO_SLOT or kind.slot % self._lanes == lane:\n",
+        "            if True:\n",
+        test=_PUSHES + "TestTheBuffer::test_gives_each_lane_its_own_slots_and_what_has_none_to_whoever_asks",
+    ),
+    planted(
+        "list pipes of slots for every popper",
+        "cassq.pipes.pipe_list",
+        "        if self._has_keyed and uses_keys(",
+        "        if uses_keys(",
+        test=_LISTS + "test_pipes_of_slots_are_listed_for_those_alone_who_ask_for_them",
+    ),
+    planted(
+        "put a message back without its key",
+        "cassq.observing.dead_letters",
+        ', key=letter.key or "")\n',
+        ")\n",
+        test=_PUSHES + "test_a_letter_is_put_back_with_its_key_also_into_another_queue",
+    ),
+    planted(
+        "bury a message without its key",
+        "cassq.pipes.burial",
+        "    keys = _keys_of(storage, entry.pipe, run) if entry.is_keyed else {}\n",
+        "    keys = {}\n",
+        test=_TESTS + "test_a_letter_has_the_key_and_its_mark_frees_it",
+    ),
+    planted(
+        "take a slot whose row somebody else changed",
+        _SLOTS,
+        "            return op if self._storage.change_slot(incarnation, number, seen, op) else None\n",
+        "            self._storage.change_slot(incarnation, number, seen, op)\n            return op\n",
+        test=_SLOT_TESTS + "TestASlot::test_is_left_alone_where_its_row_was_changed_meanwhile",
+    ),
+    planted(
+        "win a slot with the same op again and again",
+        _SLOTS,
+        "        incarnation, op = self._context.record.incarnation, new_token()\n",
+        "        incarnation = self._context.record.incarnation\n"
+        "        op = uuid5(NAMESPACE_OID, self._holder)\n",
+        about="keys",
+    ),
+    planted(
+        "take a slot's pipes from a list that was read before the slot was won",
+        _SLOTS,
+        "            self._list()  # what was listed before a row was won counts for nothing\n",
+        "            pass\n",
+        about="keys",
+    ),
+    planted(
+        "go on with what was known of a slot before it was lost",
+        _SLOTS,
+        "        slot = self._won[number] = Slot("
+        "self._context, number, op, self._taker, self._on_pipe_over)\n",
+        "        made = Slot(self._context, number, op, self._taker, self._on_pipe_over)\n"
+        "        slot = self._won[number] = self.__dict__.setdefault('_old', {}).setdefault(number, made)\n"
+        "        slot._op, slot.is_lost = op, False\n",
+        about="keys",
+    ),
+    planted(
+        "load one pipe of a slot at each look",
+        _SLOT,
+        "        for entry in entries:\n            sent_at",
+        "        for entry in entries[: len(self._pipes) + 1]:\n            sent_at",
+        about="keys",
+    ),
+    planted(
+        "hand out of a slot without another look at its row",
+        _SLOT,
+        "        if self._storage.read_slot(incarnation, self.number, is_settled=False) != self._op:\n",
+        "        if not incarnation:\n",
+        test=_SLOT_TESTS
+        + "TestASlot::test_that_another_popper_wins_gives_nothing_more_and_its_takes_go_back",
+    ),
+    planted(
+        "let out a message whose key is busy",
+        _GATE,
+        "                elif key not in busy and (",
+        "                elif (",
+        about="keys",
+    ),
+    planted(
+        "let out a message while an earlier one of its key rests",
+        _GATE,
+        "            if is_ordered:\n",
+        "            if is_ordered and standing is not Standing.RESTING:\n",
+        about="keys",
+    ),
+    planted(
+        "take from a younger pipe of a source before the older is known to the end",
+        _SLOT,
+        "            if is_ordered and not owned.is_exhausted:\n",
+        "            if not owned:\n",
+        about="keys",
+    ),
+    planted(
+        "hold what waits for somebody else",
+        _HAND,
+        "        self._give_back(judged.hopeless, Return(AGAIN_MS, is_counted=False))\n",
+        "",
+        about="keys",
+    ),
+    planted(
+        "let out what is not leased any more",
+        _HAND,
+        "            if run.is_live:  # else it comes again, and keeps its key until then\n",
+        "            if run:\n",
+        about="keys",
+    ),
+    planted(
+        "take what others have for what came back",
+        _HAND,
+        "        return Standing.RESTING if run.state is RunState.RETURNED else Standing.FOREIGN\n",
+        "        return Standing.RESTING\n",
+        about="keys",
+    ),
+    planted(
+        "heed a row of a slot that is told once it was taken again",
+        "cassq.pipes.fenced_pipe",
+        "known is not None and known.lease_id != lease_id\n",
+        "not self.pipe\n",
+        test=_SLOT_TESTS + "TestASlot::test_heeds_no_row_that_is_told_once_it_was_taken_again",
+    ),
+    planted(
+        "take nothing that came back where nothing may be held any more",
+        _SLOT,
+        "            if wanted <= 0 and not owned.has_due:\n",
+        "            if wanted <= 0:\n",
+        test=_SLOT_TESTS + "TestWhatIsHeld::test_is_bounded_and_what_came_back_is_taken_all_the_same",
+    ),
+)

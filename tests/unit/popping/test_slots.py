@@ -1,0 +1,307 @@
+"""What one popper takes of slots, holds back, and gives up."""
+
+import threading
+from datetime import timedelta
+
+import pytest
+from support.clocks import HandClock
+from support.contexts import context_of
+
+from cassq.coordination.local.coordinator import LocalCoordinator
+from cassq.errors import OutcomeUnknownError, StorageUnavailableError
+from cassq.model.ids import new_pipe_id, new_token
+from cassq.model.message import Batch
+from cassq.model.pipe import Head, PipeEntry, RunState
+from cassq.model.queue_record import QueueRecord
+from cassq.model.ranges import Ranges
+from cassq.model.settings import QueueSettings
+from cassq.model.shelf import Shelf
+from cassq.model.transaction import Seal, Transaction
+from cassq.pipes.fenced_pipe import Taker
+from cassq.pipes.run_rows import Return
+from cassq.popping import slots
+from cassq.popping.commits import commit_run
+from cassq.popping.slots import Slots
+from cassq.popping.timing import LOOK_S
+from cassq.storage.sqlite.storage import SqliteStorage
+
+LEASE_S = 8
+
+
+class Flaky:
+    """A storage of which the calls named in `fails` fail, as each says."""
+
+    def __init__(self, storage):
+        self._storage = storage
+        self.fails = {}
+        self.calls = []
+
+    def __getattr__(self, name):
+        def call(*args, **kwargs):
+            self.calls.append(name)
+            error, is_done = self.fails.get(name, (None, True))
+            answer = getattr(self._storage, name)(*args, **kwargs) if is_done else None
+            if error:
+                raise error
+            return answer
+
+        return call
+
+
+class Scene:
+    """Pipes of two slots of one queue, and poppers of it, whose claims do not spare them the fight."""
+
+    def __init__(self):
+        self.clock = HandClock()
+        self.storage = SqliteStorage(None, is_synced=False, clock=self.clock)
+        assert self.storage.change_queue(None, QueueRecord("q", new_token(), QueueSettings(), new_token()))
+        self.over = []
+        self.freed = []
+
+    def popper(self, holder="a popper", storage=None, **settings):
+        settings = QueueSettings(lease=timedelta(seconds=LEASE_S), clock_skew_max=timedelta(0), **settings)
+        coordinator = LocalCoordinator(None, self.clock)
+        context = context_of(storage or self.storage, settings, self.clock, coordinator=coordinator)
+        made = Slots(context, holder, Taker(holder), self.over.append)
+        made.on_free = lambda: self.freed.append(True)
+        return made
+
+    def open(self, *keys, slot=3, pusher="a pusher", kind=""):
+        entry = PipeEntry(new_pipe_id(), pusher, slot=slot, type=kind, shelf=Shelf.KEYED)
+        self.storage.create_pipe("q", entry, Head(new_token()))
+        if keys:
+            bodies = tuple(key.encode() for key in keys)
+            self.storage.append(entry.pipe, Batch(1, bodies, None, len(keys), keys=keys))
+        return entry.pipe
+
+    def seal(self, pipe, last):
+        assert self.storage.transact(pipe, Transaction(Seal(last, is_free=True))).is_applied
+
+    def leased(self, pipe):
+        runs = self.storage.load_pipe(pipe).runs
+        return [seq for run in runs if run.state is RunState.LEASED for seq in range(run.first, run.last + 1)]
+
+
+@pytest.fixture
+def scene():
+    made = Scene()
+    yield made
+    made.storage.close()
+
+
+def feed(popper, wanted=10):
+    return popper.feed(wanted, is_listing=True)
+
+
+def places(fetched):
+    """Which messages of which pipe came."""
+    return [(run.pipe, part.first) for run, taken in fetched for part in taken.parts]
+
+
+def commit(fetched):
+    for run, taken in fetched:
+        for part in taken.parts:
+            commit_run(run, Ranges([(part.first, part.last)]))
+
+
+class TestASlot:
+    def test_gives_one_message_of_each_key(self, scene):
+        pipe = scene.open("foo", "foo", "bar")
+        assert places(feed(scene.popper())) == [(pipe, 1), (pipe, 3)]
+
+    def test_gives_the_next_of_a_key_once_the_one_before_is_committed(self, scene):
+        pipe = scene.open("foo", "foo")
+        popper = scene.popper()
+        first = feed(popper)
+        assert feed(popper) == []
+        consumer = threading.Thread(target=commit, args=(first,))
+        consumer.start()
+        consumer.join()
+        assert scene.freed
+        assert places(popper.feed(10, is_listing=False)) == [(pipe, 2)]
+
+    def test_gives_as_many_as_are_wanted(self, scene):
+        scene.open("foo", "bar", "baz")
+        popper = scene.popper()
+        assert [len(popper.feed(2, is_listing=True)) for _ in range(2)] == [2, 1]
+
+    def test_that_another_popper_wins_gives_nothing_more_and_its_takes_go_back(self, scene):
+        pipe = scene.open("foo")
+        popper, other = scene.popper(), scene.popper("another")
+        assert places(feed(popper)) == [(pipe, 1)]
+        feed(other)
+        late = scene.open("baz", pusher="another pusher")
+        assert feed(popper) == []
+        assert scene.leased(late) == []
+
+    def test_is_left_alone_where_its_row_was_changed_meanwhile(self, scene):
+        scene.open("foo")
+        flaky = Flaky(scene.storage)
+        flaky.fails["change_slot"] = (None, False)
+        assert feed(scene.popper(storage=flaky)) == []
+        assert "transact" not in flaky.calls
+
+    def test_counts_as_won_where_the_reply_was_lost_and_the_row_tells(self, scene):
+        pipe = scene.open("foo")
+        flaky = Flaky(scene.storage)
+        flaky.fails["change_slot"] = (OutcomeUnknownError("lost"), True)
+        assert places(feed(scene.popper(storage=flaky))) == [(pipe, 1)]
+
+    def test_does_not_count_as_won_where_the_request_was_lost(self, scene):
+        scene.open("foo")
+        flaky = Flaky(scene.storage)
+        flaky.fails["change_slot"] = (OutcomeUnknownError("lost"), False)
+        assert feed(scene.popper(storage=flaky)) == []
+
+    def test_gives_what_others_had_once_that_came_back(self, scene):
+        pipe = scene.open("foo", "foo")
+        popper, other = scene.popper(), scene.popper("another")
+        ((run, _),) = feed(popper)
+        assert feed(other) == []
+        run.give_back(Ranges([(1, 1)]), Return())
+        popper.let_all_go()
+        scene.clock.seconds += LOOK_S
+        feed(other)  # reads the pipe anew
+        assert places(feed(other)) == [(pipe, 1)]
+
+    def test_gives_no_younger_pipe_of_a_source_before_the_older_is_known_to_the_end(self, scene):
+        older, younger = scene.open(), scene.open("foo")
+        popper = scene.popper()
+        assert feed(popper) == []
+        scene.seal(older, 0)
+        scene.clock.seconds += LOOK_S
+        feed(popper)
+        assert places(feed(popper)) == [(younger, 1)]
+
+    def test_tells_of_a_pipe_that_is_over(self, scene):
+        pipe = scene.open("foo")
+        scene.seal(pipe, 1)
+        popper = scene.popper()
+        commit(feed(popper))
+        scene.clock.seconds += LOOK_S
+        feed(popper)
+        assert scene.over == [pipe]
+
+    def test_gives_only_types_that_are_asked_for_and_judges_by_all(self, scene):
+        refund, invoice = scene.open("foo", kind="refund"), scene.open("foo", "bar", kind="invoice")
+        feed(scene.popper("another"))
+        popper = scene.popper()
+        popper.types = {"invoice"}
+        assert refund not in dict(places(feed(popper)))
+        assert scene.leased(invoice)
+
+    def test_heeds_no_row_that_is_told_once_it_was_taken_again(self, scene):
+        pipe = scene.open("foo")
+        popper = scene.popper()
+        ((run, _),) = feed(popper)
+        told, tell = [], run._on_row_changed
+        run._on_row_changed = lambda *rows: told.append(rows)
+        run.give_back(Ranges([(1, 1)]), Return())
+        scene.clock.seconds += LOOK_S
+        feed(popper)  # reads the pipe anew
+        assert places(feed(popper)) == [(pipe, 1)]
+        other = scene.open("foo", pusher="another pusher")
+        assert feed(popper) == []
+        tell(*told[0])
+        assert feed(popper) == []
+        assert scene.leased(pipe) == [1]
+        assert scene.leased(other) == [1]  # it is held
+
+    def test_looks_at_pipes_of_other_types_that_keep_its_keys_busy(self, scene):
+        scene.open("foo", kind="refund")
+        other, popper = scene.popper("another"), scene.popper()
+        popper.types = {"invoice"}
+        first = feed(other)
+        invoice = scene.open("foo", kind="invoice")
+        assert feed(popper) == []
+        commit(first)
+        scene.clock.seconds += 2 * LOOK_S
+        assert places(feed(popper) + feed(popper)) == [(invoice, 1)]
+
+
+class TestWhatIsHeld:
+    def test_goes_back_uncounted_when_the_slot_is_given_up(self, scene):
+        pipe = scene.open("foo", "foo")
+        popper = scene.popper()
+        commit(feed(popper))
+        popper.let_all_go()
+        (run,) = [run for run in scene.storage.load_pipe(pipe).runs if run.first == 2]
+        assert (run.state, run.attempts, run.rolled_back) == (RunState.RETURNED, 0, 0)
+
+    def test_is_extended_while_what_was_let_out_of_its_run_is_young(self, scene):
+        pipe = scene.open("foo", "foo", "foo")
+        popper = scene.popper()
+        first = feed(popper)
+        scene.clock.seconds += LEASE_S / 2 - 1
+        commit(first)
+        feed(popper)
+        scene.clock.seconds += 2
+        (run,) = popper.keep_up()
+        assert run.left_s == LEASE_S
+        assert scene.leased(pipe) == [1, 2, 3]
+
+    def test_goes_back_where_its_consumer_stops_extending(self, scene):
+        pipe = scene.open("foo", "foo")
+        popper = scene.popper()
+        feed(popper)
+        assert popper.is_holding
+        scene.clock.seconds += LEASE_S / 2 + 1
+        popper.keep_up()
+        assert not popper.is_holding
+        assert scene.leased(pipe) == [1]
+
+    def test_is_bounded_and_what_came_back_is_taken_all_the_same(self, scene, monkeypatch):
+        monkeypatch.setattr(slots, "HELD_MAX", 2)
+        pipe = scene.open("foo", "foo", "foo")
+        popper = scene.popper()
+        ((run, _),) = feed(popper)
+        feed(popper)
+        run.give_back(Ranges([(1, 1)]), Return())
+        assert places(feed(popper)) == [(pipe, 1)]
+
+    def test_stays_where_it_could_not_be_given_back(self, scene):
+        pipe = scene.open("foo", "foo")
+        flaky = Flaky(scene.storage)
+        popper = scene.popper(storage=flaky)
+        first = feed(popper)
+        flaky.fails["transact"] = (StorageUnavailableError("away"), False)
+        scene.clock.seconds += LEASE_S / 2 + 1
+        popper.keep_up()
+        assert popper.is_holding
+        flaky.fails.clear()
+        commit(first)
+        assert places(feed(popper)) == [(pipe, 2)]
+
+    def test_is_not_lost_where_a_take_fails(self, scene):
+        pipe = scene.open("foo", "bar")
+        flaky = Flaky(scene.storage)
+        popper = scene.popper(storage=flaky)
+        assert len(popper.feed(1, is_listing=True)) == 1
+        flaky.fails["load_pipe"] = flaky.fails["read_slot"] = (StorageUnavailableError("away"), False)
+        assert places(popper.feed(2, is_listing=False)) == [(pipe, 2)]
+
+
+class TestSlots:
+    def test_are_half_left_to_the_hungry(self, scene):
+        for slot in range(4):
+            scene.open("foo", "foo", slot=slot)
+        popper = scene.popper()
+        assert len(feed(popper)) == 4
+        assert popper.leave_some() == 2
+        # What waits for its key there came back, and what is out keeps it busy.
+        assert len(popper.keep_up()) == 2
+
+    def test_with_nothing_held_are_left_and_others_are_not(self, scene):
+        scene.open("foo", slot=1)
+        scene.open("foo", "foo", slot=2)
+        popper = scene.popper()
+        feed(popper)
+        popper.leave_empty()
+        assert popper.is_holding
+
+    def test_that_cannot_be_listed_tell_why(self, scene):
+        scene.open("foo")
+        flaky = Flaky(scene.storage)
+        flaky.fails["list_pipes"] = (StorageUnavailableError("away"), False)
+        with pytest.raises(StorageUnavailableError):
+            feed(scene.popper(storage=flaky))
