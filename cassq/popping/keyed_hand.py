@@ -47,11 +47,16 @@ class _Out(NamedTuple):
 
 
 class KeyedHand:
-    """Messages of the pipes of one slot that this process has leased."""
+    """Messages of the pipes of one slot that this process has leased.
 
-    def __init__(self, context: QueueContext) -> None:
+    Args:
+        is_ordered: whether a message waits for the earlier ones of its key and source.
+    """
+
+    def __init__(self, context: QueueContext, *, is_ordered: bool) -> None:
         self._context = context
         self._clock = context.clock
+        self._is_ordered = is_ordered
         self._held: dict[Place, _Held] = {}
         self._out: dict[Place, _Out] = {}
         self._own: dict[UUID, set[UUID]] = {}
@@ -85,8 +90,7 @@ class KeyedHand:
         """
         if not self._held or wanted <= 0:
             return []
-        is_ordered = self._context.settings.keys == "ordered"
-        judged = judge([self._known(owned) for owned in pipes], is_ordered=is_ordered)
+        judged = judge([self._known(owned) for owned in pipes], is_ordered=self._is_ordered)
         self._give_back(judged.hopeless, Return(AGAIN_MS, is_counted=False))
         found: list[tuple[HeldRun, Taken]] = []
         for place in judged.free[:wanted]:

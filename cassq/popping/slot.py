@@ -54,7 +54,8 @@ class Slot:
         self._thread = threading.get_ident()
         self._pipes: dict[UUID, OwnedPipe] = {}
         self._looked_at: dict[UUID, float] = {}
-        self.hand = KeyedHand(context)
+        self._is_ordered = context.settings.keys == "ordered"
+        self.hand = KeyedHand(context, is_ordered=self._is_ordered)
         self.is_lost = False
         self.types: Container[str] | None = None
         self.on_free: Callable[[], None] = lambda: None
@@ -100,6 +101,11 @@ class Slot:
             self.is_lost = True
             return []
         return self.let_out(wanted)
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the order of its keys was changed since it was won."""
+        return self._is_ordered != (self._context.settings.keys == "ordered")
 
     @property
     def may_have_more(self) -> bool:
@@ -148,12 +154,11 @@ class Slot:
         return sum(taken.count for taken in result.runs)
 
     def _in_turn(self) -> Iterator[OwnedPipe]:
-        is_ordered = self._context.settings.keys == "ordered"
         unknown: set[Source] = set()
         for owned in list(self._pipes.values()):
             if owned.entry.source in unknown:
                 continue
-            if is_ordered and not owned.is_exhausted:
+            if self._is_ordered and not owned.is_exhausted:
                 unknown.add(owned.entry.source)
             if self._is_wanted(owned):
                 yield owned

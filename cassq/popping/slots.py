@@ -34,7 +34,8 @@ from cassq.runtime.outage_log import log_trouble
 
 _log = logging.getLogger("cassq.popper")
 
-#: So many messages wait for their keys at most, in one popper: those behind them wait in their pipes.
+#: So many messages wait for their keys at most, in one popper: those behind them wait in their pipes. Each
+#: slot may have as many, so that a long backlog of one key keeps no other slot.
 HELD_MAX = 2000
 
 
@@ -109,9 +110,9 @@ class Slots:
 
     def _take(self, slot: Slot, wanted: int) -> list[tuple[HeldRun, Taken]]:
         self._won[slot.number] = self._won.pop(slot.number)  # the others come first next time
-        hands = [each.hand for each in self._won.values()]
-        is_full = sum(hand.size for hand in hands) >= BUFFER_BYTES_MAX
-        return slot.feed(wanted, 0 if is_full else HELD_MAX - sum(map(len, hands)))
+        is_full = sum(each.hand.size for each in self._won.values()) >= BUFFER_BYTES_MAX
+        share = max(1, HELD_MAX // len(self._won))
+        return slot.feed(wanted, 0 if is_full else share - len(slot.hand))
 
     @property
     def is_holding(self) -> bool:
@@ -162,6 +163,8 @@ class Slots:
         """Win what nobody has, and tell each slot of its pipes; return why one could not be won."""
         trouble: CassqError | None = None
         self._list()
+        for slot in [slot for slot in self._won.values() if slot.is_outdated]:
+            self._let_go(slot.number, 0.0)  # what was taken in another order is no order
         before = set(self._won)
         for number, entries in self._listed.items():
             is_wanted = self.types is None or any(entry.type in self.types for entry in entries)

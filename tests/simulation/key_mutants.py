@@ -143,7 +143,7 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
     planted(
         "take from a younger pipe of a source before the older is known to the end",
         _SLOT,
-        "            if is_ordered and not owned.is_exhausted:\n",
+        "            if self._is_ordered and not owned.is_exhausted:\n",
         "            if not owned:\n",
         about="keys",
     ),

@@ -29,6 +29,7 @@ class KeyWatch:
         #: Of each source, what was pushed, in order: by pusher, key, priority and type.
         self._sources: dict[str, tuple[str, str, int, str | None]] = {}
         self._pushed: dict[tuple[str, str, int, str | None], list[str]] = {}
+        self._pushed_at: dict[str, float] = {}
         self._stored: set[str] = set()
         self._ended: set[str] = set()
         #: Who has what, and until when.
@@ -44,6 +45,7 @@ class KeyWatch:
         key = f"key-{number}"
         source = (pusher, key, priority, kind)
         self._keys.update(dict.fromkeys(bodies, key))
+        self._pushed_at.update(dict.fromkeys(bodies, self._world.now))
         self._sources.update(dict.fromkeys(bodies, source))
         self._pushed.setdefault(source, []).extend(bodies)
         return key
@@ -103,5 +105,9 @@ class KeyWatch:
     def _check_order(self, consumer: str, body: str) -> None:
         pushed = self._pushed[self._sources[body]]
         for earlier in pushed[: pushed.index(body)]:
-            if earlier in self._stored and earlier not in self._ended:
+            if earlier in self._stored - self._ended and not self._may_have_expired(earlier):
                 self._broken.append(f"key: {consumer} got {body} before {earlier} had ended")
+
+    def _may_have_expired(self, body: str) -> bool:
+        ttl_s = self._plan.ttl_s
+        return bool(ttl_s) and self._world.now > self._pushed_at[body] + ttl_s

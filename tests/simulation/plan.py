@@ -584,7 +584,8 @@ def _about_keys(dice: random.Random, plan: Plan) -> Plan:
         max_attempts=1_000_000,
         push_width=dice.choice((1, 2)),
     )
-    return replace(keyed, blows=tuple(_draw_blows(dice, keyed)))
+    blows = tuple(_draw_blows(dice, keyed))
+    return replace(keyed, blows=blows, **dice.choice(({}, {}, {"ttl_s": 1.0}, {"ttl_s": 2.0, "purges": 0})))
 
 
 def _about_expiry(dice: random.Random, plan: Plan) -> Plan:
