@@ -1,85 +1,16 @@
 """What one popper takes of slots, holds back, and gives up."""
 
 import threading
-from datetime import timedelta
 
 import pytest
-from support.clocks import HandClock
-from support.contexts import context_of
+from support.slot_scene import LEASE_S, Flaky, Scene, commit, feed, places
 
-from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.errors import OutcomeUnknownError, StorageUnavailableError
-from cassq.model.ids import new_pipe_id, new_token
-from cassq.model.message import Batch
-from cassq.model.pipe import Head, PipeEntry, RunState
-from cassq.model.queue_record import QueueRecord
+from cassq.model.pipe import RunState
 from cassq.model.ranges import Ranges
-from cassq.model.settings import QueueSettings
-from cassq.model.shelf import Shelf
-from cassq.model.transaction import Seal, Transaction
-from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.run_rows import Return
 from cassq.popping import slots
-from cassq.popping.commits import commit_run
-from cassq.popping.slots import Slots
 from cassq.popping.timing import LOOK_S
-from cassq.storage.sqlite.storage import SqliteStorage
-
-LEASE_S = 8
-
-
-class Flaky:
-    """A storage of which the calls named in `fails` fail, as each says."""
-
-    def __init__(self, storage):
-        self._storage = storage
-        self.fails = {}
-        self.calls = []
-
-    def __getattr__(self, name):
-        def call(*args, **kwargs):
-            self.calls.append(name)
-            error, is_done = self.fails.get(name, (None, True))
-            answer = getattr(self._storage, name)(*args, **kwargs) if is_done else None
-            if error:
-                raise error
-            return answer
-
-        return call
-
-
-class Scene:
-    """Pipes of two slots of one queue, and poppers of it, whose claims do not spare them the fight."""
-
-    def __init__(self):
-        self.clock = HandClock()
-        self.storage = SqliteStorage(None, is_synced=False, clock=self.clock)
-        assert self.storage.change_queue(None, QueueRecord("q", new_token(), QueueSettings(), new_token()))
-        self.over = []
-        self.freed = []
-
-    def popper(self, holder="a popper", storage=None, **settings):
-        settings = QueueSettings(lease=timedelta(seconds=LEASE_S), clock_skew_max=timedelta(0), **settings)
-        coordinator = LocalCoordinator(None, self.clock)
-        context = context_of(storage or self.storage, settings, self.clock, coordinator=coordinator)
-        made = Slots(context, holder, Taker(holder), self.over.append)
-        made.on_free = lambda: self.freed.append(True)
-        return made
-
-    def open(self, *keys, slot=3, pusher="a pusher", kind=""):
-        entry = PipeEntry(new_pipe_id(), pusher, slot=slot, type=kind, shelf=Shelf.KEYED)
-        self.storage.create_pipe("q", entry, Head(new_token()))
-        if keys:
-            bodies = tuple(key.encode() for key in keys)
-            self.storage.append(entry.pipe, Batch(1, bodies, None, len(keys), keys=keys))
-        return entry.pipe
-
-    def seal(self, pipe, last):
-        assert self.storage.transact(pipe, Transaction(Seal(last, is_free=True))).is_applied
-
-    def leased(self, pipe):
-        runs = self.storage.load_pipe(pipe).runs
-        return [seq for run in runs if run.state is RunState.LEASED for seq in range(run.first, run.last + 1)]
 
 
 @pytest.fixture
@@ -87,21 +18,6 @@ def scene():
     made = Scene()
     yield made
     made.storage.close()
-
-
-def feed(popper, wanted=10):
-    return popper.feed(wanted, is_listing=True)
-
-
-def places(fetched):
-    """Which messages of which pipe came."""
-    return [(run.pipe, part.first) for run, taken in fetched for part in taken.parts]
-
-
-def commit(fetched):
-    for run, taken in fetched:
-        for part in taken.parts:
-            commit_run(run, Ranges([(part.first, part.last)]))
 
 
 class TestASlot:
