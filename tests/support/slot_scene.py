@@ -27,7 +27,7 @@ LEASE_S = 8
 class Flaky:
     """A storage of which the calls named in `fails` fail, as each says.
 
-    Before the next call named in `before` something happens. What was not done is in `lost`: it may land late.
+    Before the next call named in `before` something happens. What was not done may land late: see `lost`.
     """
 
     def __init__(self, storage):
