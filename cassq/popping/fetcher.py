@@ -20,7 +20,7 @@ from cassq.popping.reach import Reach
 from cassq.popping.rivals import Rivals
 from cassq.popping.rounds import Rounds
 from cassq.popping.slots import Slots
-from cassq.popping.timing import REST_S
+from cassq.popping.timing import LOOK_S, REST_S
 from cassq.runtime.deadline import CLOSING_S, Deadline
 
 _Feed = Callable[[int, Reach, "list[tuple[HeldRun, Taken]]"], None]
@@ -111,10 +111,14 @@ class Fetcher:
         return fetched
 
     def _sides(self, plain: _Feed) -> Sequence[_Feed]:
-        """Return what is taken from: where messages of the queue have keys, those and others take turns."""
+        """Return what is taken from: where messages of the queue have keys, those and others take turns.
+
+        Those without keys have none where there was no pipe of them a moment ago: each would read the list.
+        """
         if not uses_keys(self._record.settings):
             return [plain]
-        self._is_plain_first = bool(self._pipes.entries) and not self._is_plain_first
+        may_have_plain = bool(self._pipes.entries) or not self._pipes.is_read_within(LOOK_S)
+        self._is_plain_first = may_have_plain and not self._is_plain_first
         return [plain, self._feed_keyed][:: 1 if self._is_plain_first else -1]
 
     def _feed_keyed(self, wanted: int, reach: Reach, fetched: list[tuple[HeldRun, Taken]]) -> None:

@@ -13,6 +13,7 @@ _GATE = "cassq.popping.key_gate"
 _SLOT_TESTS = "tests/unit/popping/test_slots.py::"
 _BEFORE = "tests/unit/popping/test_slot.py::TestWhatAnotherPopperTookBefore::"
 _HELD = "tests/unit/popping/test_slot.py::TestWhatIsHeld::"
+_TURNS = "tests/unit/popping/test_keyed_fetcher.py::TestTurns::"
 _HAND_TESTS = "tests/unit/popping/test_keyed_hand.py::"
 _TESTS = "tests/unit/pipes/test_keyed_pipe.py::"
 _LISTS = "tests/unit/observing/test_keyed_lists.py::"
@@ -184,5 +185,12 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         "            if wanted <= 0 and not owned.has_due:\n",
         "            if wanted <= 0:\n",
         test=_SLOT_TESTS + "TestWhatIsHeld::test_is_bounded_and_what_came_back_is_taken_all_the_same",
+    ),
+    planted(
+        "list no pipes while slots give all that is wanted",
+        "cassq.popping.fetcher",
+        " or not self._pipes.is_read_within(LOOK_S)\n",
+        "\n",
+        test=_TURNS + "test_come_to_pipes_that_were_opened_while_slots_gave_all_that_was_wanted",
     ),
 )
