@@ -4,12 +4,11 @@ Owns the one rule of a delivery: it ends once, by a commit or a rollback, and sa
 end again. How that is written is the held run's business, or the committer's when commits are grouped.
 """
 
-from collections.abc import Sequence
 from concurrent.futures import Future
 from datetime import datetime, timedelta
 from itertools import repeat
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from cassq.errors import AccessDeniedError, ClosedError, UsageError
 from cassq.model.ids import MessageId
@@ -20,22 +19,11 @@ from cassq.model.take_plan import Handout
 from cassq.model.tracing import Span
 from cassq.pipes.held_run import HeldRun
 from cassq.pipes.run_rows import Return
+from cassq.popping.committer import Committer
 from cassq.popping.observed_ends import extend, give_back
 
 #: Within a delivery, `type` is what its message was pushed as.
 ErrorType = type[BaseException]
-
-
-class Committer(Protocol):
-    """Whoever writes commits: at once, or in groups."""
-
-    def commit(self, deliveries: "Sequence[Delivery]") -> None:
-        """Commit deliveries that were claimed for it; raise as `Delivery.commit` says."""
-        ...
-
-    def commit_soon(self, delivery: "Delivery") -> "Future[None]":
-        """Commit one that was claimed for it; the future ends as `Delivery.commit` says."""
-        ...
 
 
 class BatchSlice:

@@ -30,7 +30,8 @@ from cassq.pipes.held_run import HeldRun
 from cassq.popping.alarm import Heard
 from cassq.popping.arrival_rate import ArrivalRate
 from cassq.popping.buffered_leases import BufferedLeases
-from cassq.popping.delivery import BatchSlice, Committer
+from cassq.popping.committer import Committer
+from cassq.popping.delivery import BatchSlice
 from cassq.popping.delivery_buffer import DeliveryBuffer
 from cassq.popping.fetcher import Fetcher
 from cassq.popping.reach import Reach

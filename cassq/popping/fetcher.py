@@ -1,42 +1,29 @@
-"""Finds messages for one intake or run reader: takes from the pipes that it claims.
+"""Finds messages for one intake or run reader: in the pipes that it claims, and in the slots that it has won.
 
-Owns which pipe is taken from, and how much is taken from each. Refuses to know consumers: it is told how many
-messages are wanted and returns what it took. What must not break: with a width of 1, nothing is taken from
-a pipe while an older one of the same pusher may still have something.
+Owns whose turn it is, and what is left to others. Refuses to know consumers: it is told how many messages are
+wanted and returns what it took. What must not break: what was taken is returned, whatever fails after it.
 """
 
-import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import nullcontext
+from functools import partial
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import CassqError, CoordinationUnavailableError, CorruptError
-from cassq.limits import TAKE_MESSAGES_MAX
-from cassq.model.pipe import PipeEntry
-from cassq.model.schedule import AHEAD_MS, is_pile
 from cassq.model.take_plan import Taken
-from cassq.model.uses import uses_keys, uses_priority
+from cassq.model.uses import uses_keys
 from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.held_run import HeldRun
 from cassq.popping.claimer import Claimer
-from cassq.popping.claims import Claimed
 from cassq.popping.pipe_backoff import GonePipes
 from cassq.popping.reach import Reach
 from cassq.popping.rivals import Rivals
+from cassq.popping.rounds import Rounds
 from cassq.popping.slots import Slots
-from cassq.popping.timing import BETTER_S, LOOK_S, REST_S, SORTED_REST_S
+from cassq.popping.timing import LOOK_S, REST_S
 from cassq.runtime.deadline import CLOSING_S, Deadline
 
-_log = logging.getLogger("cassq.popper")
-
 _Feed = Callable[[int, Reach, "list[tuple[HeldRun, Taken]]"], None]
-
-#: So many messages are handed out before another pipe is claimed for more.
-HAUL_MIN = 500
-
-#: So many messages that come due are taken together, be it for a single consumer: each take is a transaction.
-DUE_MIN = 1000
 
 
 class Fetcher:
@@ -70,7 +57,6 @@ class Fetcher:
         self._clock = context.clock
         self._record = context.record
         self.beginning = Deadline(float("inf"))
-        self._is_finishing = False
         taker = taker or Taker(holder)
         self._claimer = Claimer(context, holder, taker, gone or GonePipes(), on_pipe_over)
         self._slots = Slots(context, holder, taker, on_pipe_over)
@@ -78,14 +64,13 @@ class Fetcher:
         self._memory = self._claimer.memory
         self._claims = self._claimer.claims
         self._opener = self._claimer.opener
-        self._is_flowing = False
+        self._rounds = Rounds(context, self._claimer, self.rivals, self.beginning)
         self._is_plain_first = False
-        self._room_ahead = 0
 
     def take_only(self, types: Collection[str]) -> None:
         """Take only messages of these types; called before anything is taken."""
         self._pipes.types = self._slots.types = types
-        self.rivals = Rivals(self._context, self.holder, types)
+        self.rivals = self._rounds.rivals = Rivals(self._context, self.holder, types)
 
     def stop_at(self, until: Mapping[UUID, int]) -> None:
         """Take from no other pipes than these, and from each nothing fresh behind the number given."""
@@ -107,11 +92,11 @@ class Fetcher:
         self.check_may_take()
         if reach in {Reach.BUSY, Reach.DRAINED}:
             self._memory.retry(is_woken=reach is Reach.DRAINED)
-        self._is_flowing = is_flowing and not self.rivals.count()
-        self._room_ahead = room_ahead
+        is_flowing = is_flowing and not self.rivals.count()
+        plain = partial(self._rounds.feed, is_flowing=is_flowing, room_ahead=room_ahead)
         fetched: list[tuple[HeldRun, Taken]] = []
         trouble: CassqError | None = None
-        for feed in self._sides():
+        for feed in self._sides(plain):
             left = wanted - sum(taken.count for _, taken in fetched)
             if left <= 0 or (fetched and reach is Reach.BUSY):
                 break
@@ -125,27 +110,19 @@ class Fetcher:
             raise trouble
         return fetched
 
-    def _sides(self) -> Sequence[_Feed]:
-        """Return what is taken from: where messages of the queue have keys, those and others take turns."""
-        if not uses_keys(self._record.settings):
-            return [self._feed_plain]
-        self._is_plain_first = bool(self._pipes.entries) and not self._is_plain_first
-        return [self._feed_plain, self._feed_keyed][:: 1 if self._is_plain_first else -1]
+    def _sides(self, plain: _Feed) -> Sequence[_Feed]:
+        """Return what is taken from: where messages of the queue have keys, those and others take turns.
 
-    def _feed_plain(self, wanted: int, reach: Reach, fetched: list[tuple[HeldRun, Taken]]) -> None:
-        if uses_priority(self._record.settings) and not self._pipes.is_read_within(BETTER_S):
-            self._list()
-        before = len(fetched)
-        self._round(self._pipes.entries, wanted, fetched)
-        if len(fetched) == before and reach is not Reach.KNOWN:
-            known = {entry.pipe for entry in self._pipes.entries}
-            self._list()
-            # What was empty a moment ago is looked at again only where its pusher has gone on since.
-            gone_on = {entry.source for entry in self._pipes.entries if entry.pipe not in known}
-            self._round([e for e in self._pipes.entries if e.source in gone_on], wanted, fetched)
+        Those without keys have none where there was no pipe of them a moment ago: each would read the list.
+        """
+        if not uses_keys(self._record.settings):
+            return [plain]
+        may_have_plain = bool(self._pipes.entries) or not self._pipes.is_read_within(LOOK_S)
+        self._is_plain_first = may_have_plain and not self._is_plain_first
+        return [plain, self._feed_keyed][:: 1 if self._is_plain_first else -1]
 
     def _feed_keyed(self, wanted: int, reach: Reach, fetched: list[tuple[HeldRun, Taken]]) -> None:
-        if self._is_finishing:
+        if self._rounds.is_finishing:
             return
         if reach is Reach.DRAINED:
             self._slots.retry()
@@ -221,7 +198,7 @@ class Fetcher:
 
     def finish(self) -> None:
         """Begin no other take, and wait for the turn of one but a moment longer; callable from any thread."""
-        self._is_finishing = True
+        self._rounds.is_finishing = True
         self.beginning.bring_forward(self._clock.now() + CLOSING_S)
 
     def close(self) -> None:
@@ -241,99 +218,3 @@ class Fetcher:
     def next_due(self) -> float:
         """Return in how many seconds something known may come due; at most REST_S."""
         return min([*self._claims.next_due(), self._memory.next_end(REST_S), self._slots.next_due()])
-
-    def _round(self, entries: Sequence[PipeEntry], wanted: int, fetched: list[tuple[HeldRun, Taken]]) -> None:
-        order = self._claimer.round(entries)
-        for entry in order:
-            if wanted <= 0 or self._is_finishing:
-                return
-            claimed = self._claims.get(entry.pipe) or self._claimer.claim(entry)
-            before = len(fetched)
-            if claimed and entry.due_class:
-                self._take_due(claimed, wanted, fetched)
-                found = [taken for _, taken in fetched[before:]]
-                wanted -= sum(taken.count_due(claimed.owned.estimate_now_ms()) for taken in found)
-                if sum(taken.count for taken in found) >= DUE_MIN:
-                    return
-                continue
-            if claimed:
-                if 0 < claimed.owned.left <= wanted and not self.rivals.count():
-                    self._claimer.open_ahead(order.ahead())
-                self._take(claimed, wanted, fetched)
-            taken = sum(taken.count for _, taken in fetched[before:])
-            wanted -= taken
-            is_in_turn = not entry.due_class and self._context.settings.pop_width == 1
-            if is_in_turn and self._memory.may_have_older(entry.pipe):
-                order.hold_back(entry)
-            if claimed and taken and (claimed.owned.may_have_more or taken >= HAUL_MIN):
-                # As much as one take may carry: the rest comes from here, not from a younger pipe. Or enough
-                # to work on while the next pipe is claimed and loaded.
-                return
-
-    def _take_due(self, claimed: Claimed, wanted: int, fetched: list[tuple[HeldRun, Taken]]) -> None:
-        """Take what is near its due time, from a pipe of such messages, and leave it alone until more is."""
-        owned = claimed.owned
-        before = len(fetched)
-        owned.horizon.ahead_ms = AHEAD_MS if self._room_ahead else 0
-        if self._room_ahead:
-            most = DUE_MIN if is_pile(owned.entry.due_class) else TAKE_MESSAGES_MAX
-            wanted = max(wanted, min(self._room_ahead, most))
-        self._take(claimed, wanted, fetched)
-        self._room_ahead = max(0, self._room_ahead - sum(taken.count for _, taken in fetched[before:]))
-        if owned.pipe in self._claims and owned.horizon.rests_ms:
-            rests_s = owned.next_due() or 0.0
-            if rests_s > LOOK_S:
-                self._claims.let_go(owned.pipe)
-                self._memory.note_not_due(owned.pipe, owned.sent_at, min(rests_s, SORTED_REST_S))
-
-    def _list(self) -> None:
-        with self.beginning:
-            self._pipes.refresh(self._record.publications)
-        self._claimer.keep_listed()
-
-    def _take(self, claimed: Claimed, wanted: int, fetched: list[tuple[HeldRun, Taken]]) -> None:
-        """Take from one pipe; where there is nothing, see what became of it."""
-        pipe = claimed.owned.pipe
-        try:
-            if not self._claims.is_held(pipe):
-                # The session may have lasted all the same: a claim that nobody knew of would keep the pipe.
-                self._claims.let_go(pipe)
-                return
-            taken = self._take_once(claimed, wanted, fetched)
-            if pipe not in self._claims:
-                return
-            if claimed.owned.is_exhausted:
-                self._memory.note_exhausted(pipe)
-            if claimed.owned.is_over:
-                self._claims.settle_exhausted(claimed)
-            elif (
-                not taken
-                and self._claims.is_worth_a_look(claimed, is_flowing=self._is_flowing)
-                and self._claims.look(claimed)
-            ):
-                if not claimed.owned.is_at_rest:
-                    self._take_once(claimed, wanted, fetched)
-                self._claims.settle_exhausted(claimed)
-        except CorruptError as error:
-            self._memory.note_spoilt(pipe, error, REST_S)
-            self._claims.let_go(pipe)
-            self._record.read()  # what was deleted with its queue is no damage
-            _log.exception("queue %s: pipe %s cannot be read; it is left alone", self._queue, pipe)
-            raise
-        except CassqError:
-            # What may have been leased by a lost transaction comes back when its lease ends.
-            self._claims.let_go(pipe)
-            raise
-
-    def _take_once(self, claimed: Claimed, wanted: int, fetched: list[tuple[HeldRun, Taken]]) -> bool:
-        owned = claimed.owned
-        # Without a window in hand a take that got no turn leaves nothing behind.
-        with nullcontext() if owned.window else self.beginning:
-            result = owned.take(wanted, is_flowing=self._is_flowing)
-        if result is None:
-            self._claims.let_go(owned.pipe)
-            return False
-        fetched.extend((self._claims.hold(claimed, result, taken), taken) for taken in result.runs)
-        for taken in result.dead:
-            owned.bury(taken)
-        return bool(result.runs or result.dead)

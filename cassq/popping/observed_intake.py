@@ -10,8 +10,9 @@ from functools import partial
 
 from cassq.catalog.queue_events import QueueEvents
 from cassq.errors import CassqError, ClosedError
+from cassq.popping.committer import Committer
 from cassq.popping.consumer_line import Asker
-from cassq.popping.delivery import Committer, Delivery
+from cassq.popping.delivery import Delivery
 from cassq.popping.delivery_buffer import DeliveryBuffer
 from cassq.popping.pop_future import PopFuture
 

@@ -15,8 +15,8 @@ from cassq.catalog.queue_context import QueueContext
 from cassq.coordination.watched import silent_service
 from cassq.errors import InvalidOptionError
 from cassq.popping.commits import DirectCommitter
+from cassq.popping.committer import Committer
 from cassq.popping.consumer_line import Asker
-from cassq.popping.delivery import Committer
 from cassq.popping.delivery_buffer import DeliveryBuffer
 from cassq.popping.fetch_thread import FetchThread
 from cassq.popping.fetcher import Fetcher

@@ -126,6 +126,7 @@ class Slot:
             if self._clock.now() - self._looked_at[owned.pipe] >= LOOK_S and self.hand.has_foreign(owned):
                 self._look(owned)
         for owned in in_turn:
+            owned.heed()
             if wanted <= 0 and not owned.has_due:
                 if self._is_worth_a_look(owned, has_found=True):
                     self._look(owned)

@@ -87,7 +87,10 @@ class Slots:
         """
         trouble: CassqError | None = None
         if is_listing or self._clock.now() - self._listed_at >= LOOK_S:
-            trouble = self._look_around()
+            try:
+                trouble = self._look_around()
+            except CassqError as error:  # what is known of the slots stands
+                trouble = error
         found: list[tuple[HeldRun, Taken]] = []
         # What is in hand first: a take reads each open pipe.
         for step in (Slot.let_out, self._take):
@@ -160,7 +163,10 @@ class Slots:
                 letting_go.callback(self._let_go, number)
 
     def _look_around(self) -> CassqError | None:
-        """Win what nobody has, and tell each slot of its pipes; return why one could not be won."""
+        """Win what nobody has, and tell each slot of its pipes; return why that was not done with one.
+
+        Raises: CassqError: they could not be listed.
+        """
         trouble: CassqError | None = None
         self._list()
         for slot in [slot for slot in self._won.values() if slot.is_outdated]:

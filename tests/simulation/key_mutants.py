@@ -11,6 +11,10 @@ _SLOT = "cassq.popping.slot"
 _HAND = "cassq.popping.keyed_hand"
 _GATE = "cassq.popping.key_gate"
 _SLOT_TESTS = "tests/unit/popping/test_slots.py::"
+_BEFORE = "tests/unit/popping/test_slot.py::TestWhatAnotherPopperTookBefore::"
+_HELD = "tests/unit/popping/test_slot.py::TestWhatIsHeld::"
+_TURNS = "tests/unit/popping/test_keyed_fetcher.py::TestTurns::"
+_HAND_TESTS = "tests/unit/popping/test_keyed_hand.py::"
 _TESTS = "tests/unit/pipes/test_keyed_pipe.py::"
 _LISTS = "tests/unit/observing/test_keyed_lists.py::"
 _PUSHES = "tests/unit/pushing/test_keyed_pushes.py::"
@@ -92,14 +96,14 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         "        incarnation, op = self._context.record.incarnation, new_token()\n",
         "        incarnation = self._context.record.incarnation\n"
         "        op = uuid5(NAMESPACE_OID, self._holder)\n",
-        about="keys",
+        test=_BEFORE + "test_is_safe_from_an_attempt_to_win_that_lands_late",
     ),
     planted(
         "take a slot's pipes from a list that was read before the slot was won",
         _SLOTS,
         "            self._list()  # what was listed before a row was won counts for nothing\n",
         "            pass\n",
-        about="keys",
+        test=_BEFORE + "test_is_known_also_of_a_pipe_that_came_just_before_the_slot_was_won",
     ),
     planted(
         "go on with what was known of a slot before it was lost",
@@ -109,14 +113,14 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         "        made = Slot(self._context, number, op, self._taker, self._on_pipe_over)\n"
         "        slot = self._won[number] = self.__dict__.setdefault('_old', {}).setdefault(number, made)\n"
         "        slot._op, slot.is_lost = op, False\n",
-        about="keys",
+        test=_BEFORE + "test_is_known_also_to_who_had_the_slot_before",
     ),
     planted(
         "load one pipe of a slot at each look",
         _SLOT,
         "        for entry in entries:\n            sent_at",
         "        for entry in entries[: len(self._pipes) + 1]:\n            sent_at",
-        about="keys",
+        test=_BEFORE + "test_is_known_before_anything_is_handed_out",
     ),
     planted(
         "hand out of a slot without another look at its row",
@@ -152,21 +156,21 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         _HAND,
         "        self._give_back(judged.hopeless, Return(AGAIN_MS, is_counted=False))\n",
         "",
-        about="keys",
+        test=_BEFORE + "test_has_what_waits_for_it_given_back",
     ),
     planted(
         "let out what is not leased any more",
         _HAND,
         "            if run.is_live:  # else it comes again, and keeps its key until then\n",
         "            if run:\n",
-        about="keys",
+        test=_HELD + "test_is_let_out_under_a_running_lease_alone",
     ),
     planted(
         "take what others have for what came back",
         _HAND,
         "        return Standing.RESTING if run.state is RunState.RETURNED else Standing.FOREIGN\n",
         "        return Standing.RESTING\n",
-        about="keys",
+        test=_HAND_TESTS + "TestAKey::test_that_somebody_else_works_on_is_busy",
     ),
     planted(
         "heed a row of a slot that is told once it was taken again",
@@ -181,5 +185,12 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         "            if wanted <= 0 and not owned.has_due:\n",
         "            if wanted <= 0:\n",
         test=_SLOT_TESTS + "TestWhatIsHeld::test_is_bounded_and_what_came_back_is_taken_all_the_same",
+    ),
+    planted(
+        "list no pipes while slots give all that is wanted",
+        "cassq.popping.fetcher",
+        " or not self._pipes.is_read_within(LOOK_S)\n",
+        "\n",
+        test=_TURNS + "test_come_to_pipes_that_were_opened_while_slots_gave_all_that_was_wanted",
     ),
 )

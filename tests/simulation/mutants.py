@@ -106,7 +106,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _one(
         "forget a claim that may have been lost",
-        "cassq.popping.fetcher",
+        "cassq.popping.rounds",
         "keep the pipe.\n                self._claims.let_go(pipe)\n",
         "keep the pipe.\n                self._claims._claimed.pop(pipe)\n",
     ),
@@ -580,7 +580,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _one(
         "keep a pipe claimed that one failure put away",
-        "cassq.popping.fetcher",
+        "cassq.popping.rounds",
         "            # What may have been leased by a lost transaction comes back when its lease ends.\n"
         "            self._claims.let_go(pipe)\n",
         "            # What may have been leased by a lost transaction comes back when its lease ends.\n"

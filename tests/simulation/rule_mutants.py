@@ -690,7 +690,7 @@ _ORDER = (
     ),
     planted(
         "hold a younger pipe back only if the older one gave nothing",
-        "cassq.popping.fetcher",
+        "cassq.popping.rounds",
         "            if is_in_turn and self._memory",
         "            if is_in_turn and not taken and self._memory",
         test=_FAULT + "test_what_lands_in_an_older_pipe_between_two_reads_comes_before_what_follows_it",
@@ -1203,7 +1203,7 @@ _BETWEEN = (
     ),
     planted(
         "list no pipes while those that are known have messages",
-        "cassq.popping.fetcher",
+        "cassq.popping.rounds",
         "        if uses_priority(self._record.settings) and not self._pipes.is_read_within(BETTER_S):\n",
         "        if False:\n",
         test=_PRIORITIES + "test_what_is_urgent_overtakes_a_backlog_that_is_being_worked_off[memory]",

@@ -60,6 +60,32 @@ class TestOneOfAKey:
         scene.pipe("foo FOREIGN", "bar OUT", source="b")
         assert scene.judge(is_ordered=is_ordered).hopeless == [Place(pipe, 1)]
 
+    def test_of_two_sources_goes_first_whose_pipe_is_first(self, scene, is_ordered):
+        first = scene.pipe("foo HELD")
+        second = scene.pipe("foo HELD", "bar HELD", source="b")
+        assert scene.judge(is_ordered=is_ordered).free == [Place(first, 1), Place(second, 2)]
+
+    def test_waits_for_a_later_one_of_its_source_that_is_out(self, scene, is_ordered):
+        scene.pipe("foo HELD", "foo OUT")
+        judged = scene.judge(is_ordered=is_ordered)
+        assert (judged.free, judged.hopeless) == ([], [])
+
+    def test_is_hopeless_with_all_others_of_its_key(self, scene, is_ordered):
+        pipe = scene.pipe("foo HELD", "foo FOREIGN", "foo HELD")
+        other = scene.pipe("foo HELD", "bar HELD", source="b")
+        judged = scene.judge(is_ordered=is_ordered)
+        assert judged.hopeless == [Place(pipe, 1), Place(pipe, 3), Place(other, 1)]
+        assert judged.free == [Place(other, 2)]
+
+    def test_that_waits_for_one_that_rests_or_is_out_is_not_hopeless(self, scene, is_ordered):
+        scene.pipe("foo RESTING", "bar OUT", "foo HELD", "bar HELD")
+        assert scene.judge(is_ordered=is_ordered).hopeless == []
+
+    def test_that_rests_is_not_let_out(self, scene, is_ordered):
+        scene.pipe("foo RESTING")
+        judged = scene.judge(is_ordered=is_ordered)
+        assert (judged.free, judged.hopeless) == ([], [])
+
 
 class TestInOrder:
     def test_one_waits_for_an_earlier_one_that_rests(self, scene):
@@ -80,6 +106,15 @@ class TestInOrder:
         first = scene.pipe("foo HELD")
         scene.pipe("foo HELD")
         assert scene.judge().free == [Place(first, 1)]
+
+    def test_one_does_not_wait_for_a_later_one_that_rests(self, scene):
+        pipe = scene.pipe("foo HELD", "foo RESTING")
+        assert scene.judge().free == [Place(pipe, 1)]
+
+    def test_one_does_not_wait_for_another_key_of_its_source(self, scene):
+        older = scene.pipe("foo RESTING", "bar HELD")
+        younger = scene.pipe("foo HELD", "baz HELD")
+        assert scene.judge().free == [Place(older, 2), Place(younger, 2)]
 
     def test_only_where_order_is_asked_for(self, scene):
         pipe = scene.pipe("foo RESTING", "foo HELD")

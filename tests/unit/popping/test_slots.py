@@ -1,85 +1,17 @@
 """What one popper takes of slots, holds back, and gives up."""
 
 import threading
-from datetime import timedelta
 
 import pytest
-from support.clocks import HandClock
-from support.contexts import context_of
+from support.slot_scene import LEASE_S, Flaky, Scene, commit, feed, places
 
 from cassq.coordination.local.coordinator import LocalCoordinator
-from cassq.errors import OutcomeUnknownError, StorageUnavailableError
-from cassq.model.ids import new_pipe_id, new_token
-from cassq.model.message import Batch
-from cassq.model.pipe import Head, PipeEntry, RunState
-from cassq.model.queue_record import QueueRecord
+from cassq.errors import DecodeError, OutcomeUnknownError, StorageUnavailableError
+from cassq.model.pipe import RunState
 from cassq.model.ranges import Ranges
-from cassq.model.settings import QueueSettings
-from cassq.model.shelf import Shelf
-from cassq.model.transaction import Seal, Transaction
-from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.run_rows import Return
 from cassq.popping import slots
-from cassq.popping.commits import commit_run
-from cassq.popping.slots import Slots
-from cassq.popping.timing import LOOK_S
-from cassq.storage.sqlite.storage import SqliteStorage
-
-LEASE_S = 8
-
-
-class Flaky:
-    """A storage of which the calls named in `fails` fail, as each says."""
-
-    def __init__(self, storage):
-        self._storage = storage
-        self.fails = {}
-        self.calls = []
-
-    def __getattr__(self, name):
-        def call(*args, **kwargs):
-            self.calls.append(name)
-            error, is_done = self.fails.get(name, (None, True))
-            answer = getattr(self._storage, name)(*args, **kwargs) if is_done else None
-            if error:
-                raise error
-            return answer
-
-        return call
-
-
-class Scene:
-    """Pipes of two slots of one queue, and poppers of it, whose claims do not spare them the fight."""
-
-    def __init__(self):
-        self.clock = HandClock()
-        self.storage = SqliteStorage(None, is_synced=False, clock=self.clock)
-        assert self.storage.change_queue(None, QueueRecord("q", new_token(), QueueSettings(), new_token()))
-        self.over = []
-        self.freed = []
-
-    def popper(self, holder="a popper", storage=None, **settings):
-        settings = QueueSettings(lease=timedelta(seconds=LEASE_S), clock_skew_max=timedelta(0), **settings)
-        coordinator = LocalCoordinator(None, self.clock)
-        context = context_of(storage or self.storage, settings, self.clock, coordinator=coordinator)
-        made = Slots(context, holder, Taker(holder), self.over.append)
-        made.on_free = lambda: self.freed.append(True)
-        return made
-
-    def open(self, *keys, slot=3, pusher="a pusher", kind=""):
-        entry = PipeEntry(new_pipe_id(), pusher, slot=slot, type=kind, shelf=Shelf.KEYED)
-        self.storage.create_pipe("q", entry, Head(new_token()))
-        if keys:
-            bodies = tuple(key.encode() for key in keys)
-            self.storage.append(entry.pipe, Batch(1, bodies, None, len(keys), keys=keys))
-        return entry.pipe
-
-    def seal(self, pipe, last):
-        assert self.storage.transact(pipe, Transaction(Seal(last, is_free=True))).is_applied
-
-    def leased(self, pipe):
-        runs = self.storage.load_pipe(pipe).runs
-        return [seq for run in runs if run.state is RunState.LEASED for seq in range(run.first, run.last + 1)]
+from cassq.popping.timing import BUSY_S, LOOK_S, POLL_MAX_S, REST_S
 
 
 @pytest.fixture
@@ -87,21 +19,6 @@ def scene():
     made = Scene()
     yield made
     made.storage.close()
-
-
-def feed(popper, wanted=10):
-    return popper.feed(wanted, is_listing=True)
-
-
-def places(fetched):
-    """Which messages of which pipe came."""
-    return [(run.pipe, part.first) for run, taken in fetched for part in taken.parts]
-
-
-def commit(fetched):
-    for run, taken in fetched:
-        for part in taken.parts:
-            commit_run(run, Ranges([(part.first, part.last)]))
 
 
 class TestASlot:
@@ -281,7 +198,237 @@ class TestWhatIsHeld:
         assert places(popper.feed(2, is_listing=False)) == [(pipe, 2)]
 
 
+class TestWhatIsHeldByAll:
+    def test_shares_the_room(self, scene, monkeypatch):
+        monkeypatch.setattr(slots, "HELD_MAX", 3)
+        pipes = [scene.open(*["foo"] * 4, slot=1), scene.open(*["foo"] * 4, slot=2)]
+        popper = scene.popper()
+        came = [place for _ in range(4) for place in places(feed(popper))]
+        assert sorted(came) == sorted((pipe, 1) for pipe in pipes)
+        assert sum(len(scene.leased(pipe)) for pipe in pipes) == 2 + 3
+
+    def test_leaves_no_room_where_its_bodies_are_large(self, scene, monkeypatch):
+        monkeypatch.setattr(slots, "BUFFER_BYTES_MAX", 1)
+        first, second = scene.open("foo", "foo", slot=1), scene.open("foo", slot=2)
+        popper = scene.popper()
+        came = feed(popper) + feed(popper)
+        assert places(came) == [(first, 1)]
+        assert scene.leased(second) == []
+        commit(came)
+        assert places(feed(popper)) == [(first, 2)]
+        assert places(feed(popper)) == [(second, 1)]
+
+    def test_is_kept_up_together(self, scene):
+        pipes = [scene.open("foo", "foo", slot=1), scene.open("foo", "foo", slot=2)]
+        popper = scene.popper()
+        feed(popper)
+        assert sorted(run.pipe for run in popper.keep_up()) == sorted(pipes)
+        assert popper.is_holding
+
+
+class TestWinning:
+    def test_spares_slots_that_have_none_of_its_types(self, scene):
+        scene.open("foo", slot=1, kind="refund")
+        invoice = scene.open("foo", slot=2, kind="invoice")
+        popper = scene.popper()
+        popper.types = {"invoice"}
+        assert places(feed(popper)) == [(invoice, 1)]
+        assert scene.op_of(1) is None
+        assert scene.op_of(2) is not None
+
+    def test_waits_after_a_fight_that_was_lost(self, scene):
+        pipe = scene.open("foo")
+        flaky = Flaky(scene.storage)
+        popper = scene.popper(storage=flaky)
+        flaky.fails["change_slot"] = (None, False)
+        feed(popper)
+        flaky.fails.clear()
+        scene.clock.seconds += POLL_MAX_S - 0.1
+        flaky.calls.clear()
+        assert feed(popper) == []
+        assert "read_slot" not in flaky.calls
+        scene.clock.seconds += 0.1
+        assert places(feed(popper)) == [(pipe, 1)]
+
+    def test_waits_while_another_has_the_claim_and_leaves_the_row_alone(self, scene):
+        pipe = scene.open("foo")
+        coordinator = LocalCoordinator(None, scene.clock)
+        other, popper = (scene.popper(name, coordinator=coordinator) for name in ("another", "a popper"))
+        ((run, _),) = feed(other)
+        op = scene.op_of(3)
+        assert feed(popper) == []
+        assert scene.op_of(3) == op
+        run.give_back(Ranges([(1, 1)]), Return())
+        other.let_all_go()
+        assert feed(popper) == []
+        scene.clock.seconds += POLL_MAX_S
+        assert places(feed(popper)) == [(pipe, 1)]
+
+    def test_does_not_wait_once_the_popper_was_woken(self, scene):
+        pipe = scene.open("foo")
+        flaky = Flaky(scene.storage)
+        popper = scene.popper(storage=flaky)
+        flaky.fails["change_slot"] = (None, False)
+        feed(popper)
+        flaky.fails.clear()
+        popper.retry()
+        assert places(feed(popper)) == [(pipe, 1)]
+
+    def test_happens_at_a_look_alone(self, scene):
+        popper = scene.popper()
+        assert feed(popper) == []
+        assert not popper.has_any
+        pipe = scene.open("foo")
+        assert popper.feed(10, is_listing=False) == []
+        scene.clock.seconds += LOOK_S
+        assert places(popper.feed(10, is_listing=False)) == [(pipe, 1)]
+        assert popper.has_any
+
+
+class TestTrouble:
+    def away(self):
+        raise StorageUnavailableError("away")
+
+    def test_with_one_slot_keeps_no_other(self, scene):
+        scene.open("foo", slot=1)
+        pipe = scene.open("foo", slot=2)
+        flaky = Flaky(scene.storage)
+        flaky.before["load_pipe"] = self.away
+        assert places(feed(scene.popper(storage=flaky))) == [(pipe, 1)]
+
+    def test_is_raised_where_nothing_was_found(self, scene):
+        pipe = scene.open("foo")
+        flaky = Flaky(scene.storage)
+        popper = scene.popper(storage=flaky)
+        flaky.before["load_pipe"] = self.away
+        with pytest.raises(StorageUnavailableError):
+            feed(popper)
+        assert not popper
+        assert feed(popper) == []  # it is left alone for a moment
+        scene.clock.seconds += BUSY_S
+        assert places(feed(popper)) == [(pipe, 1)]
+
+    def test_with_winning_is_raised_where_nothing_was_found(self, scene):
+        scene.open("foo")
+        flaky = Flaky(scene.storage)
+        popper = scene.popper(storage=flaky)
+        flaky.before["read_slot"] = self.away
+        with pytest.raises(StorageUnavailableError):
+            feed(popper)
+        assert feed(popper) == []
+
+    def test_with_listing_does_not_keep_what_is_held(self, scene):
+        pipe = scene.open("foo", "bar")
+        flaky = Flaky(scene.storage)
+        popper = scene.popper(storage=flaky)
+        popper.feed(1, is_listing=True)
+        flaky.before["list_pipes"] = self.away
+        assert places(feed(popper)) == [(pipe, 2)]
+
+    def test_with_listing_once_a_slot_was_won_keeps_all_of_it(self, scene):
+        pipe = scene.open("foo")
+        flaky = Flaky(scene.storage)
+        popper = scene.popper(storage=flaky)
+        flaky.before["change_slot"] = lambda: flaky.before.update(list_pipes=self.away)
+        with pytest.raises(StorageUnavailableError):
+            feed(popper)
+        assert scene.leased(pipe) == []
+        assert places(feed(popper)) == [(pipe, 1)]
+
+    def test_with_damage_has_the_slot_rest_for_long(self, scene):
+        pipe = scene.open("foo")
+        flaky = Flaky(scene.storage)
+        popper = scene.popper(storage=flaky)
+        flaky.fails["read_batches"] = (DecodeError("damaged"), False)
+        with pytest.raises(DecodeError):
+            feed(popper)
+        flaky.fails.clear()
+        scene.clock.seconds += REST_S - 0.1
+        assert feed(popper) == []
+        scene.clock.seconds += 0.1
+        assert places(feed(popper)) == [(pipe, 1)]
+
+
+class TestGivingUp:
+    def test_what_is_held_goes_back_once_the_claim_is_gone(self, scene):
+        pipe = scene.open("foo", "foo")
+        coordinator = LocalCoordinator(None, scene.clock)
+        popper = scene.popper(coordinator=coordinator)
+        feed(popper)
+        (claim,) = coordinator.holders("q")
+        coordinator.release("q", claim, "a popper")
+        assert popper.keep_up() == []
+        assert not popper
+        assert scene.leased(pipe) == [1]
+
+    def test_all_frees_the_claims_and_keeps_what_is_out(self, scene):
+        pipes = [scene.open("foo", "foo", slot=slot) for slot in range(3)]
+        coordinator = LocalCoordinator(None, scene.clock)
+        popper = scene.popper(coordinator=coordinator)
+        feed(popper)
+        popper.let_all_go()
+        assert not popper
+        assert coordinator.holders("q") == {}
+        assert [scene.leased(pipe) for pipe in pipes] == [[1], [1], [1]]
+
+    def test_all_lets_an_error_of_one_keep_no_other(self, scene):
+        pipes = [scene.open("foo", "foo", slot=slot) for slot in range(3)]
+        flaky = Flaky(scene.storage)
+        popper = scene.popper(storage=flaky)
+        feed(popper)
+
+        def interrupted():
+            raise KeyboardInterrupt
+
+        flaky.before["transact"] = interrupted
+        with pytest.raises(KeyboardInterrupt):
+            popper.let_all_go()
+        assert not popper
+        assert sorted(scene.leased(pipe) for pipe in pipes) == [[1], [1], [1, 2]]
+
+    def test_some_passes_slots_without_anything(self, scene):
+        scene.open(slot=1)
+        scene.open("foo", slot=2)
+        popper = scene.popper()
+        feed(popper)
+        feed(popper)
+        assert popper.leave_some() == 0
+
+    def test_some_keeps_the_only_slot_of_one_that_takes_all(self, scene):
+        scene.open("foo", "foo")
+        popper = scene.popper()
+        feed(popper)
+        assert popper.leave_some() == 0
+
+    def test_some_leaves_the_only_slot_of_one_that_takes_some_types(self, scene):
+        scene.open("foo", "foo", kind="invoice")
+        popper = scene.popper()
+        popper.types = {"invoice"}
+        feed(popper)
+        assert popper.leave_some() == 1
+        assert not popper
+
+    def test_some_leaves_them_to_others_for_long(self, scene):
+        scene.open("foo", "foo", kind="invoice")
+        popper = scene.popper()
+        popper.types = {"invoice"}
+        commit(feed(popper))
+        popper.leave_some()
+        scene.clock.seconds += POLL_MAX_S - 0.1
+        assert feed(popper) == []
+        scene.clock.seconds += 0.1
+        assert len(feed(popper)) == 1
+
+
 class TestSlots:
+    def test_that_are_won_no_more_have_nothing_that_comes_due(self, scene):
+        scene.open("foo")
+        popper = scene.popper()
+        feed(popper)
+        assert popper.next_due() == LEASE_S
+        popper.let_all_go()
+        assert popper.next_due() == float("inf")
+
     def test_are_half_left_to_the_hungry(self, scene):
         for slot in range(4):
             scene.open("foo", "foo", slot=slot)
