@@ -84,6 +84,13 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         test=_TESTS + "test_a_letter_has_the_key_and_its_mark_frees_it",
     ),
     planted(
+        "go on with a slot after its order was altered",
+        _SLOTS,
+        "            self._let_go(slot.number, 0.0)  # what was taken in another order is no order\n",
+        "            slot._is_ordered = slot.hand._is_ordered = not slot._is_ordered\n",
+        test=_SLOT_TESTS + "TestAnOrderThatIsAltered::test_has_the_slot_won_anew",
+    ),
+    planted(
         "take a slot whose row somebody else changed",
         _SLOTS,
         "            return op if self._storage.change_slot(incarnation, number, seen, op) else None\n",

@@ -1,6 +1,7 @@
 """What one popper takes of slots, holds back, and gives up."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 from support.slot_scene import LEASE_S, Flaky, Scene, commit, feed, places
@@ -9,6 +10,7 @@ from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.errors import DecodeError, OutcomeUnknownError, StorageUnavailableError
 from cassq.model.pipe import RunState
 from cassq.model.ranges import Ranges
+from cassq.model.settings import QueueSettings
 from cassq.pipes.run_rows import Return
 from cassq.popping import slots
 from cassq.popping.timing import BUSY_S, LOOK_S, POLL_MAX_S, REST_S
@@ -199,13 +201,13 @@ class TestWhatIsHeld:
 
 
 class TestWhatIsHeldByAll:
-    def test_shares_the_room(self, scene, monkeypatch):
-        monkeypatch.setattr(slots, "HELD_MAX", 3)
+    def test_has_an_equal_share_of_each_slot(self, scene, monkeypatch):
+        monkeypatch.setattr(slots, "HELD_MAX", 4)
         pipes = [scene.open(*["foo"] * 4, slot=1), scene.open(*["foo"] * 4, slot=2)]
         popper = scene.popper()
         came = [place for _ in range(4) for place in places(feed(popper))]
         assert sorted(came) == sorted((pipe, 1) for pipe in pipes)
-        assert sum(len(scene.leased(pipe)) for pipe in pipes) == 2 + 3
+        assert [len(scene.leased(pipe)) for pipe in pipes] == [1 + 2, 1 + 2]
 
     def test_leaves_no_room_where_its_bodies_are_large(self, scene, monkeypatch):
         monkeypatch.setattr(slots, "BUFFER_BYTES_MAX", 1)
@@ -283,6 +285,20 @@ class TestWinning:
         scene.clock.seconds += LOOK_S
         assert places(popper.feed(10, is_listing=False)) == [(pipe, 1)]
         assert popper.has_any
+
+
+class TestAnOrderThatIsAltered:
+    def test_has_the_slot_won_anew(self, scene):
+        older, younger = scene.open(), scene.open("foo", "foo")
+        popper = scene.popper(keys="exclusive")
+        first = feed(popper)
+        assert places(first) == [(younger, 1)]
+        assert popper.is_holding
+        scene.push(older, "foo")
+        popper._context.record.change(lambda found: replace(found, settings=QueueSettings(keys="ordered")))
+        commit(first)
+        assert places(feed(popper)) == [(older, 1)]
+        assert scene.leased(younger) == [1]  # which was committed: the other went back
 
 
 class TestTrouble:
