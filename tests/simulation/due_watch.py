@@ -26,7 +26,7 @@ from cassq.model.ids import MessageId
 from cassq.model.message import Batch
 from cassq.model.pipe import Head, PipeEntry
 from cassq.observing.inspection import MessageState, MessageStatus
-from cassq.popping import claimer, fetcher, slot, slots
+from cassq.popping import claimer, rounds, slot, slots
 from cassq.popping.delivery import Delivery
 from cassq.pushing import due_clock, pipe_rotation
 from cassq.reaping import hand_over, housekeeping, keeper, sources
@@ -314,7 +314,7 @@ def _shrunk(plan: Plan) -> Iterator[tuple[Any, str, Any]]:
     yield recurrence, "GRACE", timedelta(seconds=plan.soon_s)
     for module in (keeper, hand_over):
         yield module, "NEAR_S", plan.near_s
-    for module in (claimer, fetcher):
+    for module in (claimer, rounds):
         yield module, "AHEAD_MS", round(1000 * plan.soon_s / 7.5)
     yield pipe_rotation, "DISORDER_MS", round(1000 * plan.soon_s / 15)
     yield due_clock, "READ_S", plan.soon_s / 1.5
