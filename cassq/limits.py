@@ -47,3 +47,6 @@ SLOTS_MAX = 256
 TAKE_MESSAGES_MAX = 10_000
 TAKE_RUNS_MAX = 64
 TAKE_BYTES_MAX = 8 * MIB
+
+#: A transaction takes so many stretches out of a run: each is a row or two, and Cassandra bounds a batch.
+RETURN_PARTS_MAX = 32

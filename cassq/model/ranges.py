@@ -87,6 +87,12 @@ class Ranges:
             return first - 1
         return self._lasts[bisect_right(self._firsts, first) - 1]
 
+    def portions(self, count: int) -> "Iterator[Ranges]":
+        """Yield the set as sets of up to so many stretches."""
+        for begin in range(0, len(self._firsts), count):
+            end = begin + count
+            yield Ranges(zip(self._firsts[begin:end], self._lasts[begin:end], strict=True))
+
     def forget_below(self, seq: int) -> None:
         """Drop every number below `seq`."""
         place = bisect_left(self._lasts, seq)

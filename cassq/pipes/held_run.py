@@ -15,6 +15,7 @@ from datetime import timedelta
 
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import CassqError, DeliveryExpiredError, OutcomeUnknownError, StorageUnavailableError
+from cassq.limits import RETURN_PARTS_MAX
 from cassq.model.pipe import Mark, PipeEntry, Run, RunState
 from cassq.model.ranges import Ranges
 from cassq.model.retrying import NO_REASON, rest_ms, to_delay_ms, to_reason
@@ -168,7 +169,7 @@ class HeldRun:
         # Without a known row it is leased until the lease ends, and nothing more can be done.
         has_row = self._has_row()
         with alone(self._changing, "a rollback"):
-            back = self._return(returned, how) if has_row else None
+            back = self._return_all(returned, how) if has_row else None
         if back and how.is_last:
             self._bury(back, {message[0]: message for message in messages})
         return back is not None
@@ -185,6 +186,16 @@ class HeldRun:
                 "queue %s: messages of pipe %s become dead letters when their lease of %g s ends: %s",
                 *(self.queue, self.pipe, self.lease_s, error),
             )
+
+    def _return_all(self, returned: Ranges, how: Return) -> list[Run] | None:
+        """Return messages by as many transactions as that takes; None where not all of it was written."""
+        back: list[Run] = []
+        for portion in returned.portions(RETURN_PARTS_MAX):
+            rows = self._return(portion, how)
+            if rows is None:
+                return None
+            back += rows
+        return back
 
     def _return(self, returned: Ranges, how: Return) -> list[Run] | None:
         """Write rows as they shall be; return those that went back, or None when that was not written."""

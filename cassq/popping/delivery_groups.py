@@ -7,15 +7,13 @@ written as one.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from cassq.errors import CassqError, ClosedError, UsageError
+from cassq.limits import RETURN_PARTS_MAX
 from cassq.model.ranges import Ranges
 from cassq.pipes.held_run import HeldRun
 from cassq.pipes.run_rows import Return
 from cassq.popping.delivery import BatchSlice, Delivery
 from cassq.popping.hand import Portion
 from cassq.popping.observed_ends import give_back
-
-#: A transaction takes so many stretches out of a run: each is a row or two, and Cassandra bounds a batch.
-PARTS_MAX = 32
 
 
 def finish_all(deliveries: Sequence[Delivery], ending: str) -> None:
@@ -84,10 +82,8 @@ def _portions(by_run: Mapping[HeldRun, list[Delivery]]) -> Iterator[tuple[list[D
     """Yield what one transaction carries, with its stretches."""
     for run, own in by_run.items():
         own.sort(key=lambda each: each.seq)
-        stretches = list(group_by_run(own)[run])
         place = 0
-        for begin in range(0, len(stretches), PARTS_MAX):
-            parts = Ranges(stretches[begin : begin + PARTS_MAX])
+        for parts in group_by_run(own)[run].portions(RETURN_PARTS_MAX):
             count = sum(part.size for part in parts)
             yield own[place : place + count], parts
             place += count

@@ -68,3 +68,10 @@ def test_what_is_forgotten_is_only_what_lies_below(added, below):
     stretches.forget_below(below)
 
     assert [seq for seq in range(42) if seq in stretches] == kept
+
+
+def test_its_portions_are_all_of_it_a_few_stretches_at_a_time():
+    ranges = Ranges([(1, 1), (3, 5), (7, 7), (9, 9), (11, 12)])
+    portions = [[tuple(part) for part in portion] for portion in ranges.portions(2)]
+    assert portions == [[(1, 1), (3, 5)], [(7, 7), (9, 9)], [(11, 12)]]
+    assert list(Ranges().portions(2)) == []

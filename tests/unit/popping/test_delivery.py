@@ -13,9 +13,10 @@ from cassq.errors import (
     StorageUnavailableError,
     UsageError,
 )
+from cassq.limits import RETURN_PARTS_MAX
 from cassq.pipes.held_run import HeldRun
 from cassq.popping.commits import DirectCommitter
-from cassq.popping.delivery_groups import PARTS_MAX, give_all_back
+from cassq.popping.delivery_groups import give_all_back
 
 
 @pytest.fixture
@@ -191,7 +192,7 @@ def test_the_error_of_the_work_is_told_where_its_message_cannot_go_back(deliveri
 
 class TestMany:
     def test_those_that_lie_scattered_go_back_in_few_transactions(self, queue, popper, monkeypatch):
-        count = 4 * PARTS_MAX + 1
+        count = 4 * RETURN_PARTS_MAX + 1
         queue.push_many([b"%d" % number for number in range(count)])
         found = popper.pop_many(count, timeout=60)
         runs = len({each.run for each in found})

@@ -6,6 +6,7 @@ import pytest
 from support.slot_scene import LEASE_S, Flaky, Scene, commit, feed, places
 
 from cassq.errors import DecodeError, StorageUnavailableError
+from cassq.limits import RETURN_PARTS_MAX
 from cassq.model.pipe import RunState
 from cassq.model.ranges import Ranges
 from cassq.pipes.fenced_pipe import Taker
@@ -176,6 +177,21 @@ class TestWhatWaitsForSomebodyElse:
         scene.clock.seconds += 0.5
         scene.take(mine)
         assert len(scene.hand) == 1
+
+    def test_goes_back_in_transactions_that_the_database_takes(self, scene, monkeypatch):
+        scene.take_by_another(scene.open("foo", pusher="another pusher"))
+        mine = scene.open(*(key for number in range(100) for key in ("foo", f"{number}")))
+        scene.take(mine, 200)
+        changed, transact = [], scene.storage.transact
+
+        def note(pipe, transaction):
+            changed.append(len(transaction.runs))
+            return transact(pipe, transaction)
+
+        monkeypatch.setattr(scene.storage, "transact", note)
+        assert len(scene.let_out(200)) == 100
+        assert scene.leased(mine) == list(range(2, 201, 2))
+        assert max(changed) <= 2 * RETURN_PARTS_MAX + 1
 
     def test_stays_where_it_could_not_be_given_back(self, scene, mine):
         scene.flaky.fails["transact"] = (StorageUnavailableError("away"), False)
