@@ -156,7 +156,8 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         _SLOT,
         "            if self._is_ordered and not owned.is_exhausted:\n",
         "            if not owned:\n",
-        about="keys",
+        test=_SLOT_TESTS
+        + "TestASlot::test_gives_no_younger_pipe_of_a_source_before_the_older_is_known_to_the_end",
     ),
     planted(
         "hold what waits for somebody else",
