@@ -26,7 +26,7 @@ def is_enough(notes: str) -> bool:
 
 
 class Crew:
-    """Processes that do one work each until it is enough.
+    """Processes that do one work each until it is enough; their notes stay in the stage's folder.
 
     Args:
         openers: end the processes, whatever happens.
@@ -43,7 +43,7 @@ class Crew:
         self._openers = openers
         self._stage = stage
         self._work = work
-        self._folder = Path(openers.enter_context(tempfile.TemporaryDirectory()))
+        self._folder = Path(tempfile.mkdtemp(prefix="crew-", dir=stage.folder))
         self._dice = random.Random(1)
         self._begun = 0
         self._crew = [self._start() for _ in range(count)]
@@ -52,8 +52,6 @@ class Crew:
 
     def begin(self) -> None:
         """Wait for all of them, and let them begin."""
-        for each in self._crew:
-            each.wait_ready(_READY_S)
         for each in self._crew:
             self._begin(each)
 
@@ -113,4 +111,5 @@ class Crew:
         return self._openers.enter_context(ClientProcess(self._stage.opener, f"popper-{self._begun}"))
 
     def _begin(self, process: ClientProcess) -> None:
+        process.wait_ready(_READY_S)
         process.begin(self._work, str(self._folder / f"notes-{process.title}"))

@@ -178,14 +178,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "blows": f"each {options.blow} s; frozen for {options.frozen} s, or killed, in turn",
         }
         settings = tell_settings(stage.told, load, load_of(options))
-        ways = {"no keys": 0, f"{options.keys} keys": options.keys}
-        rates = measure_costs(stage, options, push_many_keys, ways)
         verdict, raw = watch(stage, options)
-    tables = [tabulate(raw, options), tabulate_costs("Keys", rates)]
-    wrong = {"two of a key at once": verdict.overlaps, "out of order": verdict.inversions}
-    for words, found in wrong.items():
-        for each in found:
-            print(f"{words}: {each}", file=sys.stderr)
+        wrong = {"two of a key at once": verdict.overlaps, "out of order": verdict.inversions}
+        for words, found in wrong.items():
+            for each in found:
+                print(f"{words}: {each}", file=sys.stderr)
+        told = tabulate(raw, options)
+        print(f"{told.text()}\n", file=sys.stderr, flush=True)  # whatever becomes of the rates
+        rates = measure_costs(
+            stage, options, push_many_keys, {"no keys": 0, f"{options.keys} keys": options.keys}
+        )
+    tables = [told, tabulate_costs("Keys", rates)]
     Report("keys", settings, tables, {"keys": raw, "wrong": wrong} | raw_figures(rates)).tell(options.json)
     return EXIT_FAILED if verdict.lost or any(wrong.values()) else 0
 
