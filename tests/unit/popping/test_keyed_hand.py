@@ -30,7 +30,7 @@ class HandScene(Scene):
 
     def work_with(self, **options):
         self.used = self.context(self.flaky, **options)
-        self.hand = KeyedHand(self.used)
+        self.hand = KeyedHand(self.used, is_ordered=self.used.settings.keys == "ordered")
 
     def take(self, pipe, wanted=100):
         """Take from a pipe, as it was when it was first taken from, and hold what comes."""
