@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 
 from _bench.clients.bodies import make_bodies
 from _bench.clients.cassq_clients import CassqClient
@@ -33,15 +34,13 @@ _LOOK_S = 0.5
 #: So many pushers, each with a sequence of its own.
 _PUSHERS = 2
 
-#: A message is worked on for so long.
-_WORK_S = 0.002
-
 #: For so long after the last blow what is late may come.
 _REST_S = 180.0
 
 _AMOUNTS = (
     Amount("keyed", "N", "messages with keys", 100_000, 2_000),
     Amount("keys", "N", "so many keys", 10_000, 100),
+    Amount("work", "MS", "each is worked on for so long", 2, 2),
     Amount("poppers", "N", "processes", 16, 2),
     Amount("seconds", "S", "poppers are killed and frozen for so long", 120, 3),
     Amount("blow", "S", "between two blows", 10, 100),
@@ -65,7 +64,7 @@ def push_keyed(client: CassqClient, pusher: int, count: int, keys: int) -> Spent
     return timed(count, push)
 
 
-def work_and_note(client: CassqClient, path: str) -> None:
+def work_and_note(client: CassqClient, path: str, work_s: float) -> None:
     """Pop, note, work, note, commit, until it is enough."""
     notes = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
     with client.queue.popper() as popper:
@@ -73,15 +72,15 @@ def work_and_note(client: CassqClient, path: str) -> None:
             with suppress(CassqError):  # so many processes at once may keep a look from its end
                 for delivery in popper.pop_many(100, timeout=_LOOK_S):
                     with suppress(CassqError):  # who was frozen hears of it
-                        _work_on(notes, delivery)
+                        _work_on(notes, delivery, work_s)
     os.close(notes)
 
 
-def _work_on(notes: int, delivery: Delivery) -> None:
+def _work_on(notes: int, delivery: Delivery, work_s: float) -> None:
     begun_ns, left_ns = time.monotonic_ns(), round(delivery.run.left_s * 1e9)
     if left_ns > 0:
         os.write(notes, b"begin %s %d %d\n" % (delivery.body, begun_ns, begun_ns + left_ns))
-        time.sleep(_WORK_S)
+        time.sleep(work_s)
         os.write(notes, b"done %s %d %d\n" % (delivery.body, begun_ns, time.monotonic_ns()))
     delivery.commit()
 
@@ -102,7 +101,8 @@ def push_many_keys(client: CassqClient, count: int, body_bytes: int, keys: int) 
 def watch(stage: Stage, options: argparse.Namespace) -> tuple[Verdict, dict[str, float]]:
     """Return what the notes of all processes tell, and the raw figures."""
     with ExitStack() as openers:
-        crew = Crew(openers, stage, work_and_note, options.poppers)
+        work = partial(work_and_note, work_s=options.work / 1000)
+        crew = Crew(openers, stage, work, options.poppers)
         pushers = [openers.enter_context(ClientProcess(stage.opener, f"pusher-{n}")) for n in range(_PUSHERS)]
         for each in pushers:
             each.wait_ready(180)
@@ -173,7 +173,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = read_amounts(made, _AMOUNTS, arguments)
     with staged(options) as stage:
         load = {
-            "keyed": f"{options.keyed} messages with {options.keys} keys, {_WORK_S * 1000:g} ms of work each",
+            "keyed": f"{options.keyed} messages with {options.keys} keys, {options.work} ms of work each",
             "poppers": f"{options.poppers} processes",
             "blows": f"each {options.blow} s; frozen for {options.frozen} s, or killed, in turn",
         }
