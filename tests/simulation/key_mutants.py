@@ -181,6 +181,13 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         test=_HAND_TESTS + "TestAKey::test_that_somebody_else_works_on_is_busy",
     ),
     planted(
+        "heed the rows of one rollback one by one",
+        "cassq.pipes.fenced_pipe",
+        "        self._notes.append((notes, lease_id))\n",
+        "        self._notes.extend(((note,), lease_id) for note in notes)\n",
+        test=_SLOT_TESTS + "TestASlot::test_heeds_the_rows_of_one_rollback_together",
+    ),
+    planted(
         "heed a row of a slot that is told once it was taken again",
         "cassq.pipes.fenced_pipe",
         "known is not None and known.lease_id != lease_id\n",

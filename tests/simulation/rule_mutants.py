@@ -207,8 +207,7 @@ _LEASE = (
         "cassq.pipes.held_run",
         "        return all(",
         "        return any(",
-        test=_HELD
-        + "TestALeaseThatAWitnessDoubts::test_is_extended_by_transactions_that_cassandra_takes",
+        test=_HELD + "TestALeaseThatAWitnessDoubts::test_is_extended_by_transactions_that_cassandra_takes",
     ),
     planted(
         "purge without moving the fence",
