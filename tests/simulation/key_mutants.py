@@ -181,6 +181,21 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         test=_HAND_TESTS + "TestAKey::test_that_somebody_else_works_on_is_busy",
     ),
     planted(
+        "hold what has its last attempt",
+        _HAND,
+        "        self._give_back({*judged.hopeless, *last}, ",
+        "        self._give_back(judged.hopeless, ",
+        test="tests/unit/popping/test_keyed_hand.py::TestTheLastAttempt::test_is_held_for_nobody",
+    ),
+    planted(
+        "take a burial of its own for another popper's",
+        _HAND,
+        "        if run.is_burial and run.holder == self._holder:\n",
+        "        if False:\n",
+        test="tests/unit/popping/test_keyed_hand.py::TestAKey::"
+        "test_is_not_another_popper_s_while_a_dead_letter_is_written",
+    ),
+    planted(
         "heed the rows of one rollback one by one",
         "cassq.pipes.fenced_pipe",
         "        self._notes.append((notes, lease_id))\n",
