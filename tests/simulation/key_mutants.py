@@ -162,8 +162,8 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
     planted(
         "hold what waits for somebody else",
         _HAND,
-        "        self._give_back(judged.hopeless, Return(AGAIN_MS, is_counted=False))\n",
-        "",
+        "        self._give_back({*judged.hopeless, *last}, ",
+        "        self._give_back(last, ",
         test=_BEFORE + "test_has_what_waits_for_it_given_back",
     ),
     planted(
