@@ -240,9 +240,7 @@ class FetchThread:
                 looking = self._rivals.count_looking(others, before)
                 rest_s = self._until_look(pause) * (1 + looking / POLL_SHARED)
                 if self._fetcher.is_holding:
-                    rest_s = min(
-                        rest_s, LOOK_S
-                    )  # others cannot look into slots of which it holds something
+                    rest_s = min(rest_s, LOOK_S)  # others cannot look into slots of which it holds something
                 heard = self._listen_and_keep_up(rest_s)
                 self._fetcher.tend()
                 if heard in {Heard.WOKEN, Heard.CLOSING, Heard.ALONE}:
