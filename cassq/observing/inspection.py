@@ -19,7 +19,7 @@ from cassq.model.progress import Progress
 from cassq.model.shelf import Shelf
 from cassq.pipes.batch_reader import BatchReader, check_disjoint
 from cassq.pipes.expiry import Lifetime, lifetime_in
-from cassq.pipes.outside_view import find_newest, find_pushed, load_seen, progress_seen
+from cassq.pipes.outside_view import find_newest, load_seen, progress_seen
 from cassq.pipes.pipe_order import in_order
 from cassq.pipes.shelves import find_moved, list_pipes
 from cassq.storage.port import BatchQuery
@@ -148,21 +148,28 @@ class Inspection:
         if ending:
             found = _told_by(run, MessageState(ending.value), None)
             return (found.state is MessageState.DEAD and self._status_of_letter(message_id)) or found
-        if seq > state.head.cursor:
-            is_there = seq <= find_pushed(self._storage, pipe, state.head)
-            due_ms = self._due_ms(at)
-            if is_there and due_ms > state.now_ms:
-                return MessageStatus(MessageState.DELAYED, 0, to_datetime(due_ms))
-            return MessageStatus(MessageState.WAITING, 0) if is_there else MessageStatus(MessageState.UNKNOWN)
-        told = _told_of_live(run, state)
-        due_ms = self._due_ms(at) if told.state is MessageState.WAITING else 0
+        told = (
+            _told_of_live(run, state) if seq <= state.head.cursor else MessageStatus(MessageState.WAITING, 0)
+        )
+        if told.state is not MessageState.WAITING:
+            return told
+        batch = find_newest(self._storage, pipe, seq)
+        if batch is None or seq > batch.last:
+            return self._status_of_gone(at, state, told)
+        due_ms = batch.due_ms(seq)
         is_due = due_ms <= state.now_ms
         return told if is_due else replace(told, state=MessageState.DELAYED, due=to_datetime(due_ms))
 
-    def _due_ms(self, at: MessageId) -> int:
-        """Return when a message is due; 0 for at once. What this process knows of the queue may be old."""
-        batch = find_newest(self._storage, at.pipe, at.seq)
-        return batch.due_ms(at.seq) if batch and at.seq <= batch.last else 0
+    def _status_of_gone(
+        self, at: MessageId, state: PipeState, told: MessageStatus
+    ) -> MessageStatus | MessageId:
+        """Return what is known where a pipe has no row of a message; the place itself where that is news."""
+        seen = load_seen(self._storage, at.pipe)
+        if seen is None or replace(seen, now_ms=state.now_ms) != state:
+            return at
+        return (
+            told if seen.head.is_decided and at.seq <= seen.head.last else MessageStatus(MessageState.UNKNOWN)
+        )
 
     def runs(self, count: int) -> list[RunStats]:
         """Return up to `count` runs that have not ended, in the order of the pipes."""

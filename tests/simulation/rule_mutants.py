@@ -962,6 +962,14 @@ _BETWEEN = (
         "test_nothing_is_remembered_of_pipes_that_the_totals_have_forgotten",
     ),
     planted(
+        "tell that a message waits by a look from before its row was gone",
+        "cassq.observing.inspection",
+        "        if seen is None or replace(seen, now_ms=state.now_ms) != state:\n",
+        "        if seen is None:\n",
+        test="tests/unit/observing/test_status.py::"
+        "test_a_message_that_ends_between_two_reads_is_not_told_to_wait",
+    ),
+    planted(
         "tell a dead letter as ended once its pipe has moved on",
         "cassq.observing.inspection",
         "        if state is None or seq <= state.head.floor:\n",
