@@ -11,6 +11,10 @@ its entry, by any pusher's clock, so a pipe may turn up below it:
     | entry 1 ----------------> |                               | reads from 2 on: 1 is not among that
 
 So a look reads from some way before the floor, and now and then everything is read.
+
+And a list is no snapshot: it may have a pipe, and not the older one of the same source, which came while it
+was read. Who is to take from them one after the other lists once more, and goes by the second list as far as
+the first one went: what is older than that was acknowledged before the second began.
 """
 
 from collections.abc import Container
@@ -21,7 +25,7 @@ from cassq.model.ids import Source, just_before, new_pipe_id, time_key
 from cassq.model.pipe import PipeEntry
 from cassq.model.shelf import Shelf
 from cassq.model.uses import uses_due, uses_keys
-from cassq.pipes.pipe_order import in_order
+from cassq.pipes.pipe_order import in_order, is_younger, newest_of
 from cassq.storage.port import Listing
 
 
@@ -70,6 +74,8 @@ class PipeList:
         is_full = is_full or publications != self._publications
         since = None if is_full else self._since(now)
         listing = self._storage.list_pipes(self._queue, since)
+        if is_in_turn := self._context.settings.pop_width == 1:
+            listing = self._with_older(listing, since)
         self._read_at = now
         now = self._clock.now()  # a pipe is first seen when the answer is here, not when it was asked for
         if is_full:
@@ -87,9 +93,7 @@ class PipeList:
             self._floor = min((entry.pipe for entry in listing.entries), key=time_key)
         self._entries = {entry.pipe: entry for entry in found}
         self._first_seen = {pipe: self._first_seen.get(pipe, now) for pipe in self._entries}
-        self._newest = {
-            entry.source: entry.pipe for entry in sorted(found, key=lambda entry: time_key(entry.pipe))
-        }
+        self._newest = (self._newest if is_in_turn and not is_full else {}) | newest_of(entries)
         self._now_ms, self._now_at = listing.now_ms, now
         return Listing(self.entries, listing.now_ms)
 
@@ -133,6 +137,17 @@ class PipeList:
         before = [entry for entry in seen if since and time_key(entry.pipe) < time_key(since)]
         self._beside[shelf] = {entry.pipe: entry for entry in (*before, *listing.entries)}
         return tuple(self._beside[shelf].values())
+
+    def _with_older(self, listing: Listing, since: UUID | None) -> Listing:
+        """Return a list that has each pipe of a source only with all of the older ones."""
+        news = [entry for entry in listing.entries if is_younger(entry, self._newest)]
+        if not news:
+            return listing
+        known = [pipe for entry in news if (pipe := self._newest.get(entry.source))]
+        # What is older than the news of a source may lie before the floor, not before what was known of it.
+        since = min((since, *known), key=time_key) if since and len(known) == len(news) else None
+        newest, again = newest_of(listing.entries), self._storage.list_pipes(self._queue, since)
+        return Listing(tuple(each for each in again.entries if not is_younger(each, newest)), again.now_ms)
 
     def _since(self, now: float) -> UUID | None:
         """Return where a look begins: `clock_skew_max` before the floor, and as far again as a ruler tells.

@@ -5,7 +5,7 @@ passes over. Pure. What must not break: a pipe comes after the older ones of its
 on its entry alone: else two poppers, or two looks of one, would disagree.
 """
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from uuid import UUID
@@ -31,6 +31,17 @@ def rank_of(entry: PipeEntry, ageing: timedelta) -> tuple[int, bytes]:
     ticks = ageing // timedelta(microseconds=1) * 10  # as the times of ids are counted
     begun = entry.pipe.time if ticks else 0
     return begun - entry.priority * (ticks or 1), time_key(entry.pipe)
+
+
+def newest_of(entries: Iterable[PipeEntry]) -> dict[Source, UUID]:
+    """Return the youngest pipe of each source."""
+    return {entry.source: entry.pipe for entry in sorted(entries, key=lambda entry: time_key(entry.pipe))}
+
+
+def is_younger(entry: PipeEntry, newest: Mapping[Source, UUID]) -> bool:
+    """Tell whether a pipe is younger than the youngest that was known of its source."""
+    known = newest.get(entry.source)
+    return known is None or time_key(entry.pipe) > time_key(known)
 
 
 class PipeRound:

@@ -223,4 +223,18 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         "\n",
         test=_TURNS + "test_come_to_pipes_that_were_opened_while_slots_gave_all_that_was_wanted",
     ),
+    planted(
+        "take a list of the pipes of slots for a snapshot",
+        _SLOTS,
+        'keys == "ordered" and any(is_younger(each, known) for each in entries):\n',
+        'keys == "ordered" and not known:\n',
+        test=_SLOT_TESTS + "TestASlot::test_in_order_gives_no_younger_pipe_where_a_look_missed_the_older",
+    ),
+    planted(
+        "take from pipes of slots that came after the first of two lists",
+        _SLOTS,
+        "for entry in again.entries if not is_younger(entry, newest))\n",
+        "for entry in again.entries)\n",
+        test=_SLOT_TESTS + "TestASlot::test_in_order_gives_nothing_that_came_after_the_first_of_two_looks",
+    ),
 )

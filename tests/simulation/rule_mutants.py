@@ -1305,6 +1305,30 @@ _BETWEEN = (
         about="types",
     ),
     planted(
+        "take a list for a snapshot where pipes are taken from one after the other",
+        "cassq.pipes.pipe_list",
+        "        if not news:\n",
+        "        if news or not news:\n",
+        test=_LIST + "TestPipesThatAreTakenFromOneAfterTheOther::"
+        "test_have_all_the_older_ones_of_their_source_in_the_list",
+    ),
+    planted(
+        "take from what came after the first of two lists",
+        "cassq.pipes.pipe_list",
+        " for each in again.entries if not is_younger(each, newest)), again.now_ms)\n",
+        " for each in again.entries), again.now_ms)\n",
+        test=_LIST + "TestPipesThatAreTakenFromOneAfterTheOther::"
+        "test_are_not_in_it_where_they_came_after_the_first_look",
+    ),
+    planted(
+        "look for what is older than news behind the floor alone",
+        "cassq.pipes.pipe_list",
+        "        since = min((since, *known), key=time_key) if since and len(known) == len(news) else None\n",
+        "",
+        test=_LIST + "TestPipesThatAreTakenFromOneAfterTheOther::"
+        "test_are_in_it_whatever_the_clock_of_their_pusher_said_when_it_was_frozen",
+    ),
+    planted(
         "read the pipes of all types",
         "cassq.pipes.pipe_list",
         "if self.types is None or entry.type in self.types]",

@@ -7,6 +7,7 @@ not break: every `NO_...` of the model is a rule here, and every function named 
 from dataclasses import dataclass
 
 from _check_model.handover_rules import HANDOVER_RULES
+from _check_model.list_rules import LIST_RULES
 from _check_model.reader_rules import READER_RULES
 from _check_model.replica_rules import REPLICA_RULES
 from _check_model.schedule_rules import SCHEDULE_RULES
@@ -242,4 +243,5 @@ RULES = (
     *_rules("handover", *HANDOVER_RULES),
     *_rules("schedule", *SCHEDULE_RULES),
     *_rules("slot", *SLOT_RULES),
+    *_rules("list", *LIST_RULES),
 )

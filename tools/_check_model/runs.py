@@ -113,6 +113,7 @@ SLOT_ONE = _slot("a slot, one pipe with two keys", PIPES=1, FAULTS=1)
 SLOT_SOURCE = _slot("a slot, two pipes of one source", "SAME", FAULTS=1)
 SLOT_BACK = _slot("a slot, messages that come back", EXPIRIES=1, ROLLBACKS=1)
 SLOT_EXTENDED = _slot("a slot, an extension that lands late", EXPIRIES=1, EXTENSIONS=1)
+LIST = Run("list", "a list that is no snapshot", ())
 
 #: More than four million states each, the most first.
 LONG = (STAGING_NEXT, STAGING_BACK, STAGING, READER, SCHEDULE, WINDOW_OLD, WINDOW_LOST)
@@ -148,6 +149,7 @@ VERIFICATIONS = (
     HANDOVER,
     HANDOVER_BACK,
     HANDOVER_FAR,
+    LIST,
 )
 
 #: One lost reply is enough to miss most rules of pushing, and found sooner.
@@ -242,6 +244,7 @@ def ablation(rule: Rule) -> Run:
         "schedule": _SCHEDULE_BOUNDS.get(rule.name, SCHEDULE_DEAD),
         "handover": _HANDOVER_BOUNDS.get(rule.name, _handover("")),
         "slot": _SLOT_BOUNDS.get(rule.name, _slot("")),
+        "list": LIST,
         "window": _WINDOW_BOUNDS.get(rule.name, _window("", FAULTS=1)),
     }[rule.file]
     return Run(rule.file, rule.text, whole.bounds, without=rule.name)

@@ -28,13 +28,16 @@ class Listed:
         self._storage = storage
         self.since = []
         self.before_it_is_listed = lambda: None
+        self.unseen = []  # of each of the next looks: what it does not see
 
     def __getattr__(self, name):
         return getattr(self._storage, name)
 
     def list_pipes(self, queue, since=None):
         self.since.append(since)
-        return self._storage.list_pipes(queue, since)
+        unseen = self.unseen.pop(0) if self.unseen else ()
+        listing = self._storage.list_pipes(queue, since)
+        return replace(listing, entries=tuple(each for each in listing.entries if each.pipe not in unseen))
 
     def create_pipe(self, queue, entry, head):
         self.before_it_is_listed()
@@ -214,3 +217,57 @@ def test_what_was_published_is_looked_for_once(scene):
         scene.clock.seconds += 1.0
         pipes.refresh(2)
     assert [since is None for since in scene.storage.since] == [True, True, False, False]
+
+
+class TestPipesThatAreTakenFromOneAfterTheOther:
+    """A list is no snapshot: each entry is read at a time of its own."""
+
+    ONE = QueueSettings(pop_width=1)
+
+    def test_have_all_the_older_ones_of_their_source_in_the_list(self, scene):
+        older, younger = (scene.open(new_pipe_id()) for _ in range(2))
+        scene.storage.unseen = [{older}]
+        assert seen(scene.pipe_list(self.ONE)) == {older, younger}
+
+    def test_are_not_in_it_where_they_came_after_the_first_look(self, scene):
+        older, younger, youngest = (scene.open(new_pipe_id()) for _ in range(3))
+        scene.storage.unseen = [{younger, youngest}, {younger}]
+        pipes = scene.pipe_list(self.ONE)
+        assert seen(pipes) == {older}
+        assert seen(pipes) == {older, younger, youngest}
+
+    def test_are_in_it_whatever_the_clock_of_their_pusher_said_when_it_was_frozen(self, scene):
+        # Given a pusher that was frozen between the id of its second pipe and the entry
+        pipes = scene.pipe_list(self.ONE)
+        first = scene.open(scene.make_id())
+        scene.clock.seconds += 1.0
+        second = scene.make_id()
+        seen(pipes)
+        scene.clock.seconds += 10 * SKEW_S
+        scene.retire(first)
+        other = scene.open(scene.make_id(), "another pusher")
+        seen(pipes)
+        # When it opens that, and a third one
+        scene.open(second)
+        third = scene.open(scene.make_id())
+        # Then the third is seen with the second, which lies far before the floor
+        assert seen(pipes) == {second, third, other}
+
+    def test_cost_one_more_look_for_each_that_is_new(self, scene):
+        pipes = scene.pipe_list(self.ONE)
+        scene.open(scene.make_id())
+        seen(pipes)
+        scene.storage.since.clear()
+        seen(pipes)
+        assert len(scene.storage.since) == 1
+        scene.clock.seconds += 1.0
+        scene.open(scene.make_id())
+        seen(pipes)
+        assert len(scene.storage.since) == 3
+        assert None not in scene.storage.since
+
+    def test_are_seen_by_one_look_where_several_are_taken_from_side_by_side(self, scene):
+        younger, older = scene.open(new_pipe_id()), scene.open(new_pipe_id())
+        scene.storage.unseen = [{older}]
+        assert seen(scene.pipe_list()) == {younger}
+        assert len(scene.storage.since) == 1

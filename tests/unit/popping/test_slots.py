@@ -18,6 +18,28 @@ from cassq.popping import slots
 from cassq.popping.timing import BUSY_S, LOOK_S, POLL_MAX_S, REST_S
 
 
+class Torn:
+    """A storage of which each of the next lists lacks some pipes: no list is a snapshot."""
+
+    def __init__(self, storage):
+        self._storage = storage
+        self.unseen = []
+
+    def __getattr__(self, name):
+        return getattr(self._storage, name)
+
+    def list_pipes(self, *args, **kwargs):
+        unseen = self.unseen.pop(0) if self.unseen else ()
+        listing = self._storage.list_pipes(*args, **kwargs)
+        return replace(listing, entries=tuple(each for each in listing.entries if each.pipe not in unseen))
+
+
+def feed_first(scene, popper):
+    """Have a popper win the slot, and end all that is in it."""
+    scene.seal(scene.open("the first"), 1)
+    commit(feed(popper))
+
+
 @pytest.fixture
 def scene():
     made = Scene()
@@ -92,6 +114,27 @@ class TestASlot:
         scene.seal(older, 0)
         scene.clock.seconds += LOOK_S
         feed(popper)
+        assert places(feed(popper)) == [(younger, 1)]
+
+    @pytest.mark.parametrize("keys", ["ordered", "exclusive"])
+    def test_in_order_gives_no_younger_pipe_where_a_look_missed_the_older(self, scene, keys):
+        torn = Torn(scene.storage)
+        popper = scene.popper(storage=torn, keys=keys)
+        feed_first(scene, popper)
+        older, younger = scene.open("foo"), scene.open("foo")
+        torn.unseen = [{older}]
+        assert places(feed(popper)) == [(older if keys == "ordered" else younger, 1)]
+
+    def test_in_order_gives_nothing_that_came_after_the_first_of_two_looks(self, scene):
+        torn = Torn(scene.storage)
+        popper = scene.popper(storage=torn)
+        feed_first(scene, popper)
+        older, younger, youngest = scene.open("foo"), scene.open("bar"), scene.open("bar")
+        scene.seal(older, 1)
+        scene.seal(younger, 1)
+        torn.unseen = [{younger, youngest}, {younger}]
+        assert places(feed(popper)) == [(older, 1)]
+        scene.clock.seconds += LOOK_S
         assert places(feed(popper)) == [(younger, 1)]
 
     def test_tells_of_a_pipe_that_is_over(self, scene):
