@@ -142,8 +142,7 @@ class Fetcher:
 
     def share(self) -> None:
         """After a take: when others are hungry, let go of what may feed them, and wake them."""
-        if self._slots and self.rivals.count_all() and (left := self._slots.leave_some()):
-            self.rivals.wake_any(left)  # a slot has messages of all types
+        self._share_slots()
         if not (self._claims or self._opener.has_any):
             return
         held = self._claims.types
@@ -187,9 +186,24 @@ class Fetcher:
         self._slots.leave_empty()
 
     def leave_slots(self) -> None:
-        """Give up such slots where anybody waits, of whatever types."""
+        """Give up such slots where anybody waits, and some others to who waits there for other types."""
         if self._slots and self.rivals.count_all():
             self._slots.leave_empty()
+            if self._is_in_the_way(self._slots.types_there()):
+                self._share_slots()
+
+    def _share_slots(self) -> None:
+        there = self._slots.types_there()
+        if not (there and self.rivals.count(there)):
+            return
+        if left := self._slots.leave_some(is_last_left=self._is_in_the_way(there)):
+            self.rivals.wake(left, there)
+
+    def _is_in_the_way(self, there: Collection[str]) -> bool:
+        """Tell whether others wait for types that are in its slots, and that it does not take."""
+        taken = self._slots.types
+        foreign = [kind for kind in there if taken is not None and kind not in taken]
+        return bool(foreign) and self.rivals.count(foreign) > 0
 
     def let_go(self) -> None:
         """Give up every claim."""

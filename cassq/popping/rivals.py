@@ -35,10 +35,6 @@ class Rivals:
         """Return how many of them wait for anything."""
         return self._coordinator.hungry(self._queue, besides=self._name, types=EVERY_POPPER)
 
-    def wake_any(self, count: int) -> int:
-        """Wake up to so many of those, whatever they wait for; return how many were woken."""
-        return self._coordinator.wake(self._queue, count, besides=self._name, types=EVERY_POPPER)
-
     def wake(self, count: int, types: Iterable[str] | None = None) -> int:
         """Wake up to so many of those; return how many were woken."""
         return self._coordinator.wake(self._queue, count, besides=self._name, types=self._bits(types))

@@ -142,11 +142,18 @@ class Slots:
             (seconds for slot in self._won.values() for seconds in slot.next_due()), default=float("inf")
         )
 
-    def leave_some(self) -> int:
-        """Give up half of the slots that have something, for others; return how many that were."""
+    def types_there(self) -> set[str]:
+        """Return the types of which its slots had pipes when they were last listed."""
+        return {entry.type for number in self._won for entry in self._listed.get(number, ())}
+
+    def leave_some(self, *, is_last_left: bool = False) -> int:
+        """Give up half of the slots that have something, for others; return how many that were.
+
+        Args:
+            is_last_left: the only one is left, too.
+        """
         full = [number for number, slot in self._won.items() if slot.may_have_more]
-        # Who takes some types alone leaves its only slot, too: others wait there for others.
-        left = full[: (len(full) + (self.types is not None)) // 2]
+        left = full[: (len(full) + is_last_left) // 2]
         for number in left:
             self._let_go(number, POLL_MAX_S)
         return len(left)

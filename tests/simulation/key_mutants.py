@@ -14,6 +14,7 @@ _SLOT_TESTS = "tests/unit/popping/test_slots.py::"
 _BEFORE = "tests/unit/popping/test_slot.py::TestWhatAnotherPopperTookBefore::"
 _HELD = "tests/unit/popping/test_slot.py::TestWhatIsHeld::"
 _TURNS = "tests/unit/popping/test_keyed_fetcher.py::TestTurns::"
+_FETCHER = "tests/unit/popping/test_keyed_fetcher.py::TestLeaving::"
 _HAND_TESTS = "tests/unit/popping/test_keyed_hand.py::"
 _TESTS = "tests/unit/pipes/test_keyed_pipe.py::"
 _LISTS = "tests/unit/observing/test_keyed_lists.py::"
@@ -222,6 +223,20 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         " or not self._pipes.is_read_within(LOOK_S)\n",
         "\n",
         test=_TURNS + "test_come_to_pipes_that_were_opened_while_slots_gave_all_that_was_wanted",
+    ),
+    planted(
+        "keep a slot of which something is held from who waits there for other types",
+        "cassq.popping.fetcher",
+        "            if self._is_in_the_way(self._slots.types_there()):\n",
+        "            if False:\n",
+        test=_FETCHER + "test_its_only_slot_to_who_waits_there_for_types_that_it_does_not_take",
+    ),
+    planted(
+        "leave a slot to who waits for types of which it has nothing",
+        "cassq.popping.fetcher",
+        "        if not (there and self.rivals.count(there)):\n",
+        "        if not self.rivals.count_all():\n",
+        test=_FETCHER + "test_no_slot_to_who_waits_for_types_that_are_not_there",
     ),
     planted(
         "take a list of the pipes of slots for a snapshot",

@@ -15,15 +15,21 @@ from cassq.model.message import Batch
 from cassq.model.pipe import Head, PipeEntry
 from cassq.model.queue_record import QueueRecord
 from cassq.model.settings import QueueSettings
-from cassq.model.uses import with_uses
+from cassq.model.uses import wanted_bits, with_uses
 from cassq.popping.fetcher import Fetcher
 from cassq.popping.reach import Reach
 from cassq.popping.timing import LOOK_S
 
+
+def _told(*labels):
+    record = QueueRecord("q", new_token(), QueueSettings(), new_token())
+    return dict(with_uses(record, *labels).settings.others)
+
+
 #: What a queue says of itself once a message was pushed with a key.
-USES = dict(
-    with_uses(QueueRecord("q", new_token(), QueueSettings(), new_token()), Label(slot=0)).settings.others
-)
+USES = _told(Label(slot=0))
+#: And once messages of two types were.
+TYPES = _told(Label(slot=0, type="refund"), Label(slot=0, type="invoice"))
 
 
 class FetcherScene(Scene):
@@ -47,10 +53,11 @@ class FetcherScene(Scene):
         self.storage.append(entry.pipe, Batch(1, (b"body",) * count, None, count))
         return entry.pipe
 
-    def hunger(self):
-        """Have another popper be hungry; return what it hears."""
+    def hunger(self, types=None):
+        """Have another popper be hungry, for messages of some types; return what it hears."""
         woken = []
-        self.coordinator.announce_hunger("q", name_in_line("another", None), partial(woken.append, True))
+        bits = types and wanted_bits(QueueSettings(others=TYPES), types)
+        self.coordinator.announce_hunger("q", name_in_line("another", bits), partial(woken.append, True))
         return woken
 
 
@@ -183,6 +190,30 @@ class TestLeaving:
         fetcher.share()
         fetcher.leave_slots()
         assert len(scene.coordinator.holders("q")) == 4
+
+    @pytest.mark.parametrize("leave", [Fetcher.share, Fetcher.leave_slots])
+    def test_its_only_slot_to_who_waits_there_for_types_that_it_does_not_take(self, scene, leave):
+        scene.open("a", "a", kind="refund")
+        invoice = scene.open("b", "b", kind="invoice")
+        fetcher = scene.fetcher(others=TYPES)
+        fetcher.take_only({"invoice"})
+        assert came(fetcher.feed(9)) == [(invoice, 1)]
+        woken = scene.hunger(types={"refund"})
+        leave(fetcher)
+        assert scene.coordinator.holders("q") == {}
+        assert scene.leased(invoice) == [1]  # what was held went back
+        assert woken == [True]
+
+    @pytest.mark.parametrize("leave", [Fetcher.share, Fetcher.leave_slots])
+    def test_no_slot_to_who_waits_for_types_that_are_not_there(self, scene, leave):
+        for slot in range(2):
+            scene.open("b", "b", kind="invoice", slot=slot)
+        fetcher = scene.fetcher(others=TYPES)
+        fetcher.take_only({"invoice"})
+        fetcher.feed(9)
+        scene.hunger(types={"refund"})
+        leave(fetcher)
+        assert len(scene.coordinator.holders("q")) == 2
 
     @pytest.mark.parametrize("leave", [Fetcher.leave, Fetcher.leave_slots])
     def test_all_slots_keeps_those_of_which_something_is_held(self, scene, leave):

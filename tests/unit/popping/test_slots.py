@@ -491,12 +491,12 @@ class TestGivingUp:
         feed(popper)
         assert popper.leave_some() == 0
 
-    def test_some_leaves_the_only_slot_of_one_that_takes_some_types(self, scene):
+    def test_some_leaves_the_only_slot_where_it_is_told_so(self, scene):
         scene.open("foo", "foo", kind="invoice")
         popper = scene.popper()
         popper.types = {"invoice"}
         feed(popper)
-        assert popper.leave_some() == 1
+        assert popper.leave_some(is_last_left=True) == 1
         assert not popper
 
     def test_some_leaves_them_to_others_for_long(self, scene):
@@ -504,7 +504,7 @@ class TestGivingUp:
         popper = scene.popper()
         popper.types = {"invoice"}
         commit(feed(popper))
-        popper.leave_some()
+        popper.leave_some(is_last_left=True)
         scene.clock.seconds += POLL_MAX_S - 0.1
         assert feed(popper) == []
         scene.clock.seconds += 0.1
