@@ -17,12 +17,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from reckoning import Reckoning
+from reckoning import KEY, Reckoning
 from support.patience import patiently
 from workers import QUEUE, SETTINGS, commit, note_delivered
 
 import cassq
 from cassq.errors import OutcomeUnknownError, UnavailableError
+from cassq.model.shelf import Shelf
 from cassq.popping.popper import Popper
 from cassq.queue import Queue
 from cassq.runtime.clock import SystemClock
@@ -232,6 +233,7 @@ class Crew:
         print(story)  # noqa: T201 - shown by pytest when the test fails, and by -s
         broken = end.broken()
         assert not broken, f"{'; '.join(broken)}; {story}"
+        assert any(KEY in name for name in end.verdict.delivered), f"no message had a key; {story}"
         return end.verdict
 
     def reckon(self) -> Reckoning:
@@ -295,7 +297,8 @@ def reap_all(store: cassq.Store, queue: Queue) -> None:
 
     def is_clean() -> bool:
         store.reap()
-        return not store.storage.list_pipes(queue.name).entries
+        lists = (store.storage.list_pipes(queue.name, shelf=shelf) for shelf in (Shelf.READY, Shelf.KEYED))
+        return not any(listing.entries for listing in lists)
 
     settings = queue.settings
     dead_after = settings.push_age_max + settings.push_grace + settings.clock_skew_max

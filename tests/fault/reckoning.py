@@ -15,6 +15,9 @@ from cassq.verification.verdict import Verdict
 #: What is noted of a dead letter: it is about to be put back or discarded; it was.
 LEAVING, GONE = "leaving", "gone"
 
+#: Behind this the name of a message tells its key.
+KEY = "@"
+
 #: What the words of messages begin with that are written together, all or none.
 BATCH = "batch "
 
@@ -50,7 +53,39 @@ class Reckoning:
                 verdict.delivered <= ended | verdict.dead
             ),
         }
-        return [*trouble, *verdict.broken(), *(what for what, is_so in rules.items() if not is_so)]
+        broken = [*verdict.broken(), *broken_keys(self.lines)]
+        return [*trouble, *broken, *(what for what, is_so in rules.items() if not is_so)]
+
+
+def broken_keys(lines: Sequence[Line]) -> Iterator[str]:
+    """Yield what came while another message of its key was in somebody's hands, and what came out of order.
+
+    A delivery that was noted once its lease had ended is in nobody's hands. A consumer lets go of a message
+    when it begins to end it, or when its lease ends. Those of one pusher and one key are in order.
+    """
+    told: defaultdict[str, list[Line]] = defaultdict(list)
+    for line in lines:
+        _, _, key = line.message.partition(KEY)
+        if key:
+            told[key].append(line)
+    for key, of_key in told.items():
+        held: dict[tuple[str, int], float] = {}
+        came: dict[str, int] = {}
+        for line in sorted(of_key, key=lambda line: line.at):
+            place = line.message, line.attempt
+            if line.kind is Kind.DELIVERED and line.at < line.until:
+                others = [each for each, until in held.items() if line.at < until and each[0] != line.message]
+                if others:
+                    yield f"{line.message} came to {line.who} at {line.at:.3f} beside {others} of {key}"
+                pusher, _, number = line.message.partition(KEY)[0].rpartition("-")
+                if int(number) < came.get(pusher, -1):
+                    yield f"{line.message} came to {line.who} at {line.at:.3f} after {came[pusher]} of {key}"
+                came[pusher] = max(int(number), came.get(pusher, -1))
+                held[place] = line.until
+            elif line.kind is Kind.EXTENDED and place in held:
+                held[place] = line.until
+            elif line.kind in {Kind.COMMITTING, Kind.ROLLING_BACK}:
+                held.pop(place, None)
 
 
 def broken_letters(lines: Sequence[Line], finder: str) -> Iterator[str]:

@@ -26,6 +26,7 @@ from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from kazoo.client import KazooClient
+from reckoning import KEY
 
 import cassq
 from cassq.errors import CassqError, DeliveryExpiredError, OutcomeUnknownError, UnavailableError
@@ -45,6 +46,9 @@ SINGLES = 0.3
 #: How many messages a popper asks for where the load is steady.
 STEADY = 60
 
+#: Of so many keys each message with one has any.
+KEYS = 8
+
 #: Every time limit is short, so that each fault outlasts it within seconds.
 SETTINGS = {
     "retry_delay": timedelta(0),
@@ -54,6 +58,8 @@ SETTINGS = {
     "clock_skew_max": timedelta(milliseconds=100),
     "pipe_messages_max": 200,
     "max_attempts": 1_000_000,
+    "keys": "ordered",
+    "key_slots": 4,
 }
 
 
@@ -67,6 +73,7 @@ class Habits:
         pace_s: without a rate, the longest pause between two pushes, so that poppers can keep up.
         timeout_s: how long one push may take.
         padding: blanks behind each body.
+        keyed: without a rate, in how many calls a pusher pushes messages of one key.
         mishaps: how many of a popper's parts end otherwise than by a commit: rolled back, one in four of
             them forgotten. As many are extended first.
         work_s: how long a popper works on what one call brought.
@@ -79,6 +86,7 @@ class Habits:
     pace_s: float = 0.03
     timeout_s: float = 30.0
     padding: int = 0
+    keyed: float = 0.05
     mishaps: float = 0.04
     work_s: float = 0.0
     rest_s: float = 0.02
@@ -140,11 +148,15 @@ class Worker:
             count = self.dice.choice((1, 1, 1, 3, 10, 40))
             if self._habits.rate:
                 count = self._due((self.ledger.now() - begun_at) * self._habits.rate - made)
-            bodies = [f"{self.ledger.who}-{made + place}" for place in range(count)]
+            key = ""
+            if not self._habits.rate and self.dice.random() < self._habits.keyed:
+                key, count = f"key{self.dice.randrange(KEYS)}", max(count, 3)
+            ending = key and KEY + key
+            bodies = [f"{self.ledger.who}-{made + place}{ending}" for place in range(count)]
             made += count
             if bodies:
                 self.ledger.note(Kind.ATTEMPTED, *bodies)
-                kind, words = self._push_some(queue, bodies)
+                kind, words = self._push_some(queue, bodies, key or None)
                 self.ledger.note(kind, *bodies, words=words)
             self._is_over.wait(self.dice.random() * self._habits.pace_s)
 
@@ -152,13 +164,13 @@ class Worker:
         """Return how many to push now: one by one at times, all that the rate asks for at others."""
         return min(int(late), 1 if self.dice.random() < SINGLES else BATCH_MESSAGES_MAX)
 
-    def _push_some(self, queue: Queue, bodies: Sequence[str]) -> tuple[Kind, str]:
+    def _push_some(self, queue: Queue, bodies: Sequence[str], key: str | None) -> tuple[Kind, str]:
         padded = [body.encode() + b" " * self._habits.padding for body in bodies]
         try:
             if len(bodies) == 1:
-                queue.push(padded[0], timeout=self._timeout)
+                queue.push(padded[0], timeout=self._timeout, key=key)
             else:
-                queue.push_many(padded, timeout=self._timeout)
+                queue.push_many(padded, timeout=self._timeout, key=key)
         except UnavailableError as error:
             return Kind.REFUSED, str(error)
         except OutcomeUnknownError as error:
@@ -211,7 +223,7 @@ class Worker:
 
 
 def note_delivered(ledger: LedgerWriter, deliveries: Sequence[Delivery]) -> None:
-    """Note deliveries, in the order in which they came."""
+    """Note deliveries, in the order in which they came; of those with keys no place: it tells no order."""
     at = ledger.now()
     ledger.append(
         Line(
@@ -221,8 +233,8 @@ def note_delivered(ledger: LedgerWriter, deliveries: Sequence[Delivery]) -> None
             name_of(each),
             each.attempt,
             each.run.ends_at,
-            pipe=str(each.message_id.pipe),
-            seq=each.message_id.seq,
+            pipe="" if each.key else str(each.message_id.pipe),
+            seq=0 if each.key else each.message_id.seq,
         )
         for each in deliveries
     )
