@@ -84,17 +84,18 @@ class Slot:
         """
         return self.hand.let_out(self._pipes.values(), wanted)
 
-    def feed(self, wanted: int, room: int) -> list[tuple[HeldRun, Taken]]:
+    def feed(self, wanted: int, room: int, until: float = float("inf")) -> list[tuple[HeldRun, Taken]]:
         """Take messages, and return those whose keys are free, up to `wanted`, no two with one key.
 
         Where nothing may be held any more, what came back is taken all the same: the rest may wait for it.
 
         Args:
             room: so many more may be held.
+            until: by the clock; once something was taken, nothing more is after that.
 
         Raises: CassqError: let the slot go.
         """
-        if not self._take(min(room, max(TAKE_MIN, wanted))):
+        if not self._take(min(room, max(TAKE_MIN, wanted)), until):
             return []
         incarnation = self._context.record.incarnation
         if self._storage.read_slot(incarnation, self.number, is_settled=False) != self._op:
@@ -117,7 +118,7 @@ class Slot:
         due = [owned.next_due() for owned in self._pipes.values() if self._is_wanted(owned)]
         return [seconds for seconds in due if seconds is not None]
 
-    def _take(self, wanted: int) -> bool:
+    def _take(self, wanted: int, until: float) -> bool:
         """Take up to `wanted` messages; tell whether any were leased."""
         has_taken = False
         in_turn = list(self._in_turn())
@@ -126,6 +127,8 @@ class Slot:
             if self._clock.now() - self._looked_at[owned.pipe] >= LOOK_S and self.hand.has_foreign(owned):
                 self._look(owned)
         for owned in in_turn:
+            if has_taken and self._clock.now() >= until:
+                break
             owned.heed()
             if wanted <= 0 and not owned.has_due:
                 if self._is_worth_a_look(owned, has_found=True):

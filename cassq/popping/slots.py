@@ -16,6 +16,7 @@ What must not break: what is known of a slot was read after its row was known to
 import logging
 from collections.abc import Callable, Container
 from contextlib import ExitStack
+from functools import partial
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 from cassq.catalog.queue_context import QueueContext
@@ -37,6 +38,10 @@ _log = logging.getLogger("cassq.popper")
 #: So many messages wait for their keys at most, in one popper: those behind them wait in their pipes. Each
 #: slot has an equal share, so that a long backlog of one key keeps no other slot.
 HELD_MAX = 2000
+
+#: What was taken is handed out after so long, or an eighth of its lease, however many pipes may have more:
+#: each take is a transaction.
+TAKE_S_MAX = 0.5
 
 
 class Slots:
@@ -92,10 +97,11 @@ class Slots:
             except CassqError as error:  # what is known of the slots stands
                 trouble = error
         found: list[tuple[HeldRun, Taken]] = []
+        until = self._clock.now() + min(TAKE_S_MAX, self._context.settings.lease.total_seconds() / 8)
         # What is in hand first: a take reads each open pipe.
-        for step in (Slot.let_out, self._take):
+        for step in (Slot.let_out, partial(self._take, until=until)):
             for number, slot in list(self._won.items()):
-                if len(found) >= wanted:
+                if len(found) >= wanted or (found and self._clock.now() >= until):
                     break
                 try:
                     found += step(slot, wanted - len(found))
@@ -111,11 +117,11 @@ class Slots:
             raise trouble
         return found
 
-    def _take(self, slot: Slot, wanted: int) -> list[tuple[HeldRun, Taken]]:
+    def _take(self, slot: Slot, wanted: int, *, until: float) -> list[tuple[HeldRun, Taken]]:
         self._won[slot.number] = self._won.pop(slot.number)  # the others come first next time
         is_full = sum(each.hand.size for each in self._won.values()) >= BUFFER_BYTES_MAX
         share = max(1, HELD_MAX // len(self._won))
-        return slot.feed(wanted, 0 if is_full else share - len(slot.hand))
+        return slot.feed(wanted, 0 if is_full else share - len(slot.hand), until)
 
     @property
     def is_holding(self) -> bool:

@@ -86,7 +86,7 @@ class Habits:
     pace_s: float = 0.03
     timeout_s: float = 30.0
     padding: int = 0
-    keyed: float = 0.05
+    keyed: float = 0.02
     mishaps: float = 0.04
     work_s: float = 0.0
     rest_s: float = 0.02
@@ -150,7 +150,7 @@ class Worker:
                 count = self._due((self.ledger.now() - begun_at) * self._habits.rate - made)
             key = ""
             if not self._habits.rate and self.dice.random() < self._habits.keyed:
-                key, count = f"key{self.dice.randrange(KEYS)}", max(count, 3)
+                key, count = f"key{self.dice.randrange(KEYS)}", min(max(count, 3), 10)
             ending = key and KEY + key
             bodies = [f"{self.ledger.who}-{made + place}{ending}" for place in range(count)]
             made += count

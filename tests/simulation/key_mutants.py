@@ -225,6 +225,20 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         test=_TURNS + "test_come_to_pipes_that_were_opened_while_slots_gave_all_that_was_wanted",
     ),
     planted(
+        "take from all pipes of a slot before anything is handed out",
+        _SLOT,
+        "            if has_taken and self._clock.now() >= until:\n",
+        "            if False:\n",
+        test=_SLOT_TESTS + "TestASlot::test_hands_out_what_it_has_while_its_lease_is_young[one slot]",
+    ),
+    planted(
+        "take from all slots before anything is handed out",
+        _SLOTS,
+        " or (found and self._clock.now() >= until):\n",
+        ":\n",
+        test=_SLOT_TESTS + "TestASlot::test_hands_out_what_it_has_while_its_lease_is_young[many slots]",
+    ),
+    planted(
         "keep a slot of which something is held from who waits there for other types",
         "cassq.popping.fetcher",
         "            if self._is_in_the_way(self._slots.types_there()):\n",

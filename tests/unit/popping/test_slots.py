@@ -34,6 +34,21 @@ class Torn:
         return replace(listing, entries=tuple(each for each in listing.entries if each.pipe not in unseen))
 
 
+class Slow:
+    """A storage of which each transaction takes a second."""
+
+    def __init__(self, storage, clock):
+        self._storage = storage
+        self._clock = clock
+
+    def __getattr__(self, name):
+        return getattr(self._storage, name)
+
+    def transact(self, *args):
+        self._clock.seconds += 1.0
+        return self._storage.transact(*args)
+
+
 def feed_first(scene, popper):
     """Have a popper win the slot, and end all that is in it."""
     scene.seal(scene.open("the first"), 1)
@@ -136,6 +151,22 @@ class TestASlot:
         assert feed(popper) == []
         scene.clock.seconds += LOOK_S
         assert places(feed(popper)) == [(younger, 1)]
+
+    @pytest.mark.parametrize("slots", [[1] * 2 * LEASE_S, range(2 * LEASE_S)], ids=["one slot", "many slots"])
+    def test_hands_out_what_it_has_while_its_lease_is_young(self, scene, slots):
+        # Given more pipes than can be taken from in a lease
+        pipes = [
+            scene.open(f"key {place}", slot=slot, pusher=f"pusher {place}")
+            for place, slot in enumerate(slots)
+        ]
+        popper = scene.popper(storage=Slow(scene.storage, scene.clock))
+        came = []
+        for _ in pipes:
+            found = feed(popper)
+            came += places(found)
+            assert all(run.left_s > LEASE_S / 2 for run, _ in found)
+            commit(found)
+        assert sorted(came) == sorted((pipe, 1) for pipe in pipes)
 
     def test_tells_of_a_pipe_that_is_over(self, scene):
         pipe = scene.open("foo")
