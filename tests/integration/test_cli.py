@@ -106,10 +106,10 @@ class TestQueue:
             "retry_delay_max_ms": 3_600_000,
             "retry_jitter_percent": 5,
             "ttl_ms": 86_400_000,
-            "on_expired": 1,
+            "on_expired": "dead",
             "ageing_ms": 10_000,
             "key_slots": 32,
-            "keys": 1,
+            "keys": "exclusive",
         }
 
     def test_may_be_created_again_with_the_same_settings_only(self, orders):
@@ -150,6 +150,15 @@ class TestQueue:
         shown = [line.split() for line in orders.ok("queue", "show", "orders").splitlines()]
         assert ["lease", "60s", "30s", "yes"] in [line[:4] for line in shown]
         assert ["push_grace", "20s", "20s", "no"] in [line[:4] for line in shown]
+
+    def test_is_shown_with_the_words_that_it_takes(self, orders):
+        told = orders.run("queue", "alter", "orders", "--keys", "exclusive", "--on-expired", "dead")
+
+        assert "queue orders: keys is exclusive, and was ordered\n" in told.stderr
+        shown = [line.split() for line in orders.ok("queue", "show", "orders").splitlines()]
+        assert ["keys", "exclusive", "ordered", "yes"] in [line[:4] for line in shown]
+        settings = orders.json("queue", "show", "orders")["settings"]
+        assert (settings["keys"], settings["on_expired"]) == ("exclusive", "dead")
 
     @pytest.mark.parametrize(
         ("words", "exit_code", "told"),
