@@ -6,6 +6,7 @@ process of every version, as long as its queue lives.
 
 import re
 from typing import Final
+from uuid import NAMESPACE_OID, UUID, uuid5
 from zlib import crc32
 
 from cassq.errors import InvalidOptionError
@@ -52,3 +53,8 @@ def check_key(key: object) -> str:
 def slot_of(key: str, key_slots: int) -> int:
     """Return the slot of a key, from 0 on, in a queue that has so many."""
     return crc32(key.encode()) % key_slots
+
+
+def slot_claim(incarnation: UUID, slot: int) -> UUID:
+    """Return what stands for a slot of a queue where pipes are claimed."""
+    return uuid5(NAMESPACE_OID, f"{incarnation}/{slot}")

@@ -213,6 +213,17 @@ class TestQueue:
         header, row = orders.ok("queue", "pipes", "orders").splitlines()
         assert header.split()[:3] == ["pipe", "phase", "pushed"]
         assert row.split()[:3] == [pipe["pipe"], "PF", "1"]
+        assert (pipe["type"], pipe["slot"]) == (None, None)
+        assert not {"type", "slot"} & set(header.split())
+
+    def test_tells_of_the_slots_of_its_keyed_pipes(self, orders):
+        orders.ok("push", "orders", stdin=b"one")
+        orders.ok("push", "orders", "--key", "customer-42", stdin=b"two")
+
+        assert [pipe["slot"] for pipe in orders.json("queue", "pipes", "orders")] == [None, 5]
+        header, *rows = orders.ok("queue", "pipes", "orders").splitlines()
+        place = header.split().index("slot")
+        assert [row.split()[place] for row in rows] == ["-", "5"]
 
     def test_runs_tell_who_has_what(self, orders):
         orders.ok("push", "orders", stdin=b"one")
@@ -745,6 +756,16 @@ class TestDead:
         assert [each["body"] for each in found] == ["one", "two"]
         assert set(found[0]) >= {"id", "attempts", "reason", "died_at", "headers", "encoding"}
         assert found[0]["id"] in dead.ok("dead", "list", "orders", "-n", "1")
+        assert dead.ok("dead", "list", "orders").split()[:2] == ["id", "attempts"]
+
+    def test_letters_tell_their_keys_where_one_has_any(self, dead):
+        dead.ok("push", "orders", "--key", "customer-42", stdin=b"three")
+        dead.ok("pop", "orders", "--rollback")
+
+        assert [each["key"] for each in dead.json("dead", "list", "orders")] == [None, None, "customer-42"]
+        header, *rows = dead.ok("dead", "list", "orders").splitlines()
+        assert header.split()[:2] == ["id", "key"]
+        assert [row.split()[1] for row in rows] == ["-", "-", "customer-42"]
 
     def test_a_letter_of_a_command_says_how_that_ended_and_a_table_has_a_line_for_each(self, cli):
         cli.ok("queue", "create", "orders", "--max-attempts", "1")
