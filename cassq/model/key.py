@@ -5,6 +5,7 @@ process of every version, as long as its queue lives.
 """
 
 import re
+from collections.abc import Iterable
 from typing import Final
 from uuid import NAMESPACE_OID, UUID, uuid5
 from zlib import crc32
@@ -29,8 +30,8 @@ def check_key(key: object) -> str:
     """
     if not isinstance(key, str):
         raise InvalidOptionError(
-            f"key={shorten(key)} must be a str: write a number as str(number), or leave it out for a message "
-            "without a key"
+            f"key={shorten(key)} must be a str, not {type(key).__name__}: {_way_out(key)}, or leave it out "
+            "for a message without a key"
         )
     try:
         size = len(key.encode())
@@ -48,6 +49,14 @@ def check_key(key: object) -> str:
             f"key={shorten(key)} has {found[0]!r} in it, and a key has no control characters: encode it"
         )
     return key
+
+
+def _way_out(key: object) -> str:
+    if isinstance(key, bytes | bytearray | memoryview):
+        return "decode it, or write it as key.hex()"
+    if isinstance(key, Iterable):
+        return "a message has one key, so join its parts, as in ':'.join(parts)"
+    return "write a number, or an id, as str(number)"
 
 
 def slot_of(key: str, key_slots: int) -> int:

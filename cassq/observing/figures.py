@@ -60,7 +60,8 @@ class QueueStats:
         queue: its name.
         state: "active" or "paused".
         waiting: messages that may be delivered now.
-        pending: messages in consumers' hands, or in those of a popper that took them ahead.
+        pending: messages in consumers' hands, or in those of a popper that took them ahead, or while their
+            keys are busy.
         delayed: messages that are not due yet, or were rolled back with a delay that still runs.
         pushed, popped, committed, purged, expired: totals of messages; popped counts a message once, expired
             those that were dropped.

@@ -623,6 +623,23 @@ class TestPop:
         assert stats(orders)["waiting"] == 1
 
 
+class TestPopWithKeys:
+    @pytest.fixture
+    def keyed(self, orders):
+        orders.ok("push", "orders", "--lines", "--key", "a", stdin=b"one\ntwo\n")
+        return orders
+
+    def test_prints_one_of_a_key_where_it_gives_back_and_says_so(self, keyed):
+        done = keyed.run("pop", "orders", "-n", "2")
+
+        assert done.stdout == "one\n"
+        assert "of each key one comes at most without --commit" in done.stderr
+        assert "of each key" not in keyed.run("pop", "orders").stderr
+
+    def test_prints_all_of_it_where_it_commits(self, keyed):
+        assert keyed.ok("pop", "orders", "-n", "2", "--commit", "--timeout", "5") == "one\ntwo\n"
+
+
 class TestPeek:
     def test_changes_nothing(self, orders):
         orders.ok("push", "orders", "--lines", stdin=b"one\ntwo\nthree\n")
@@ -672,11 +689,20 @@ class TestOneMessage:
             "due": None,
             "reason": "",
             "holder": "",
+            "waits_for": None,
         }
-        assert "state    waiting" in orders.ok("status", "orders", second)
+        told = orders.ok("status", "orders", second)
+        assert "state    waiting" in told
+        assert "waits_for" not in told
         told = orders.json("cancel", "orders", first)
         assert told == {"queue": "orders", "id": first, "cancelled": True, "state": "purged"}
         assert orders.ok("pop", "orders", "--commit", "--timeout", "5") == "two\n"
+
+    def test_tells_which_one_of_its_key_goes_before_it(self, orders):
+        first, second = orders.ok("push", "orders", "--lines", "--key", "a", stdin=b"one\ntwo\n").split()
+
+        assert orders.json("status", "orders", second)["waits_for"] == first
+        assert f"waits_for  {first}" in orders.ok("status", "orders", second)
 
     def test_that_was_committed_is_not_cancelled(self, orders):
         message_id = orders.ok("push", "orders", stdin=b"one").strip()
@@ -749,6 +775,16 @@ class TestDead:
         cli.ok("push", "orders", "--lines", stdin=b"one\ntwo\n")
         cli.ok("pop", "orders", "-n", "2", "--rollback")
         return cli
+
+    def test_messages_that_had_their_last_attempt_are_told(self, cli):
+        cli.ok("queue", "create", "orders", "--max-attempts", "2")
+        cli.ok("push", "orders", stdin=b"one")
+
+        first, second = (cli.run("pop", "orders") for _ in range(2))
+
+        assert "gave 1 message back; this counts as one of 2 attempts" in first.stderr
+        assert "last" not in first.stderr
+        assert "1 of them had the last one: `cassq dead list` shows" in second.stderr
 
     def test_letters_are_listed(self, dead):
         found = dead.json("dead", "list", "orders")
