@@ -116,12 +116,14 @@ class SteeredQueue:
             message_id: as push returned it, or its str. What `peek` shows before its push has returned may be
                 pushed again by its pusher, and come all the same.
             running: also while a consumer has it, or is about to get it. It does not come again, whatever
-                that consumer does; where it commits, or gives up for good, that counts.
+                that consumer does; where it commits, or gives up for good, that counts. Not with a key.
 
         Returns: False where somebody has it, where it has ended otherwise or is to be a dead letter, or where
             nobody remembers it.
 
         Raises:
+            InvalidOptionError: it has a key, and `running` is meant: the next one of the key would come while
+                a consumer works on it. Once that is over, or rejected, it needs no `running`.
             OutcomeUnknownError: it may be cancelled, or may not: call again.
             StorageUnavailableError: it is not.
         """

@@ -38,10 +38,10 @@ def list_dead(session: Session, queue: str, count: int) -> None:
     if all_of_them > len(found):
         more = " or more" if all_of_them >= LETTERS_MAX else ""
         say(f"the first {len(found)} of {count_of(all_of_them, 'dead letter')}{more}")
-    typed = ("type",) if any(each["type"] for each in found) else ()
-    shown = ("id", *typed, "attempts", "died_at", "pushed_at", "reason")
+    shown = ("id", "type", "key", "attempts", "died_at", "pushed_at", "reason")
     print_table(
-        [{name: each[name] for name in shown} | {"reason": in_one_line(each["reason"])} for each in found]
+        [{name: each[name] for name in shown} | {"reason": in_one_line(each["reason"])} for each in found],
+        optional=("type", "key"),
     )
 
 

@@ -28,13 +28,16 @@ def status(session: Session, queue: str, message_id: str) -> None:
     if session.is_json:
         print_json(told)
     else:
-        print_figures(told | {"reason": in_one_line(told["reason"])})
+        told["reason"] = in_one_line(told["reason"])
+        print_figures({name: each for name, each in told.items() if each or name != "waits_for"})
 
 
 @click.command()
 @click.argument("queue")
 @click.argument("message_id", metavar="ID")
-@click.option("--running", is_flag=True, help="Also while a consumer has it: it does not come again.")
+@click.option(
+    "--running", is_flag=True, help="Also while a consumer has it, and without a key: it does not come again."
+)
 @common_options
 @pass_session
 def cancel(session: Session, queue: str, message_id: str, *, running: bool) -> None:
@@ -97,4 +100,5 @@ def _to_json(found: cassq.MessageStatus) -> dict[str, Any]:
         "due": found.due and found.due.isoformat(),
         "reason": found.reason,
         "holder": found.holder,
+        "waits_for": found.waits_for and str(found.waits_for),
     }

@@ -11,7 +11,7 @@ import stat
 import sys
 from base64 import b64encode
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import accumulate
 from typing import Any, Protocol, TextIO
@@ -70,11 +70,16 @@ def print_figures(figures: Mapping[str, object]) -> None:
         click.echo(f"{name:<{width}}  {_tell(value)}")
 
 
-def print_table(rows: Sequence[Mapping[str, object]]) -> None:
-    """Print rows under the names of their columns; nothing where there are none."""
+def print_table(rows: Sequence[Mapping[str, object]], optional: Collection[str] = ()) -> None:
+    """Print rows under the names of their columns; nothing where there are none.
+
+    Args:
+        optional: columns that are left out where no row has a value.
+    """
     if not rows:
         return
-    texts = [list(rows[0]), *([_tell(value) for value in row.values()] for row in rows)]
+    names = [name for name in rows[0] if name not in optional or any(row[name] is not None for row in rows)]
+    texts = [names, *([_tell(row[name]) for name in names] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     for text in texts:
         cells = (f"{cell:<{width}}" for cell, width in zip(text, widths, strict=True))

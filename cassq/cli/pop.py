@@ -72,11 +72,11 @@ def pop(  # noqa: PLR0913 - one for each option
 ) -> None:
     """Print messages: bare bodies, each with a newline, or one line of JSON each; or run a command for each.
 
-    Without --commit every message is given back when all are printed, which counts as one of its attempts;
-    `cassq peek` looks without that. With --commit a message ends once it is written out: in a file, or in the
-    pipe to the next program. What that program had not read yet when it died is committed all the same. What
-    is not written out, because the program closed the pipe or a signal came while the pipe was full, goes
-    back without counting an attempt.
+    Without --commit every message is given back when all are printed, which counts as one of its attempts,
+    and of each key one comes at most; `cassq peek` looks without that. With --commit a message ends once it
+    is written out: in a file, or in the pipe to the next program. What that program had not read yet when it
+    died is committed all the same. What is not written out, because the program closed the pipe or a signal
+    came while the pipe was full, goes back without counting an attempt.
 
     With --exec a message ends when CMD does: exit code 0 commits it, any other end rolls it back. CMD gets
     the body on its standard input, and in its environment CASSQ_QUEUE, CASSQ_MESSAGE_ID, CASSQ_ATTEMPT,
@@ -106,7 +106,7 @@ def pop(  # noqa: PLR0913 - one for each option
         arrivals = Arrivals(popper, wish, None if follow else timeout)
         if words is None:
             settings = opened.settings
-            finish = _Committing(popper) if is_committed else _Returning(popper, settings.max_attempts)
+            finish = _Committing(popper) if is_committed else _Returning(popper, settings.max_attempts, limit)
             lease_s = settings.lease.total_seconds()
             try:
                 _Printing(arrivals, finish, session.is_json, lease_s).run(limit)
@@ -184,9 +184,10 @@ class _Committing:
 class _Returning:
     """Holds everything until the end, so that nothing is printed twice, and gives it back then."""
 
-    def __init__(self, popper: cassq.Popper, max_attempts: int) -> None:
+    def __init__(self, popper: cassq.Popper, max_attempts: int, wanted: int | None) -> None:
         self._popper = popper
         self._max_attempts = max_attempts
+        self._wanted = wanted
         self._latest = 0
         self.held: list[cassq.Delivery] = []
 
@@ -209,6 +210,10 @@ class _Returning:
                 f"cassq: gave {count_of(len(self.held), 'message')} back; this counts as one of "
                 f"{self._max_attempts} attempts (--commit ends messages, `cassq peek` only looks)"
             )
+            if last := sum(each.attempt >= self._max_attempts for each in self.held):
+                say(f"cassq: {last} of them had the last one: `cassq dead list` shows the dead letters")
+            if len(self.held) != self._wanted and any(each.key for each in self.held):
+                say("cassq: of each key one comes at most without --commit: the next one waits for its end")
 
 
 @dataclass

@@ -30,7 +30,7 @@ def setting_options(*, is_new: bool) -> Callable[[Callable[..., None]], Callable
     def add(command: Callable[..., None]) -> Callable[..., None]:
         for setting in reversed(SETTINGS):
             kind, metavar = _kind(setting)
-            shown = f"  [default: {tell_setting(setting.default)}]" if is_new else ""
+            shown = f"  [default: {_tell(setting.default)}]" if is_new else ""
             if not is_new and setting.metadata["is_fixed"]:
                 shown = "  [cannot be altered]"
             command = click.option(
@@ -54,6 +54,11 @@ def _kind(setting: Field[Any]) -> tuple[Any, str | None]:
     return to_bytes if "_bytes_" in setting.name else click.INT, "NUMBER"
 
 
+def _tell(value: object) -> str:
+    """Return a value as an option takes it: words without quotes."""
+    return value if isinstance(value, str) else tell_setting(value)
+
+
 @click.command()
 @click.argument("name")
 @setting_options(is_new=True)
@@ -64,7 +69,7 @@ def create(session: Session, /, name: str, **settings: object) -> None:
     with session.store() as store:
         queue = store.queue(name, **cast(QueueOptions, _named(settings)))
         if session.is_json:
-            _print_stored(name, queue.settings)
+            _print_settings(name, queue.settings)
         else:
             say(f"queue {queue.name} stands in {store.url}")
 
@@ -85,10 +90,10 @@ def alter(session: Session, /, name: str, **settings: object) -> None:
         before = find_queue(store, name).settings
         after = store.alter_queue(name, **cast(AlterOptions, named))
     if session.is_json:
-        _print_stored(name, after)
+        _print_settings(name, after)
         return
     for setting in named:
-        old, new = (tell_setting(getattr(settings, setting)) for settings in (before, after))
+        old, new = (_tell(getattr(settings, setting)) for settings in (before, after))
         say(f"queue {name}: {setting} is {new}" + (f", and was {old}" if old != new else " already"))
 
 
@@ -101,14 +106,14 @@ def show(session: Session, name: str) -> None:
     with session.queue(name) as queue:
         settings = queue.settings
     if session.is_json:
-        _print_stored(name, settings)
+        _print_settings(name, settings)
         return
     print_table(
         [
             {
                 "setting": setting.name,
-                "value": tell_setting(getattr(settings, setting.name)),
-                "default": tell_setting(setting.default),
+                "value": _tell(getattr(settings, setting.name)),
+                "default": _tell(setting.default),
                 "can be altered": "no" if setting.metadata["is_fixed"] else "yes",
                 "meaning": setting.metadata["meaning"],
             }
@@ -117,8 +122,8 @@ def show(session: Session, name: str) -> None:
     )
 
 
-def _print_stored(name: str, settings: cassq.QueueSettings) -> None:
-    print_json({"queue": name, "settings": settings.to_stored()})
+def _print_settings(name: str, settings: cassq.QueueSettings) -> None:
+    print_json({"queue": name, "settings": settings.to_json()})
 
 
 def _named(settings: dict[str, object]) -> dict[str, object]:

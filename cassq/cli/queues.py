@@ -111,7 +111,7 @@ def pipes(session: Session, name: str) -> None:
     if session.is_json:
         print_json(found)
     else:
-        print_table(found)
+        print_table(found, optional=("type", "slot"))
 
 
 @queues.command()

@@ -5,7 +5,9 @@ process of every version, as long as its queue lives.
 """
 
 import re
+from collections.abc import Iterable
 from typing import Final
+from uuid import NAMESPACE_OID, UUID, uuid5
 from zlib import crc32
 
 from cassq.errors import InvalidOptionError
@@ -28,8 +30,8 @@ def check_key(key: object) -> str:
     """
     if not isinstance(key, str):
         raise InvalidOptionError(
-            f"key={shorten(key)} must be a str: write a number as str(number), or leave it out for a message "
-            "without a key"
+            f"key={shorten(key)} must be a str, not {type(key).__name__}: {_way_out(key)}, or leave it out "
+            "for a message without a key"
         )
     try:
         size = len(key.encode())
@@ -49,6 +51,19 @@ def check_key(key: object) -> str:
     return key
 
 
+def _way_out(key: object) -> str:
+    if isinstance(key, bytes | bytearray | memoryview):
+        return "decode it, or write it as key.hex()"
+    if isinstance(key, Iterable):
+        return "a message has one key, so join its parts, as in ':'.join(parts)"
+    return "write a number, or an id, as str(number)"
+
+
 def slot_of(key: str, key_slots: int) -> int:
     """Return the slot of a key, from 0 on, in a queue that has so many."""
     return crc32(key.encode()) % key_slots
+
+
+def slot_claim(incarnation: UUID, slot: int) -> UUID:
+    """Return what stands for a slot of a queue where pipes are claimed."""
+    return uuid5(NAMESPACE_OID, f"{incarnation}/{slot}")

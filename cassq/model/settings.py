@@ -190,11 +190,18 @@ class QueueSettings:
         return replace(self, **options)  # type: ignore[arg-type]  # __post_init__ checks every value
 
     def to_stored(self) -> dict[str, int]:
-        """Return the settings as integers (durations in milliseconds), as they are stored."""
+        """Return the settings as integers, as they are stored: durations in milliseconds, words by number."""
         return {
             _stored_name(setting): _to_int(setting, getattr(self, setting.name))
             for setting in settings_known()
         } | dict(self.others)
+
+    def to_json(self) -> dict[str, int | str]:
+        """Return the settings under the names that they are stored by, words as `Store.queue` takes them."""
+        words = {
+            each.name: getattr(self, each.name) for each in settings_known() if "choices" in each.metadata
+        }
+        return self.to_stored() | words
 
     @classmethod
     def from_stored(cls, stored: Mapping[str, int]) -> Self:

@@ -60,7 +60,8 @@ class QueueStats:
         queue: its name.
         state: "active" or "paused".
         waiting: messages that may be delivered now.
-        pending: messages in consumers' hands, or in those of a popper that took them ahead.
+        pending: messages in consumers' hands, or in those of a popper that took them ahead, or while their
+            keys are busy.
         delayed: messages that are not due yet, or were rolled back with a delay that still runs.
         pushed, popped, committed, purged, expired: totals of messages; popped counts a message once, expired
             those that were dropped.
@@ -113,9 +114,11 @@ class PipeStats:
         phase: PA (push active), PF (push finished) or E (empty, being retired).
         pushed, popped, committed: messages so far.
         waiting, pending, delayed: messages now, as in `QueueStats`.
-        owner: the name of the popper that claims it, which others of its process may share; or None.
+        owner: the name of the popper that claims it, or its slot, which others of its process may share; or
+            None.
         pusher: who pushes into it.
         priority, type: of its messages; None for no type.
+        slot: of the keys of its messages, from 0 on; None where they have none.
         age: since it was created, by the database's clock.
     """
 
@@ -131,6 +134,7 @@ class PipeStats:
     pusher: str
     priority: int
     type: str | None
+    slot: int | None
     age: timedelta
 
     def to_json(self) -> dict[str, Any]:

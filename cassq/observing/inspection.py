@@ -17,7 +17,8 @@ from cassq.model.message import Batch, Message, to_datetime
 from cassq.model.pipe import End, PipeEntry, PipeState, Run, RunState
 from cassq.model.progress import Progress
 from cassq.model.shelf import Shelf
-from cassq.pipes.batch_reader import BatchReader, check_disjoint
+from cassq.model.uses import uses_keys
+from cassq.pipes.batch_reader import BatchReader, check_disjoint, read_all
 from cassq.pipes.expiry import Lifetime, lifetime_in
 from cassq.pipes.outside_view import find_newest, load_seen, progress_seen
 from cassq.pipes.pipe_order import in_order
@@ -32,8 +33,9 @@ class MessageState(Enum):
     """What became of a message.
 
     Attributes:
-        WAITING: it may be delivered now.
-        PENDING: a consumer has it, or a popper that took it ahead, also of its due time.
+        WAITING: it may be delivered now; with a key, once what it waits for has ended.
+        PENDING: a consumer has it, or a popper that took it ahead, also of its due time, or while its key is
+            busy.
         DELAYED: it is not due yet, or was rolled back with a delay that still runs.
         COMMITTED: a consumer committed it.
         DEAD: it is a dead letter.
@@ -66,6 +68,9 @@ class MessageStatus:
             it may be now, or never.
         reason: why it came back last, or became a dead letter; "" where it never did.
         holder: the popper that has it; "" where none does.
+        waits_for: the first message of its key and its pipe, where keys are in order, that has not ended: no
+            consumer has it before. None where there is none, and where nobody can tell: where keys are
+            exclusive, and of messages in other pipes.
     """
 
     state: MessageState
@@ -73,6 +78,7 @@ class MessageStatus:
     due: datetime | None = None
     reason: str = ""
     holder: str = ""
+    waits_for: MessageId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,17 +154,17 @@ class Inspection:
         if ending:
             found = _told_by(run, MessageState(ending.value), None)
             return (found.state is MessageState.DEAD and self._status_of_letter(message_id)) or found
-        told = (
-            _told_of_live(run, state) if seq <= state.head.cursor else MessageStatus(MessageState.WAITING, 0)
-        )
-        if told.state is not MessageState.WAITING:
+        is_live = seq <= state.head.cursor
+        told = _told_of_live(run, state) if is_live else MessageStatus(MessageState.WAITING, 0)
+        is_waiting = told.state is MessageState.WAITING
+        if not (is_waiting or uses_keys(self._context.settings)):
             return told
-        batch = find_newest(self._storage, pipe, seq)
+        batch = find_newest(self._storage, pipe, seq)  # what this process knows of the queue may be old
         if batch is None or seq > batch.last:
-            return self._status_of_gone(at, state, told)
-        due_ms = batch.due_ms(seq)
-        is_due = due_ms <= state.now_ms
-        return told if is_due else replace(told, state=MessageState.DELAYED, due=to_datetime(due_ms))
+            return self._status_of_gone(at, state, told) if is_waiting else told
+        if is_waiting and (due_ms := batch.due_ms(seq)) > state.now_ms:
+            told = replace(told, state=MessageState.DELAYED, due=to_datetime(due_ms))
+        return replace(told, waits_for=self._find_before(at, batch, progress))
 
     def _status_of_gone(
         self, at: MessageId, state: PipeState, told: MessageStatus
@@ -167,9 +173,22 @@ class Inspection:
         seen = load_seen(self._storage, at.pipe)
         if seen is None or replace(seen, now_ms=state.now_ms) != state:
             return at
-        return (
-            told if seen.head.is_decided and at.seq <= seen.head.last else MessageStatus(MessageState.UNKNOWN)
-        )
+        is_there = seen.head.is_decided and at.seq <= seen.head.last
+        return told if is_there else MessageStatus(MessageState.UNKNOWN)
+
+    def _find_before(self, at: MessageId, its_batch: Batch, progress: Progress) -> MessageId | None:
+        """Return the first message of the key and pipe of another that has not ended, and goes before it."""
+        if not its_batch.keys or self._context.settings.keys != "ordered":
+            return None
+        pipe, seq = at
+        key, first = its_batch.keys[seq - its_batch.first], progress.first_left
+        begins = (run.read_from for run in progress.runs.values() if run.first <= first <= run.last)
+        read_from = next(begins, progress.head.read_from)
+        for batch in read_all(self._storage, pipe, seq - 1, is_outline=True, read_from=read_from):
+            for number, each in enumerate(batch.keys or (), batch.first):
+                if number < seq and each == key and not progress.is_ended(number):
+                    return MessageId(pipe, number)
+        return None
 
     def runs(self, count: int) -> list[RunStats]:
         """Return up to `count` runs that have not ended, in the order of the pipes."""

@@ -62,8 +62,9 @@ class Purging:
         while now_at and (entry := find_entry(self._context, now_at.pipe)):
             if entry.is_keyed and is_running_meant:
                 raise InvalidOptionError(
-                    f"message {message_id} has a key, and running=True is refused: the next one of its key "
-                    "would come while a consumer works on it; without it what nobody has is cancelled"
+                    f"message {message_id} has a key, and running=True is refused, as the next one of the "
+                    "key would come while a consumer works on it: let that consumer reject it; or pause "
+                    "the queue, stop the consumer or await its lease, and cancel it without running=True"
                 )
             if self._cancel_in(entry, now_at.seq, is_running_meant=is_running_meant):
                 self._by_hand.end_if_over(entry, self._put_aside)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
+from cassq.model.key import slot_claim
 from cassq.model.pipe import PipeEntry, PipeState, RunState
 from cassq.model.progress import Progress
 from cassq.model.queue_record import QueueRecord, Sample
@@ -156,12 +157,15 @@ class Statistics:
         """Return the figures of each live pipe, oldest first."""
         _, listing, surveys = self.survey(read_record)
         stats = []
+        incarnation = self._context.record.incarnation
         for survey in surveys:
+            entry = survey.entry
+            claim = slot_claim(incarnation, entry.slot) if entry.is_keyed else entry.pipe
             waiting, pending, delayed = survey.count_out()
             is_empty = Progress(survey.state).is_over  # not while dead letters are still to be written
             stats.append(
                 PipeStats(
-                    pipe=survey.entry.pipe,
+                    pipe=entry.pipe,
                     phase="E" if is_empty else survey.state.head.phase.short,
                     pushed=survey.tally.pushed,
                     popped=survey.tally.popped,
@@ -169,11 +173,12 @@ class Statistics:
                     waiting=waiting,
                     pending=pending,
                     delayed=delayed,
-                    owner=owners.get(survey.entry.pipe),
-                    pusher=survey.entry.pusher,
-                    priority=survey.entry.priority,
-                    type=survey.entry.type or None,
-                    age=_age(listing.now_ms, survey.entry.created_at_ms),
+                    owner=owners.get(claim),
+                    pusher=entry.pusher,
+                    priority=entry.priority,
+                    type=entry.type or None,
+                    slot=entry.slot if entry.is_keyed else None,
+                    age=_age(listing.now_ms, entry.created_at_ms),
                 )
             )
         return stats

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from cassq.errors import AccessDeniedError, ClosedError, UsageError
-from cassq.model.ids import MessageId
+from cassq.model.ids import MessageId, shorten
 from cassq.model.message import Batch, Headers, Origin, to_datetime
 from cassq.model.ranges import Ranges
 from cassq.model.retrying import NO_REASON_TO_REJECT, reason_of, to_reason
@@ -291,4 +291,5 @@ class Delivery:
                 error.add_note(f"{self!r} could not be rolled back: {refusal}")
 
     def __repr__(self) -> str:
-        return f"<Delivery {self.message_id} attempt {self.attempt}, {len(self.body)} bytes>"
+        key = f" key {shorten(self.key)}" if self.key else ""
+        return f"<Delivery {self.message_id}{key} attempt {self.attempt}, {len(self.body)} bytes>"

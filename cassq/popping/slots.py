@@ -17,12 +17,13 @@ import logging
 from collections.abc import Callable, Container
 from contextlib import ExitStack
 from functools import partial
-from uuid import NAMESPACE_OID, UUID, uuid5
+from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import CassqError, CorruptError, OutcomeUnknownError
 from cassq.limits import BUFFER_BYTES_MAX
 from cassq.model.ids import new_token
+from cassq.model.key import slot_claim
 from cassq.model.pipe import PipeEntry
 from cassq.model.shelf import Shelf
 from cassq.model.take_plan import Taken
@@ -252,4 +253,4 @@ class Slots:
             self._coordinator.release(self._queue, self._claim_of(number), self._holder)
 
     def _claim_of(self, number: int) -> UUID:
-        return uuid5(NAMESPACE_OID, f"{self._context.record.incarnation}/{number}")
+        return slot_claim(self._context.record.incarnation, number)

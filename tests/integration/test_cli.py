@@ -106,10 +106,10 @@ class TestQueue:
             "retry_delay_max_ms": 3_600_000,
             "retry_jitter_percent": 5,
             "ttl_ms": 86_400_000,
-            "on_expired": 1,
+            "on_expired": "dead",
             "ageing_ms": 10_000,
             "key_slots": 32,
-            "keys": 1,
+            "keys": "exclusive",
         }
 
     def test_may_be_created_again_with_the_same_settings_only(self, orders):
@@ -150,6 +150,15 @@ class TestQueue:
         shown = [line.split() for line in orders.ok("queue", "show", "orders").splitlines()]
         assert ["lease", "60s", "30s", "yes"] in [line[:4] for line in shown]
         assert ["push_grace", "20s", "20s", "no"] in [line[:4] for line in shown]
+
+    def test_is_shown_with_the_words_that_it_takes(self, orders):
+        told = orders.run("queue", "alter", "orders", "--keys", "exclusive", "--on-expired", "dead")
+
+        assert "queue orders: keys is exclusive, and was ordered\n" in told.stderr
+        shown = [line.split() for line in orders.ok("queue", "show", "orders").splitlines()]
+        assert ["keys", "exclusive", "ordered", "yes"] in [line[:4] for line in shown]
+        settings = orders.json("queue", "show", "orders")["settings"]
+        assert (settings["keys"], settings["on_expired"]) == ("exclusive", "dead")
 
     @pytest.mark.parametrize(
         ("words", "exit_code", "told"),
@@ -204,6 +213,17 @@ class TestQueue:
         header, row = orders.ok("queue", "pipes", "orders").splitlines()
         assert header.split()[:3] == ["pipe", "phase", "pushed"]
         assert row.split()[:3] == [pipe["pipe"], "PF", "1"]
+        assert (pipe["type"], pipe["slot"]) == (None, None)
+        assert not {"type", "slot"} & set(header.split())
+
+    def test_tells_of_the_slots_of_its_keyed_pipes(self, orders):
+        orders.ok("push", "orders", stdin=b"one")
+        orders.ok("push", "orders", "--key", "customer-42", stdin=b"two")
+
+        assert [pipe["slot"] for pipe in orders.json("queue", "pipes", "orders")] == [None, 5]
+        header, *rows = orders.ok("queue", "pipes", "orders").splitlines()
+        place = header.split().index("slot")
+        assert [row.split()[place] for row in rows] == ["-", "5"]
 
     def test_runs_tell_who_has_what(self, orders):
         orders.ok("push", "orders", stdin=b"one")
@@ -603,6 +623,23 @@ class TestPop:
         assert stats(orders)["waiting"] == 1
 
 
+class TestPopWithKeys:
+    @pytest.fixture
+    def keyed(self, orders):
+        orders.ok("push", "orders", "--lines", "--key", "a", stdin=b"one\ntwo\n")
+        return orders
+
+    def test_prints_one_of_a_key_where_it_gives_back_and_says_so(self, keyed):
+        done = keyed.run("pop", "orders", "-n", "2")
+
+        assert done.stdout == "one\n"
+        assert "of each key one comes at most without --commit" in done.stderr
+        assert "of each key" not in keyed.run("pop", "orders").stderr
+
+    def test_prints_all_of_it_where_it_commits(self, keyed):
+        assert keyed.ok("pop", "orders", "-n", "2", "--commit", "--timeout", "5") == "one\ntwo\n"
+
+
 class TestPeek:
     def test_changes_nothing(self, orders):
         orders.ok("push", "orders", "--lines", stdin=b"one\ntwo\nthree\n")
@@ -652,11 +689,20 @@ class TestOneMessage:
             "due": None,
             "reason": "",
             "holder": "",
+            "waits_for": None,
         }
-        assert "state    waiting" in orders.ok("status", "orders", second)
+        told = orders.ok("status", "orders", second)
+        assert "state    waiting" in told
+        assert "waits_for" not in told
         told = orders.json("cancel", "orders", first)
         assert told == {"queue": "orders", "id": first, "cancelled": True, "state": "purged"}
         assert orders.ok("pop", "orders", "--commit", "--timeout", "5") == "two\n"
+
+    def test_tells_which_one_of_its_key_goes_before_it(self, orders):
+        first, second = orders.ok("push", "orders", "--lines", "--key", "a", stdin=b"one\ntwo\n").split()
+
+        assert orders.json("status", "orders", second)["waits_for"] == first
+        assert f"waits_for  {first}" in orders.ok("status", "orders", second)
 
     def test_that_was_committed_is_not_cancelled(self, orders):
         message_id = orders.ok("push", "orders", stdin=b"one").strip()
@@ -730,12 +776,32 @@ class TestDead:
         cli.ok("pop", "orders", "-n", "2", "--rollback")
         return cli
 
+    def test_messages_that_had_their_last_attempt_are_told(self, cli):
+        cli.ok("queue", "create", "orders", "--max-attempts", "2")
+        cli.ok("push", "orders", stdin=b"one")
+
+        first, second = (cli.run("pop", "orders") for _ in range(2))
+
+        assert "gave 1 message back; this counts as one of 2 attempts" in first.stderr
+        assert "last" not in first.stderr
+        assert "1 of them had the last one: `cassq dead list` shows" in second.stderr
+
     def test_letters_are_listed(self, dead):
         found = dead.json("dead", "list", "orders")
 
         assert [each["body"] for each in found] == ["one", "two"]
         assert set(found[0]) >= {"id", "attempts", "reason", "died_at", "headers", "encoding"}
         assert found[0]["id"] in dead.ok("dead", "list", "orders", "-n", "1")
+        assert dead.ok("dead", "list", "orders").split()[:2] == ["id", "attempts"]
+
+    def test_letters_tell_their_keys_where_one_has_any(self, dead):
+        dead.ok("push", "orders", "--key", "customer-42", stdin=b"three")
+        dead.ok("pop", "orders", "--rollback")
+
+        assert [each["key"] for each in dead.json("dead", "list", "orders")] == [None, None, "customer-42"]
+        header, *rows = dead.ok("dead", "list", "orders").splitlines()
+        assert header.split()[:2] == ["id", "key"]
+        assert [row.split()[1] for row in rows] == ["-", "-", "customer-42"]
 
     def test_a_letter_of_a_command_says_how_that_ended_and_a_table_has_a_line_for_each(self, cli):
         cli.ok("queue", "create", "orders", "--max-attempts", "1")

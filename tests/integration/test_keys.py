@@ -7,6 +7,8 @@ from datetime import timedelta
 import pytest
 from support.patience import patiently, until
 
+from cassq import MessageState
+
 WAIT_S = 30
 
 
@@ -32,6 +34,19 @@ class TestOneOfAKey:
             second = pop(popper)
             assert (first.body, second.body) == (b"0", b"1")
             assert (first.key, second.key) == ("foo", "foo")
+
+    def test_is_cancelled_while_it_waits_for_its_key_once_the_queue_is_paused(self, queue):
+        ids = queue.push_many([b"1", b"2", b"3"], key="foo")
+        with queue.popper() as popper:
+            first = pop(popper)
+            status = queue.status(ids[1])
+            assert (status.state, status.waits_for) == (MessageState.PENDING, ids[0])
+            assert not queue.cancel(ids[1])
+            queue.pause()
+            until(lambda: popper.pop(timeout=0.2) or queue.cancel(ids[1]))
+            queue.resume()
+            first.commit()
+            assert pop(popper).body == b"3"
 
     def test_blocks_no_other_key(self, queue):
         for key in ("foo", "foo", "bar"):

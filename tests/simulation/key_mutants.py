@@ -103,7 +103,7 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         _SLOTS,
         "        incarnation, op = self._context.record.incarnation, new_token()\n",
         "        incarnation = self._context.record.incarnation\n"
-        "        op = uuid5(NAMESPACE_OID, self._holder)\n",
+        "        op = slot_claim(incarnation, self._holder)\n",
         test=_BEFORE + "test_is_safe_from_an_attempt_to_win_that_lands_late",
     ),
     planted(

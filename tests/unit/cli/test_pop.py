@@ -78,7 +78,7 @@ def test_what_was_not_written_out_goes_back_though_a_commit_fails(scene, monkeyp
 
 
 def test_what_is_printed_to_come_again_does_so_once_all_is_printed(scene, capsys):
-    finish = _Returning(scene.popper, 5)
+    finish = _Returning(scene.popper, 5, 10)
     finish.hold(scene.pop(2))
     finish.end(2, 2)
     finish.hold(scene.pop(3))
@@ -88,12 +88,15 @@ def test_what_is_printed_to_come_again_does_so_once_all_is_printed(scene, capsys
     assert scene.queue.stats().rolled_back == 0
     finish.close()
     assert scene.queue.stats().rolled_back == 3
-    assert "gave 3 messages back" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "gave 3 messages back" in told
+    assert "last one" not in told
+    assert "of each key" not in told
     attempts = scene.come_again(5)
     assert sorted(attempt for _, attempt in attempts) == [1, 1, 2, 2, 2]
 
 
 def test_nothing_is_said_of_messages_where_none_was_printed(scene, capsys):
-    finish = _Returning(scene.popper, 5)
+    finish = _Returning(scene.popper, 5, 1)
     finish.close()
     assert capsys.readouterr().err == ""

@@ -41,8 +41,10 @@ def test_a_key_is_taken_as_it_is(key):
 @pytest.mark.parametrize(
     ("key", "words"),
     [
-        (7, r"key=7 must be a str: write a number as str\(number\)"),
-        (b"a", "key=b'a' must be a str"),
+        (7, r"key=7 must be a str, not int: write a number, or an id, as str\(number\), or leave it out"),
+        (b"a", r"key=b'a' must be a str, not bytes: decode it, or write it as key.hex\(\), or leave it out"),
+        (b"", r"key=b'' must be a str, not bytes: decode it"),
+        (["a", 7], r"key=\['a', 7\] must be a str, not list: a message has one key, so join its parts"),
         ("", "key='' has 0 bytes of UTF-8, and a key has 1 to 256: leave it out"),
         ("x" * 257, "has 257 bytes of UTF-8, and a key has 1 to 256: take a hash of it"),
         ("ü" * 129, "has 258 bytes of UTF-8"),
@@ -56,7 +58,7 @@ def test_a_key_is_taken_as_it_is(key):
 def test_what_is_no_key_is_told_with_the_rule_and_the_way_out(key, words):
     with pytest.raises(InvalidOptionError, match=words):
         check_key(key)
-    if key:
+    if key != "":
         with pytest.raises(InvalidOptionError, match=words):
             to_label({"key": key})
 

@@ -59,6 +59,18 @@ def test_a_choice_is_stored_as_a_number_and_read_back():
             QueueSettings.from_stored({"on_expired": unknown})
 
 
+def test_people_and_programs_read_the_words_of_a_choice_and_the_rest_as_it_is_stored():
+    settings = QueueSettings.from_stored({"keys": 1, "on_expired": 1, "lease_ms": 7000, "uses_keys": 1})
+    told = settings.to_json()
+    assert (told["keys"], told["on_expired"], told["lease_ms"], told["uses_keys"]) == (
+        "exclusive",
+        "dead",
+        7000,
+        1,
+    )
+    assert told.keys() == settings.to_stored().keys()
+
+
 @pytest.mark.parametrize("ttl", [timedelta(milliseconds=1), timedelta(milliseconds=999)])
 def test_a_time_to_live_is_none_or_long_enough(ttl):
     with pytest.raises(

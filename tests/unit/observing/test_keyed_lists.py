@@ -70,7 +70,8 @@ def test_they_are_counted_shown_and_purged(queue):
     stats = queue.stats()
     assert (stats.waiting, stats.pending, stats.pushed, stats.pipes) == (3, 1, 4, 2)
     assert [(each.priority, each.waiting) for each in stats.priorities] == [(2, 2), (0, 1)]
-    assert sorted((pipe.pushed, pipe.popped) for pipe in queue.pipes()) == [(1, 0), (3, 1)]
+    told = {(pipe.pushed, pipe.popped, pipe.slot, pipe.to_json()["slot"]) for pipe in queue.pipes()}
+    assert told == {(1, 0, None, None), (3, 1, slot_of("a", 16), slot_of("a", 16))}
     shown = {message.body: (message.key, message.priority, message.type) for message in queue.peek(10)}
     assert shown == {b"plain": (None, 0, None), b"2": ("a", 2, "mail"), b"3": ("a", 2, "mail")}
     assert [(run.pipe, run.left) for run in queue.runs()] == [(ids[0].pipe, 1)]
@@ -80,13 +81,24 @@ def test_they_are_counted_shown_and_purged(queue):
     assert queue.stats().waiting == 0
 
 
+def test_a_pipe_of_a_slot_tells_who_claims_the_slot(queue):
+    queue.push(b"1", key="a")
+    assert [pipe.owner for pipe in queue.pipes()] == [None]
+    with queue.popper() as popper:
+        assert popper.pop(timeout=60)
+        assert [pipe.owner for pipe in queue.pipes()] == [popper.name]
+
+
 def test_one_that_nobody_has_is_cancelled_and_one_that_works_is_not(queue):
     ids = queue.push_many([b"1", b"2"], key="a")
     held = take(queue, 1)
     assert queue.cancel(ids[1])
     assert not queue.cancel(ids[0])
     for message_id in ids:
-        with pytest.raises(InvalidOptionError, match="has a key, and running=True is refused: the next one"):
+        with pytest.raises(
+            InvalidOptionError,
+            match=r"has a key, and running=True is refused, .*: let that consumer reject it; or",
+        ):
             queue.cancel(message_id, running=True)
     assert held.give_back(Ranges(((1, 1),)), Return())
     assert queue.cancel(ids[0])

@@ -6,6 +6,7 @@ import pytest
 
 import cassq
 from cassq.observing.inspection import MessageState
+from cassq.storage.sqlite.storage import SqliteStorage
 
 
 @pytest.fixture
@@ -51,3 +52,58 @@ def test_a_message_that_ends_between_two_reads_is_not_told_to_wait(queue, monkey
 
     # Then he is told that it has ended, not that it waits
     assert queue.status(message_id).state is MessageState.COMMITTED
+
+
+@pytest.fixture
+def keyed(queue):
+    """Five messages: two of a key, another one, a third of the first key, one without a key."""
+    ids = [queue.push(b"%d" % number, key=key) for number, key in enumerate("aaba")]
+    return [*ids, queue.push(b"plain")]
+
+
+def waits(queue, ids):
+    return [queue.status(each).waits_for for each in ids]
+
+
+def test_a_message_waits_for_the_first_one_of_its_key_that_has_not_ended(queue, keyed):
+    first, second, _, fourth, _ = keyed
+    assert waits(queue, keyed) == [None, first, None, first, None]
+    with queue.popper() as popper:
+        got = {each.body: each for each in (popper.pop(timeout=60) for _ in range(3))}
+        assert got.keys() == {b"0", b"2", b"plain"}
+        # Both are leased to the popper, and in nobody's hands
+        held = [queue.status(each) for each in (second, fourth)]
+        assert [each.state for each in held] == [MessageState.PENDING] * 2
+        assert [each.waits_for for each in held] == [first, first]
+        got[b"0"].commit()
+        popper.pop(timeout=60)
+        assert waits(queue, keyed) == [None, None, None, second, None]
+
+
+def test_none_is_told_where_keys_have_no_order():
+    with cassq.connect("memory:") as store:
+        exclusive = store.queue("q", keys="exclusive")
+        ids = exclusive.push_many([b"1", b"2"], key="a")
+        assert waits(exclusive, ids) == [None, None]
+
+
+def test_what_waits_for_its_key_is_found_behind_what_has_ended(queue):
+    ids = [queue.push(b"1", key=f"a{number % 50}") for number in range(150)]
+    for each in (*ids[:30], ids[50]):
+        assert queue.cancel(each)
+    assert queue.status(ids[149]).waits_for == ids[49]
+    assert queue.status(ids[100]).waits_for is None
+    assert queue.status(ids[81]).waits_for == ids[31]
+
+
+def test_the_status_of_a_message_without_a_key_reads_no_others(queue, monkeypatch):
+    ids = queue.push_many([b"1", b"2", b"3"])
+    queries = []
+    read_batches = SqliteStorage.read_batches
+    monkeypatch.setattr(
+        SqliteStorage,
+        "read_batches",
+        lambda self, pipe, query: queries.append(query) or read_batches(self, pipe, query),
+    )
+    assert queue.status(ids[2]).state is MessageState.WAITING
+    assert [query.is_newest_first for query in queries] == [True]

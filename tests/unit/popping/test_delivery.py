@@ -244,3 +244,10 @@ def drain(popper, count):
     while len(found) < count:
         found += popper.pop_many(count - len(found), timeout=60)
     return found
+
+
+def test_a_delivery_is_called_by_its_key_where_it_has_one(queue, popper):
+    plain = queue.push(b"1")
+    assert repr(popper.pop(timeout=60)) == f"<Delivery {plain} attempt 1, 1 bytes>"
+    keyed = queue.push(b"2", key="customer-42")
+    assert repr(popper.pop(timeout=60)) == f"<Delivery {keyed} key 'customer-42' attempt 1, 1 bytes>"
