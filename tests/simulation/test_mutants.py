@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 import rule_table
-from explore import JOBS, explore
+from explore import JOBS, explore, explore_one
+from fork_server import ForkServer
 from mutants import MUTANTS
 from planting import FAILED, run_test
 
@@ -21,11 +22,16 @@ SEEDS = json.loads((HERE / "seeds.json").read_text())
 HISTORIES_MAX = 4000
 
 
-@pytest.mark.parametrize("mutant", [m for m in MUTANTS if not m.test], ids=lambda mutant: mutant.name)
-def test_a_planted_bug_is_found(mutant, record_property):
-    seed = SEEDS.get(mutant.name, 0)
+@pytest.fixture(scope="session")
+def server():
+    """The server whose forks the bugs are planted in."""
+    with ForkServer() as opened:
+        yield opened
 
-    tally = explore(seed, 1, jobs=1, mutant=mutant.name, failures_max=1)
+
+@pytest.mark.parametrize("mutant", [m for m in MUTANTS if not m.test], ids=lambda mutant: mutant.name)
+def test_a_planted_bug_is_found(mutant, server, record_property):
+    tally = explore_one(SEEDS.get(mutant.name, 0), mutant.name, server)
     if not tally.failures:
         tally = explore(0, HISTORIES_MAX, jobs=JOBS, mutant=mutant.name, failures_max=1)
 
@@ -34,8 +40,8 @@ def test_a_planted_bug_is_found(mutant, record_property):
 
 
 @pytest.mark.parametrize("mutant", [m for m in MUTANTS if m.test], ids=lambda mutant: mutant.name)
-def test_a_planted_bug_fails_its_test(mutant):
-    ended = run_test(mutant)
+def test_a_planted_bug_fails_its_test(mutant, server):
+    ended = run_test(mutant, server)
 
     assert ended.returncode == FAILED, f"{mutant.name!r} was planted: {ended.stdout}"
 
