@@ -5,6 +5,8 @@ changed, so where it finds nothing any more, others are tried; `tools/simulate -
 """
 
 import json
+import os
+import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -55,6 +57,21 @@ def test_every_bug_has_a_place_to_be_planted_in():
 
 def test_every_recorded_seed_is_of_a_bug_that_is_still_planted():
     assert SEEDS.keys() == {mutant.name for mutant in MUTANTS if not mutant.test}
+
+
+class TestTheForkServer:
+    def test_tells_how_a_program_ended_and_what_it_said(self, server):
+        ended = server.run("timeit", ["-n1", "-r1", "print('here')"])
+        assert (ended.returncode, ended.stdout.splitlines()[0]) == (0, "here")
+
+    def test_does_not_take_its_own_errors_for_a_test_that_failed(self, server):
+        assert server.run("no_such_module", []).returncode == os.EX_SOFTWARE
+
+    def test_runs_the_next_program_after_one_that_hung(self):
+        with ForkServer() as server:
+            with pytest.raises(subprocess.TimeoutExpired):
+                server.run("timeit", ["while True: pass"], timeout_s=0)
+            assert server.run("timeit", ["-n1", "-r1", "pass"]).returncode == 0
 
 
 class TestTheTableOfRules:
