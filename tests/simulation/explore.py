@@ -15,12 +15,16 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fork_server import ForkServer
 
 #: A worker reports after so many histories.
 REPORT = 25
 
 #: Whoever waits for a server, or is one, goes first.
-GIVING_WAY = ("nice", "-n", "10")
+GIVING_WAY = 10
 
 #: Beside other tests one processor has to do, for a search as for a test.
 JOBS = 1 if "PYTEST_XDIST_WORKER" in os.environ else None
@@ -46,6 +50,15 @@ class Tally:
     def __post_init__(self) -> None:
         self.failures = []
 
+    def count(self, line: dict) -> None:  # type: ignore[type-arg]
+        """Count what a worker reported."""
+        if "seed" in line:
+            self.failures.append(Failure(line["seed"], line["broken"]))
+        else:
+            self.histories += line["histories"]
+            self.requests += line["requests"]
+            self.virtual_s += line["virtual_s"]
+
 
 def explore(
     first: int,
@@ -68,12 +81,7 @@ def explore(
     end = None if seconds is None else time.monotonic() + seconds
     try:
         for line in _lines(workers):
-            if "seed" in line:
-                tally.failures.append(Failure(line["seed"], line["broken"]))
-            else:
-                tally.histories += line["histories"]
-                tally.requests += line["requests"]
-                tally.virtual_s += line["virtual_s"]
+            tally.count(line)
             progress(tally)
             if len(tally.failures) >= failures_max or (end is not None and time.monotonic() > end):
                 break
@@ -85,9 +93,23 @@ def explore(
     return tally
 
 
+def explore_one(seed: int, mutant: str, server: "ForkServer") -> Tally:
+    """Run the history of one seed, with the mutant planted."""
+    ended = server.run("explore", _words(seed, 1, seed + 1, mutant))
+    ended.check_returncode()
+    tally = Tally()
+    for line in ended.stdout.splitlines():
+        tally.count(json.loads(line))
+    return tally
+
+
 def _start(first: int, step: int, end: int, mutant: str) -> "subprocess.Popen[str]":
-    words = [*GIVING_WAY, sys.executable, __file__, str(first), str(step), str(end), "--mutant", mutant]
+    words = [sys.executable, __file__, *_words(first, step, end, mutant)]
     return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+
+
+def _words(first: int, step: int, end: int, mutant: str) -> list[str]:
+    return [str(first), str(step), str(end), "--mutant", mutant]
 
 
 def _lines(workers: "list[subprocess.Popen[str]]") -> Iterator[dict]:  # type: ignore[type-arg]
@@ -154,5 +176,6 @@ if __name__ == "__main__":
     parser.add_argument("end", type=int)
     parser.add_argument("--mutant", default="")
     options = parser.parse_args()
+    os.nice(GIVING_WAY)
     with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
         _work(options.first, options.step, options.end, options.mutant)

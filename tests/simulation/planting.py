@@ -7,15 +7,15 @@ does one whose module was never imported.
 import importlib.abc
 import importlib.machinery
 import importlib.util
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
-_HERE = Path(__file__).parent
+if TYPE_CHECKING:
+    from fork_server import ForkServer
 
 #: How pytest ends when a test has failed; it ends otherwise where none was run, or the bug was not there.
 FAILED = 1
@@ -109,15 +109,16 @@ def planted(name: str, module: str, old: str, new: str, about: str = "", test: s
     return Mutant(name, (Edit(module, old, new),), about, test)
 
 
-def run_test(mutant: Mutant) -> "subprocess.CompletedProcess[str]":
+def run_test(mutant: Mutant, server: "ForkServer") -> "subprocess.CompletedProcess[str]":
     """Run a mutant's test in a fresh process, with the mutant planted; it has to end in `FAILED`."""
-    words = ["-q", "-x", "--no-header", "-p", "no:cacheprovider", "-p", "planted_plugin", mutant.test]
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", *words],
-        cwd=_HERE.parent.parent,
-        env={**os.environ, "CASSQ_PLANT": mutant.name, "PYTHONPATH": str(_HERE)},
-        capture_output=True,
-        text=True,
-        timeout=TEST_S,
-        check=False,
-    )
+    words = [
+        "-qx",
+        "--no-header",
+        "--tb=native",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "planted_plugin",
+        mutant.test,
+    ]
+    return server.run("pytest", words, planted=mutant.name, timeout_s=TEST_S)

@@ -20,6 +20,7 @@ from pathlib import Path
 import explore
 import mutants
 import rule_table
+from fork_server import ForkServer
 from planting import FAILED, run_test
 from tqdm import tqdm
 
@@ -108,7 +109,7 @@ def _record(names: Sequence[str]) -> int:
     missed = 0
     for mutant in tqdm(wanted, unit=" mutants", file=sys.stderr):
         began = _processor_s()
-        is_found = run_test(mutant).returncode == FAILED if mutant.test else _find_seed(mutant.name, known)
+        is_found = _fails_its_test(mutant) if mutant.test else _find_seed(mutant.name, known)
         if is_found:
             seconds[mutant.name] = _processor_s() - began
         else:
@@ -118,6 +119,11 @@ def _record(names: Sequence[str]) -> int:
     path.write_text(json.dumps(seeds, indent=4) + "\n", encoding="utf-8")
     rule_table.write(seconds)
     return 1 if missed else 0
+
+
+def _fails_its_test(mutant: mutants.Mutant) -> bool:
+    with ForkServer() as server:  # for what one takes is counted when it has ended
+        return run_test(mutant, server).returncode == FAILED
 
 
 def _find_seed(name: str, known: dict[str, int]) -> bool:

@@ -5,12 +5,15 @@ changed, so where it finds nothing any more, others are tried; `tools/simulate -
 """
 
 import json
+import os
+import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import rule_table
-from explore import JOBS, explore
+from explore import JOBS, explore, explore_one
+from fork_server import ForkServer
 from mutants import MUTANTS
 from planting import FAILED, run_test
 
@@ -21,11 +24,16 @@ SEEDS = json.loads((HERE / "seeds.json").read_text())
 HISTORIES_MAX = 4000
 
 
-@pytest.mark.parametrize("mutant", [m for m in MUTANTS if not m.test], ids=lambda mutant: mutant.name)
-def test_a_planted_bug_is_found(mutant, record_property):
-    seed = SEEDS.get(mutant.name, 0)
+@pytest.fixture(scope="session")
+def server():
+    """The server whose forks the bugs are planted in."""
+    with ForkServer() as opened:
+        yield opened
 
-    tally = explore(seed, 1, jobs=1, mutant=mutant.name, failures_max=1)
+
+@pytest.mark.parametrize("mutant", [m for m in MUTANTS if not m.test], ids=lambda mutant: mutant.name)
+def test_a_planted_bug_is_found(mutant, server, record_property):
+    tally = explore_one(SEEDS.get(mutant.name, 0), mutant.name, server)
     if not tally.failures:
         tally = explore(0, HISTORIES_MAX, jobs=JOBS, mutant=mutant.name, failures_max=1)
 
@@ -34,8 +42,8 @@ def test_a_planted_bug_is_found(mutant, record_property):
 
 
 @pytest.mark.parametrize("mutant", [m for m in MUTANTS if m.test], ids=lambda mutant: mutant.name)
-def test_a_planted_bug_fails_its_test(mutant):
-    ended = run_test(mutant)
+def test_a_planted_bug_fails_its_test(mutant, server):
+    ended = run_test(mutant, server)
 
     assert ended.returncode == FAILED, f"{mutant.name!r} was planted: {ended.stdout}"
 
@@ -49,6 +57,21 @@ def test_every_bug_has_a_place_to_be_planted_in():
 
 def test_every_recorded_seed_is_of_a_bug_that_is_still_planted():
     assert SEEDS.keys() == {mutant.name for mutant in MUTANTS if not mutant.test}
+
+
+class TestTheForkServer:
+    def test_tells_how_a_program_ended_and_what_it_said(self, server):
+        ended = server.run("timeit", ["-n1", "-r1", "print('here')"])
+        assert (ended.returncode, ended.stdout.splitlines()[0]) == (0, "here")
+
+    def test_does_not_take_its_own_errors_for_a_test_that_failed(self, server):
+        assert server.run("no_such_module", []).returncode == os.EX_SOFTWARE
+
+    def test_runs_the_next_program_after_one_that_hung(self):
+        with ForkServer() as server:
+            with pytest.raises(subprocess.TimeoutExpired):
+                server.run("timeit", ["while True: pass"], timeout_s=0)
+            assert server.run("timeit", ["-n1", "-r1", "pass"]).returncode == 0
 
 
 class TestTheTableOfRules:

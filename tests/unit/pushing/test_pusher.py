@@ -113,7 +113,8 @@ def test_idle_lanes_are_tended_while_another_is_at_work(scene, monkeypatch):
     tended = SimpleQueue()
     monkeypatch.setattr(LaneSet, "tend_idle", lambda _lanes, now: tended.put(now))
     scene.pusher.push(b"x", None, 30.0, UNLABELLED)
-    assert tended.get(timeout=30) == scene.clock.now()
+    scene.pusher.close()
+    assert tended.get(block=False) == scene.clock.now()
 
 
 def failing_after(count):
