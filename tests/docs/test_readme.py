@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from pages import ROOT, Example, examples
+from support.spark_home import make_spark_home
 
 import cassq
 
@@ -176,13 +177,15 @@ assert spark.read.parquet(out).count() == 3
 def test_an_example_on_spark_runs_in_an_environment_that_is_not_activated(
     example: Example, tmp_path, monkeypatch
 ) -> None:
-    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    for variable in ("PYSPARK_PYTHON", "SPARK_HOME"):
+        monkeypatch.delenv(variable, raising=False)
     run([sys.executable, "-c", example.code], tmp_path, is_activated=False)
 
 
-def test_the_fragments_of_the_page_on_spark_run_one_after_the_other(tmp_path) -> None:
+def test_the_fragments_of_the_page_on_spark_run_one_after_the_other(tmp_path, monkeypatch) -> None:
     fragments = [each.code for each in _EXAMPLES if (each.language, each.mark) == ("python", "fragment")]
     assert fragments
+    monkeypatch.setenv("SPARK_HOME", make_spark_home(tmp_path))
     run([sys.executable, "-c", "\n".join([_SPARK, *fragments, _SPARK_END])], tmp_path)
 
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 from pyspark.sql import SparkSession
+from support.spark_home import make_spark_home
 
 import cassq.spark
 
@@ -14,10 +15,11 @@ import cassq.spark
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory) -> Iterator[SparkSession]:
     """A session with two executor threads, whose Python workers are processes of their own."""
+    folder = tmp_path_factory.mktemp("spark")
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_HOME"] = make_spark_home(folder)
     # Sessions here, and those of the commands that the tests start, live too briefly for more compilation.
     os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
-    folder = tmp_path_factory.mktemp("spark")
     session = (
         SparkSession.builder.master("local[2,4]")  # two threads, four attempts at a task
         .appName("cassq tests")

@@ -120,7 +120,7 @@ def test_a_stream_that_stops_leaves_its_last_batch_to_its_next_start(spark, queu
         .start()
     )
     while not (folder / "checkpoint" / "commits" / "0").exists():
-        assert query.isActive
+        assert not query.awaitTermination(0.1)
     query.stop()
     assert queue.stats().pending == 50
     query = (
