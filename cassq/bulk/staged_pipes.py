@@ -1,10 +1,10 @@
 """Fills staged pipes with what one task of a bulk write has.
 
 Owns the pusher's half of a pipe that nobody sees yet: open, fill, roll, seal, by one thread with one write in
-flight. Messages of one priority, type, slot and class of due times fill one pipe after the other, in the order
-in which they were added. Refuses to publish: that is `cassq.bulk.staging`. What must not break: a pipe that
-`close` returns holds exactly what was acknowledged, and ends there; and what its messages have, the queue's
-record tells before it is opened.
+flight. Messages of one priority, type, slot and class of due times fill one pipe after the other, in the
+order in which they were added. Refuses to publish: that is `cassq.bulk.staging`. What must not break: a pipe
+that `close` returns holds exactly what was acknowledged, and ends there; and what its messages have, the
+queue's record tells before it is opened.
 """
 
 import threading
@@ -37,8 +37,8 @@ PAUSE_S = 0.1
 PAUSE_MAX_S = 2.0
 PATIENCE_S = 120.0
 
-#: So many pipes are open at most, each with what is not written yet. For one more, that one is sealed to which
-#: nothing was added for longest: which labels come is a matter of the data, and no reason to fail.
+#: So many pipes are open at most, each with what is not written yet. For one more, that one is sealed to
+#: which nothing was added for longest: which labels come is a matter of the data, and no reason to fail.
 OPEN_MAX = 64
 
 
@@ -111,7 +111,7 @@ class StagedPipes:
         A write carries messages of one time-to-live: those that come in another order cost more writes.
 
         Args:
-            options: as of `Queue.push`; a delay counts from this call on, a time-to-live from the publication.
+            options: as of `Queue.push`; a delay counts from this call, a time-to-live from the publication.
 
         Raises:
             InvalidOptionError, InvalidNameError, BodyTooLargeError: the message breaks a rule.
@@ -147,7 +147,7 @@ class StagedPipes:
             filling.keys.append(label.key)
 
     def close(self) -> Sequence[UUID]:
-        """Write what is left and seal; return the pipes, those of one label in the order in which they were filled."""
+        """Write what is left and seal; return the pipes, those of one label as they were filled."""
         for filling in list(self._fillings.values()):
             self._seal(filling)
         return tuple(self._sealed)

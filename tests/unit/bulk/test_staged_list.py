@@ -143,7 +143,9 @@ def test_a_pipe_is_published_into_the_list_for_what_its_messages_have(scene, opt
 def test_what_was_moved_since_it_was_published_is_known_to_be_published(scene):
     pipe = scene.stage(delay=timedelta(hours=1))
     scene.list.publish({pipe})
-    scene.storage.publish_pipes("q", scene.storage.list_pipes("q", shelf=Shelf.SCHEDULED).entries, Shelf.MOVED)
+    scene.storage.publish_pipes(
+        "q", scene.storage.list_pipes("q", shelf=Shelf.SCHEDULED).entries, Shelf.MOVED
+    )
     assert scene.list.published([pipe]) == {pipe}
 
 
