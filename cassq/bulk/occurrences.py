@@ -190,5 +190,5 @@ class Occurrences:
 
 
 def is_of_schedule(entry: PipeEntry) -> bool:
-    """Tell whether a pipe has occurrences of a schedule."""
-    return entry.pusher.startswith(_PUSHER)
+    """Tell whether a staged pipe has occurrences of a schedule: what was moved tells of where it was."""
+    return entry.moved_from is None and entry.pusher.startswith(_PUSHER)

@@ -58,11 +58,11 @@ class Scene:
     def now_ms(self):
         return self.rows.list_pipes("q").now_ms
 
-    def pile(self, *leads_s, due_class=PILE, is_sealed=True):
+    def pile(self, *leads_s, due_class=PILE, is_sealed=True, pusher="a pusher"):
         """Make a pile, of a message for each lead."""
         dues = tuple(self.now_ms + round(1000 * lead_s) for lead_s in leads_s)
         pipe = new_pipe_id(min(dues) - 1000)
-        entry = PipeEntry(pipe, "a pusher", priority=2, due_class=due_class, shelf=Shelf.SCHEDULED)
+        entry = PipeEntry(pipe, pusher, priority=2, due_class=due_class, shelf=Shelf.SCHEDULED)
         self.rows.create_pipe("q", entry, Head(new_token()))
         bodies = tuple(b"%g" % lead_s for lead_s in leads_s)
         self.rows.append(pipe, Batch(1, bodies, None, len(dues), dues=dues))
@@ -241,6 +241,21 @@ def test_whoever_dies_before_it_published_what_it_moved_is_followed_by_another(s
     scene.keep(scene.make_keeper())
     assert scene.listed(Shelf.DUE) == [scene.target(pile)]
     assert scene.lists == {Shelf.DUE: 1, Shelf.MOVED: 1}
+
+
+def test_what_was_moved_is_of_no_schedule_whatever_the_name_of_who_pushed_it(scene):
+    # Given what a writer that is called "schedule" wrote in bulk, moved by somebody who dies, and no reaper
+    pile = scene.pile(50, 20, pusher="schedule/7/a task")
+    scene.storage.before["publish_pipes"] = lose
+    assert scene.keep().failed
+    # When it is looked after, and before that nobody looks at the pile
+    scene.clock.seconds += STAGED_S + 1
+    keeper = scene.make_keeper()
+    keeper._near()
+    keeper._look_after_all(ReapReport())
+    # Then it is listed, as its pile names it
+    assert scene.listed(Shelf.DUE) == [scene.target(pile)]
+    assert len(scene.consume()) == 2
 
 
 def test_whoever_dies_between_two_lists_leaves_it_in_both(scene):
