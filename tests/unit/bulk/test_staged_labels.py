@@ -7,6 +7,7 @@ from support.clocks import HandClock
 from support.contexts import context_of
 
 from cassq.bulk import staged_pipes
+from cassq.bulk.staged_list import StagedList
 from cassq.bulk.staged_pipes import PATIENCE_S, StagedPipes
 from cassq.errors import ClosedError, InvalidNameError, InvalidOptionError, StorageUnavailableError
 from cassq.model.ids import id_time_ms, new_token
@@ -24,6 +25,7 @@ from cassq.model.uses import (
     uses_priority,
     uses_types,
 )
+from cassq.observing.inspection import Inspection
 from cassq.storage.port import BatchQuery
 from cassq.storage.sqlite.storage import SqliteStorage
 from cassq.storage.witnessed import witnessed
@@ -166,6 +168,17 @@ def test_a_batch_has_messages_of_one_time_to_live(scene):
     assert (ms, none, nothing) == ((b"1", b"2"), 0, (b"3",))
     assert 60_000 <= one <= 60_000 * 65 / 64
     assert 3_600_000 <= other <= 3_600_000 * 65 / 64
+
+
+def test_a_time_to_live_counts_from_the_publication(scene):
+    scene.staged.add(b"x", ttl=timedelta(minutes=1))
+    pipes = scene.staged.close()
+    scene.clock.seconds += 3600
+    StagedList(scene.context).publish(set(pipes))
+    scene.clock.seconds += 59
+    assert [message.body for message in Inspection(scene.context).peek(9)] == [b"x"]
+    scene.clock.seconds += 5
+    assert Inspection(scene.context).peek(9) == []
 
 
 def test_keys_fill_pipes_of_their_slots_and_stand_with_their_messages(scene):
