@@ -8,7 +8,6 @@ import pytest
 from popping import pop_exactly
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
-from support.patience import patiently
 
 from cassq.limits import NO_LIMIT
 from cassq.model.shelf import Shelf
@@ -119,9 +118,7 @@ class TestLabels:
             " FROM range(0, 60, 1, 3)"
         )
         write(frame)
-        told = {
-            message.body: (message.priority, message.type) for message in patiently(lambda: queue.peek(100))
-        }
+        told = {message.body: (message.priority, message.type) for message in queue.peek(100)}
         assert told == {f"m{n}".encode(): (n % 3, "even" if n % 2 == 0 else None) for n in range(60)}
         storage = queue._context.storage
         listed = list_pipes_of(storage, queue.name, queue.record.read().settings, (Shelf.READY,))
@@ -142,6 +139,7 @@ class TestLabels:
         frame = spark.range(45).selectExpr("CAST(id AS STRING) AS body", "concat('k', id % 3) AS key")
         write(frame.repartition(2, "key").sortWithinPartitions(f.col("body").cast("int")))
         seen = defaultdict(list)
+        queue.record.read()  # which tells that there are keys by now
         with queue.popper() as popper:
             for _ in range(15):
                 deliveries = pop_exactly(popper, 3)
