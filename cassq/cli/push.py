@@ -69,7 +69,7 @@ class _Options(TypedDict):
     "--priority", type=int, metavar="0..9", default=0, help="Consumers get the higher first.  [default: 0]"
 )
 @click.option("--type", metavar="NAME", help="Consumers may ask for messages of some types.")
-@click.option("--key", metavar="KEY", help="Of all with this key one consumer has one at a time, in order.")
+@click.option("--key", metavar="KEY", help="Of all with this key one is out at a time, of one call in order.")
 @click.option("--delay", type=to_duration, metavar="DURATION", help="Consumers get each after so long.")
 @click.option("--due", type=to_time, metavar="TIME", help="Or from then on: in ISO 8601, with a time zone.")
 @click.option("--allow-empty", "may_be_empty", is_flag=True, help="Accept input without a single byte.")

@@ -96,7 +96,7 @@ class FencedPipe:
         self.is_outline = taker.is_outline
         self.reader = BatchReader(self.storage, self.pipe, taker.beside, is_outline=taker.is_outline)
         # What consumers' threads told since the last step: marks that were acknowledged, runs returned.
-        self._notes: deque[tuple[Mark | Run, UUID | None]] = deque()
+        self._notes: deque[tuple[tuple[Mark | Run, ...], UUID | None]] = deque()
         self._adopt(state, self.clock.now() if sent_at is None else sent_at)
 
     @property
@@ -135,7 +135,8 @@ class FencedPipe:
         Args:
             lease_id: what the runs were leased by before: where another one is known by now, they are old.
         """
-        self._notes.extend((note, lease_id) for note in notes)
+        # Together: between two rows of one run a message would be in none.
+        self._notes.append((notes, lease_id))
 
     def estimate_now_ms(self) -> int:
         """Estimate the database's clock: for when to look. That a lease has ended `read_ms` alone tells."""
@@ -180,16 +181,20 @@ class FencedPipe:
     def heed(self) -> None:
         """Take in what consumers' threads told since the last step."""
         while self._notes:
-            note, lease_id = self._notes.popleft()
-            if isinstance(note, Mark):
-                self.progress.note_marks((note,))
-                continue
-            known = self.progress.runs.get(note.first)
-            is_old = lease_id is not None and known is not None and known.lease_id != lease_id
-            if note.first > self.head.floor and not is_old:
-                if note.state is RunState.LEASED:  # since when, the database knows
-                    note = replace(note, leased_at_ms=self.estimate_now_ms())
-                self.progress.note_run(note)
+            notes, lease_id = self._notes.popleft()
+            for note in notes:
+                self._heed_one(note, lease_id)
+
+    def _heed_one(self, note: Mark | Run, lease_id: UUID | None) -> None:
+        if isinstance(note, Mark):
+            self.progress.note_marks((note,))
+            return
+        known = self.progress.runs.get(note.first)
+        is_old = lease_id is not None and known is not None and known.lease_id != lease_id
+        if note.first > self.head.floor and not is_old:
+            if note.state is RunState.LEASED:  # since when, the database knows
+                note = replace(note, leased_at_ms=self.estimate_now_ms())
+            self.progress.note_run(note)
 
     def heed_settings(self) -> None:
         """Take in what was altered since the last take: one take goes by one reading of the settings."""

@@ -239,9 +239,7 @@ class HeldRun:
         has_row = self._has_row()
         with alone(self._changing, "extend()"):
             if not self.still_runs():
-                raise DeliveryExpiredError(
-                    "the lease has ended, it cannot be extended: the message comes again"
-                )
+                raise DeliveryExpiredError("the lease has ended, not extended: the message comes again")
             if not has_row:
                 raise StorageUnavailableError(
                     "its window was not ended, or the rest of it was not returned: not extended, the old "
@@ -251,15 +249,20 @@ class HeldRun:
             rows = self._rows.standing(state) if state else []
             if not self._rows.is_leased(rows):
                 rows = []
-            lease_id = self._rows.lease_id
-            changes = tuple(RunChange(row, lease_id, row.leased_at_ms, is_leased_now=True) for row in rows)
             ahead_s, sent_at = self.clock.latest() - self.clock.now(), self.clock.latest()
-            if not (changes and self._storage.transact(self.pipe, Transaction(runs=changes)).is_applied):
+            if not (rows and self._extend_all(rows)):
                 self.ends_at = _ENDED
                 raise DeliveryExpiredError(
                     "the lease was taken over: the message is delivered again, unless it was cancelled"
                 )
             self.ends_at, self._ahead_s = sent_at + self._window_lease_s, ahead_s
+
+    def _extend_all(self, rows: Sequence[Run]) -> bool:
+        """Lease all rows anew; False where one is refused. Until all are written the old lease stands."""
+        lease_id = self._rows.lease_id
+        changes = tuple(RunChange(row, lease_id, row.leased_at_ms, is_leased_now=True) for row in rows)
+        portions = (changes[at : at + RETURN_PARTS_MAX] for at in range(0, len(changes), RETURN_PARTS_MAX))
+        return all(self._storage.transact(self.pipe, Transaction(runs=own)).is_applied for own in portions)
 
     def _has_row(self) -> bool:
         """Tell whether it is known where the run ends; of a window that is out, once it has been ended."""

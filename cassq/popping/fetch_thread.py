@@ -35,7 +35,7 @@ from cassq.popping.delivery import BatchSlice
 from cassq.popping.delivery_buffer import DeliveryBuffer
 from cassq.popping.fetcher import Fetcher
 from cassq.popping.reach import Reach
-from cassq.popping.timing import POLL_MAX_S, POLL_MIN_S, POLL_S, POLL_SHARED, SLOW_S
+from cassq.popping.timing import LOOK_S, POLL_MAX_S, POLL_MIN_S, POLL_S, POLL_SHARED, SLOW_S
 from cassq.runtime.outage_log import log_trouble
 from cassq.runtime.poll_spread import LOOKS_PER_S, RETRIES_PER_S
 
@@ -238,7 +238,10 @@ class FetchThread:
                     self._fetcher.leave()
                 self._fetcher.leave_slots()
                 looking = self._rivals.count_looking(others, before)
-                heard = self._listen_and_keep_up(self._until_look(pause) * (1 + looking / POLL_SHARED))
+                rest_s = self._until_look(pause) * (1 + looking / POLL_SHARED)
+                if self._fetcher.is_holding:
+                    rest_s = min(rest_s, LOOK_S)  # others cannot look into slots of which it holds something
+                heard = self._listen_and_keep_up(rest_s)
                 self._fetcher.tend()
                 if heard in {Heard.WOKEN, Heard.CLOSING, Heard.ALONE}:
                     return

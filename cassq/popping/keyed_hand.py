@@ -9,7 +9,7 @@ is young: whoever falls silent with one of them loses it as ever, and the rest g
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
@@ -50,12 +50,14 @@ class KeyedHand:
     """Messages of the pipes of one slot that this process has leased.
 
     Args:
+        holder: whose the takes are.
         is_ordered: whether a message waits for the earlier ones of its key and source.
     """
 
-    def __init__(self, context: QueueContext, *, is_ordered: bool) -> None:
+    def __init__(self, context: QueueContext, holder: str, *, is_ordered: bool) -> None:
         self._context = context
         self._clock = context.clock
+        self._holder = holder
         self._is_ordered = is_ordered
         self._held: dict[Place, _Held] = {}
         self._out: dict[Place, _Out] = {}
@@ -91,13 +93,16 @@ class KeyedHand:
         if not self._held or wanted <= 0:
             return []
         judged = judge([self._known(owned) for owned in pipes], is_ordered=self._is_ordered)
-        self._give_back(judged.hopeless, Return(AGAIN_MS, is_counted=False))
         found: list[tuple[HeldRun, Taken]] = []
         for place in judged.free[:wanted]:
             run, taken, part = self._held.pop(place)
             self._out[place] = _Out(run, self._clock.now())
             if run.is_live:  # else it comes again, and keeps its key until then
                 found.append((run, replace(taken, parts=(part.part(place.seq, place.seq),))))
+        # A kill would make dead letters of what nobody ever had.
+        most = self._context.settings.max_attempts
+        last = [place for place, held in self._held.items() if held.run.attempt >= most > 1]
+        self._give_back({*judged.hopeless, *last}, Return(AGAIN_MS, is_counted=False))
         return found
 
     def has_foreign(self, owned: OwnedPipe) -> bool:
@@ -168,13 +173,15 @@ class KeyedHand:
     def _standing(self, place: Place, run: Run) -> Standing:
         if run.state is RunState.LEASED and run.lease_id in self._own[place.pipe]:
             return Standing.HELD if place in self._held else Standing.OUT
+        if run.is_burial and run.holder == self._holder:
+            return Standing.OUT  # it ends in a moment, in this process
         self._held.pop(place, None)
         return Standing.RESTING if run.state is RunState.RETURNED else Standing.FOREIGN
 
     def _give_back_of(self, run: HeldRun) -> None:
         self._give_back([place for place, held in self._held.items() if held.run is run])
 
-    def _give_back(self, places: Sequence[Place], how: Return | None = None) -> None:
+    def _give_back(self, places: Collection[Place], how: Return | None = None) -> None:
         back: dict[HeldRun, dict[Place, _Held]] = {}
         for place in places:
             held = self._held.pop(place)

@@ -55,7 +55,7 @@ class Slot:
         self._pipes: dict[UUID, OwnedPipe] = {}
         self._looked_at: dict[UUID, float] = {}
         self._is_ordered = context.settings.keys == "ordered"
-        self.hand = KeyedHand(context, is_ordered=self._is_ordered)
+        self.hand = KeyedHand(context, taker.name, is_ordered=self._is_ordered)
         self.is_lost = False
         self.types: Container[str] | None = None
         self.on_free: Callable[[], None] = lambda: None

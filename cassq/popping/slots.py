@@ -168,9 +168,9 @@ class Slots:
         Raises: CassqError: they could not be listed.
         """
         trouble: CassqError | None = None
-        self._list()
         for slot in [slot for slot in self._won.values() if slot.is_outdated]:
             self._let_go(slot.number, 0.0)  # what was taken in another order is no order
+        self._list()
         before = set(self._won)
         for number, entries in self._listed.items():
             is_wanted = self.types is None or any(entry.type in self.types for entry in entries)

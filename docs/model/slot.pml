@@ -3,8 +3,9 @@
  * Two owners of one slot, and three messages (0, 1 and 2) in pipes of it. An owner wins the slot's row, forgets all that it
  * knew, reads the list, loads every pipe, chooses a message and takes it, as anybody takes from a pipe; then it reads the row
  * once more. Where that shows its op still, and the gate lets the message pass, it is handed out; else it is given back.
- * Consumers commit, roll back and extend. There is no lease on the slot and no claim: each owner wins whenever it likes, and
- * goes on with what it knows for as long as it likes.
+ * Consumers commit, roll back and extend. What came back stands in the database first, and the owner in the same process hears
+ * of it later. There is no lease on the slot and no claim: each owner wins whenever it likes, and goes on with what it knows for
+ * as long as it likes.
  *
  * Why two owners never hand out one key: each writes its lease before it reads the row, and wins the row before it reads
  * leases. So of two owners one sees the other. A read of the row
@@ -102,6 +103,12 @@ bool loaded[4];
 byte knows[6];
 bool row_seen[6];                    /* the run stands as it was seen: lease_id and leased_at */
 
+/* What owners are still to hear from consumers of their process: that a message was put back. */
+#define HEARD 0                      /* nothing */
+#define STANDS 1                     /* its run is as it was told */
+#define CHANGED 2                    /* it was taken since */
+byte note[6];
+
 /* Consumers. */
 bool works[N];                       /* a consumer has it, and goes on while its lease runs */
 bool extends[N];                     /* an extension is in flight */
@@ -150,14 +157,24 @@ inline new_op(p, x) {                /* whoever knows an older op can only be re
     flies[1] = (flies[1] != NONE && pipe_of(flies[1]) == (x) -> NONE : flies[1])
 }
 
+#define later(p, m) (note[at(p, m)] -> CHANGED : HEARD)
 inline changed(m) {                  /* its run has another leased_at: what is conditional on the old one is refused */
+    note[at(0, m)] = later(0, m); note[at(1, m)] = later(1, m);
     row_seen[at(0, m)] = false; row_seen[at(1, m)] = false;
     extends[m] = false; works[m] = false
 }
 
 /* Only of what is taken or returned again the run is to stand as it was seen. */
-inline learn(p, m, s) { knows[at(p, m)] = s; row_seen[at(p, m)] = (s == BACK) }
-inline know(p, m) { knows[at(p, m)] = stands(m); row_seen[at(p, m)] = (knows[at(p, m)] >= LAPSED && knows[at(p, m)] <= BACK) }
+#ifdef NO_NOTE_LEASE
+inline heard(p, m) { skip }
+#else
+inline heard(p, m) { note[at(p, m)] = HEARD }        /* RULE note_lease: it is of an older lease */
+#endif
+inline learn(p, m, s) { heard(p, m); knows[at(p, m)] = s; row_seen[at(p, m)] = (s == BACK) }
+inline know(p, m) {
+    heard(p, m);
+    knows[at(p, m)] = stands(m); row_seen[at(p, m)] = (knows[at(p, m)] >= LAPSED && knows[at(p, m)] <= BACK)
+}
 
 inline forget_pipe(p, x) {
     loaded[on(p, x)] = false; seen[on(p, x)] = false;
@@ -245,7 +262,10 @@ inline win(p) {
 #define holds(m) (by[m] == p && runs[m])
 #define may_win(p) (wins > 0 && (p == 0 || has_begun) && (wants(0) || wants(1) || wants(2)))
 
-inline forget(p) { forget_pipe(p, 0); forget_pipe(p, 1) }
+inline forget(p) {
+    forget_pipe(p, 0); forget_pipe(p, 1);
+    note[at(p, 0)] = HEARD; note[at(p, 1)] = HEARD; note[at(p, 2)] = HEARD
+}
 
 inline bring_back(p, i) {
     if
@@ -359,12 +379,22 @@ choose:
     }
 }
 
-/* The owner in the same process hears of it. */
-inline tell(p, m, s) {
+/* The owner in the same process hears of a commit: it has ended, whatever else is known by then. */
+inline tell_end(p, m) {
     if
-    :: loaded[on(p, pipe_of(m))] -> learn(p, m, s)
+    :: loaded[on(p, pipe_of(m))] -> learn(p, m, ENDED)
     :: else
     fi
+}
+
+/* And of what was put back: later, and meanwhile it may have been read, taken, and handed out again. */
+inline tell_back(p, m) {
+    printf("owner %d: hears that %d came back\n", p, m);
+    if
+    :: loaded[on(p, pipe_of(m))] -> knows[at(p, m)] = BACK; row_seen[at(p, m)] = (note[at(p, m)] == STANDS)
+    :: else
+    fi;
+    note[at(p, m)] = HEARD
 }
 
 inline put_mark(m, a) { mark[m] = (a > mark[m] -> a : mark[m]); move_on() }
@@ -373,7 +403,7 @@ inline use(m) {
     if
     :: works[m] && runs[m] ->
         printf("consumer: commits %d\n", m);
-        tell(by[m], m, ENDED); put_mark(m, attempt[m]); told[m] = true; works[m] = false; runs[m] = false; by[m] = NOBODY
+        tell_end(by[m], m); put_mark(m, attempt[m]); told[m] = true; works[m] = false; runs[m] = false; by[m] = NOBODY
     :: works[m] && runs[m] && faults > 0 && !mark_flies[m] ->
         faults--; works[m] = false; printf("consumer: commits %d, the reply is lost\n", m);
         if
@@ -384,7 +414,7 @@ inline use(m) {
     :: works[m] && runs[m] && rollbacks > 0 ->
         rollbacks--; printf("consumer: rolls %d back\n", m);
         if
-        :: who = by[m]; put_back(m); tell(who, m, BACK); who = 0
+        :: who = by[m]; put_back(m); note[at(who, m)] = STANDS; who = 0
         :: faults > 0 -> faults--; put_back(m)
         fi;
         move_on()
@@ -400,6 +430,12 @@ active proctype Consumers() {
     :: atomic { works[0] && runs[0] -> use(0) }
     :: atomic { works[1] && runs[1] -> use(1) }
     :: atomic { works[2] && runs[2] -> use(2) }
+    :: atomic { note[at(0, 0)] -> tell_back(0, 0) }
+    :: atomic { note[at(0, 1)] -> tell_back(0, 1) }
+    :: atomic { note[at(0, 2)] -> tell_back(0, 2) }
+    :: atomic { note[at(1, 0)] -> tell_back(1, 0) }
+    :: atomic { note[at(1, 1)] -> tell_back(1, 1) }
+    :: atomic { note[at(1, 2)] -> tell_back(1, 2) }
     od
 }
 

@@ -45,7 +45,8 @@ def spoil(path, statement, *values):
         pytest.param("UPDATE heads SET cursor = 4 WHERE pipe = ?", id="the cursor stepped over a message"),
         pytest.param("DELETE FROM runs WHERE first = 2 AND pipe = ?", id="a run is gone"),
         pytest.param(
-            "INSERT INTO marks VALUES (?, 4, 4, 'committed', NULL)", id="a commit of what was never out"
+            "INSERT INTO marks (pipe, first, last, ending) VALUES (?, 4, 4, 'committed')",
+            id="a commit of what was never out",
         ),
     ],
 )

@@ -24,7 +24,7 @@ from cassq.cli import exit_codes, main
 from cassq.cli.signals import Ending
 
 #: What is told of a message.
-MESSAGE = {"id", "body", "encoding", "headers", "pushed_at", "priority", "type"}
+MESSAGE = {"id", "body", "encoding", "headers", "pushed_at", "priority", "type", "key"}
 
 #: Sends a signal to its own process as soon as a module is asked for.
 STRIKE = """

@@ -156,13 +156,14 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         _SLOT,
         "            if self._is_ordered and not owned.is_exhausted:\n",
         "            if not owned:\n",
-        about="keys",
+        test=_SLOT_TESTS
+        + "TestASlot::test_gives_no_younger_pipe_of_a_source_before_the_older_is_known_to_the_end",
     ),
     planted(
         "hold what waits for somebody else",
         _HAND,
-        "        self._give_back(judged.hopeless, Return(AGAIN_MS, is_counted=False))\n",
-        "",
+        "        self._give_back({*judged.hopeless, *last}, ",
+        "        self._give_back(last, ",
         test=_BEFORE + "test_has_what_waits_for_it_given_back",
     ),
     planted(
@@ -178,6 +179,28 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         "        return Standing.RESTING if run.state is RunState.RETURNED else Standing.FOREIGN\n",
         "        return Standing.RESTING\n",
         test=_HAND_TESTS + "TestAKey::test_that_somebody_else_works_on_is_busy",
+    ),
+    planted(
+        "hold what has its last attempt",
+        _HAND,
+        "        self._give_back({*judged.hopeless, *last}, ",
+        "        self._give_back(judged.hopeless, ",
+        test="tests/unit/popping/test_keyed_hand.py::TestTheLastAttempt::test_is_held_for_nobody",
+    ),
+    planted(
+        "take a burial of its own for another popper's",
+        _HAND,
+        "        if run.is_burial and run.holder == self._holder:\n",
+        "        if False:\n",
+        test="tests/unit/popping/test_keyed_hand.py::TestAKey::"
+        "test_is_not_another_popper_s_while_a_dead_letter_is_written",
+    ),
+    planted(
+        "heed the rows of one rollback one by one",
+        "cassq.pipes.fenced_pipe",
+        "        self._notes.append((notes, lease_id))\n",
+        "        self._notes.extend(((note,), lease_id) for note in notes)\n",
+        test=_SLOT_TESTS + "TestASlot::test_heeds_the_rows_of_one_rollback_together",
     ),
     planted(
         "heed a row of a slot that is told once it was taken again",

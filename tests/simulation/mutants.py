@@ -170,8 +170,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "believe an extension that was not asked for",
         "cassq.pipes.held_run",
-        "(changes and self._storage.transact(self.pipe, Transaction(runs=changes)).is_applied):\n",
-        "changes:\n",
+        "(rows and self._extend_all(rows)):\n",
+        "rows:\n",
         about="extensions",
     ),
     # The operator

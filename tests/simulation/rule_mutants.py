@@ -205,6 +205,13 @@ _LEASE = (
         + "TestALeaseThatAWitnessDoubts::test_is_not_extended_for_the_rest_where_others_took_a_part",
     ),
     planted(
+        "take a run for extended once the first of its rows is",
+        "cassq.pipes.held_run",
+        "        return all(",
+        "        return any(",
+        test=_HELD + "TestALeaseThatAWitnessDoubts::test_is_extended_by_transactions_that_cassandra_takes",
+    ),
+    planted(
         "purge without moving the fence",
         "cassq.pipes.fenced_pipe",
         "        op = new_token()\n        written = replace(\n",

@@ -7,10 +7,32 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from _bench.errors import BenchError
 
 EXIT_FAILED = 1
+
+
+class Amount(NamedTuple):
+    """An option that is a whole number.
+
+    Attributes:
+        name: of the option.
+        unit: stands for the number in the help.
+        words: what it is.
+        usual: its value where none is given.
+        short: likewise, in a short run.
+    """
+
+    name: str
+    unit: str
+    words: str
+    usual: int
+    short: int
+
+
+ROUNDS = Amount("rounds", "N", "how often everything is measured, in turn", 5, 1)
 
 
 def parser(command: str, description: str) -> argparse.ArgumentParser:
@@ -22,7 +44,7 @@ def parser(command: str, description: str) -> argparse.ArgumentParser:
     )
     add = made.add_argument
     add("--short", action="store_true", help="a few seconds: does it still run? Its figures mean little")
-    add("--rounds", type=_count, metavar="N", help="how often everything is measured, in turn")
+    add(f"--{ROUNDS.name}", type=_count, metavar=ROUNDS.unit, help=ROUNDS.words)
     add("--json", type=Path, metavar="FILE", help="write settings, tables and raw figures there")
     add("--url", metavar="URL", help="measure this store on Cassandra instead of servers started for it")
     add("--folder", type=Path, metavar="DIR", help="where servers and files are put (a temporary folder)")
@@ -59,6 +81,21 @@ def choose(given: int | None, usual: int, short: int, *, is_short: bool) -> int:
     if given is not None:
         return given
     return short if is_short else usual
+
+
+def read_amounts(
+    made: argparse.ArgumentParser, amounts: Sequence[Amount], arguments: Sequence[str] | None
+) -> argparse.Namespace:
+    """Read a command line that has amounts; what is not given, also of the rounds, is as usual, or short."""
+    for each in amounts:
+        made.add_argument(
+            f"--{each.name}", type=_count, metavar=each.unit, help=f"{each.words} ({each.usual})"
+        )
+    options = made.parse_args(arguments)
+    for name, _, _, usual, short in (*amounts, ROUNDS):
+        given = getattr(options, name)
+        setattr(options, name, choose(given, usual, short, is_short=options.short))
+    return options
 
 
 def run(command: Callable[[Sequence[str] | None], int], arguments: Sequence[str] | None = None) -> int:

@@ -226,6 +226,7 @@ _SLOT_BOUNDS = {
     "mark_attempt": SLOT,
     "floor_attempt": SLOT_ONE,
     "lapsed_back": SLOT_EXTENDED,
+    "note_lease": SLOT_BACK,
 }
 
 

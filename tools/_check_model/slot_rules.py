@@ -71,4 +71,9 @@ SLOT_RULES = (
         "a lease that is over by the clock frees its key only once its run was returned",
         "cassq.pipes.upkeep.return_ended cassq.pipes.upkeep.return_expired",
     ),
+    (
+        "note_lease",
+        "a returned run that is told late is dropped where it is known under another lease by then",
+        "cassq.pipes.fenced_pipe.FencedPipe.heed cassq.popping.slot.Slot._on_row_changed",
+    ),
 )

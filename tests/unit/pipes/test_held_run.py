@@ -13,6 +13,7 @@ from cassq.model.message import Batch
 from cassq.model.pipe import Head, PipeEntry
 from cassq.model.ranges import Ranges
 from cassq.model.settings import QueueSettings
+from cassq.pipes import held_run
 from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.held_run import HeldRun
 from cassq.pipes.owned_pipe import OwnedPipe
@@ -237,3 +238,38 @@ class TestALeaseThatAWitnessDoubts:
         with pytest.raises(DeliveryExpiredError):
             held.extend()
         assert not held.is_live
+
+    def test_is_extended_by_transactions_that_cassandra_takes(self, clock, own, held, monkeypatch):
+        # Given a run of which three rows are left
+        transact, sizes = held._storage.transact, []
+
+        def count(pipe, transaction):
+            sizes.append(len(transaction.runs))
+            return transact(pipe, transaction)
+
+        monkeypatch.setattr(held._storage, "transact", count)
+        monkeypatch.setattr(held_run, "RETURN_PARTS_MAX", 2)
+        clock.seconds += held.left_s - 1.0
+        # When it is extended, then all of them are, two at a time
+        held.extend()
+        assert sizes == [2, 1]
+        clock.seconds += self.LEASE_S - 1.0
+        assert {taken.run.first for taken in own("another").take(10).runs} == {5, 7}
+
+    def test_is_not_extended_where_one_of_its_rows_is_not(self, clock, held, monkeypatch):
+        transact, calls = held._storage.transact, []
+
+        def fail_once(pipe, transaction):
+            calls.append(transaction)
+            if len(calls) == 2:
+                raise StorageUnavailableError("planted")
+            return transact(pipe, transaction)
+
+        monkeypatch.setattr(held._storage, "transact", fail_once)
+        monkeypatch.setattr(held_run, "RETURN_PARTS_MAX", 1)
+        clock.seconds += held.left_s - 1.0
+        with pytest.raises(StorageUnavailableError):
+            held.extend()
+        assert held.left_s == pytest.approx(1.0)
+        held.extend()
+        assert held.left_s == pytest.approx(self.LEASE_S)

@@ -10,7 +10,9 @@ from cassq.model.pipe import RunState
 from cassq.popping.alarm import Heard
 from cassq.popping.commits import DirectCommitter
 from cassq.popping.delivery import BatchSlice
+from cassq.popping.fetcher import Fetcher
 from cassq.popping.reach import Reach
+from cassq.popping.timing import LOOK_S
 
 
 @pytest.fixture
@@ -43,6 +45,23 @@ class TestHunger:
         scene.push()
         scene.thread.run_once()
         assert not scene.buffer._line
+
+    @pytest.mark.parametrize(("is_holding", "is_soon"), [(True, True), (False, False)])
+    def test_that_holds_something_of_a_slot_looks_soon_however_many_wait(
+        self, scene, monkeypatch, is_holding, is_soon
+    ):
+        for number in range(8):
+            scene.coordinator.announce_hunger("q", f"another {number}", lambda: None)
+        monkeypatch.setattr(Fetcher, "is_holding", is_holding)
+        waits = []
+
+        def listen(seconds):
+            waits.append(seconds)
+            return Heard.CLOSING
+
+        monkeypatch.setattr(scene.thread, "_listen_and_keep_up", listen)
+        scene.thread._starve(1)
+        assert (waits[0] <= LOOK_S) is is_soon
 
     def test_a_look_of_its_own_comes_however_often_others_come_meanwhile(self, scene, monkeypatch):
         # Given one who is told ten times a second that others wait, too

@@ -30,7 +30,7 @@ class HandScene(Scene):
 
     def work_with(self, **options):
         self.used = self.context(self.flaky, **options)
-        self.hand = KeyedHand(self.used)
+        self.hand = KeyedHand(self.used, "a popper", is_ordered=self.used.settings.keys == "ordered")
 
     def take(self, pipe, wanted=100):
         """Take from a pipe, as it was when it was first taken from, and hold what comes."""
@@ -89,6 +89,23 @@ class TestAKey:
         assert places(first) == [(pipe, 1)]
         assert scene.let_out() == []
         commit(first)
+        assert places(scene.let_out()) == [(pipe, 2)]
+
+    def test_is_not_another_popper_s_while_a_dead_letter_is_written(self, scene):
+        pipe = scene.open("foo", "foo")
+        scene.take(pipe)
+        ((run, taken),) = scene.let_out()
+        meanwhile = []
+
+        def look():
+            assert scene.let_out() == []
+            meanwhile.append(scene.row(pipe, 2).state)
+
+        scene.flaky.before["change_dead"] = look
+        ((seq, *_),) = messages = list(taken.messages)
+        assert run.give_back(Ranges([(seq, seq)]), Return(reason="no", is_last=True), messages)
+        # What waits for it was not given back, and has its turn at once
+        assert meanwhile == [RunState.LEASED]
         assert places(scene.let_out()) == [(pipe, 2)]
 
     def test_of_what_came_back_is_free_for_other_sources_alone(self, scene):
@@ -286,6 +303,26 @@ class TestKeepingUp:
         scene.flaky.calls.clear()
         scene.hand.keep_up()
         assert scene.flaky.calls == []
+
+
+class TestTheLastAttempt:
+    def test_is_held_for_nobody(self, scene):
+        scene.work_with(max_attempts=2)
+        pipe = scene.open("foo", "foo", "bar")
+        scene.take_by_another(pipe)
+        scene.clock.seconds += LEASE_S + 1
+        scene.load(pipe)
+        scene.take(pipe)
+        assert places(scene.let_out()) == [(pipe, 1), (pipe, 3)]
+        row = scene.row(pipe, 2)
+        assert (row.state, row.attempts, row.rolled_back) == (RunState.RETURNED, 1, 0)
+
+    def test_is_held_where_each_is_the_last(self, scene):
+        scene.work_with(max_attempts=1)
+        pipe = scene.open("foo", "foo")
+        scene.take(pipe)
+        assert places(scene.let_out()) == [(pipe, 1)]
+        assert scene.leased(pipe) == [1, 2]
 
 
 class TestForgetting:

@@ -1,5 +1,6 @@
 """What one popper takes of slots, holds back, and gives up."""
 
+import sys
 import threading
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from cassq.errors import DecodeError, OutcomeUnknownError, StorageUnavailableErr
 from cassq.model.pipe import RunState
 from cassq.model.ranges import Ranges
 from cassq.model.settings import QueueSettings
+from cassq.pipes import fenced_pipe
 from cassq.pipes.run_rows import Return
 from cassq.popping import slots
 from cassq.popping.timing import BUSY_S, LOOK_S, POLL_MAX_S, REST_S
@@ -125,6 +127,36 @@ class TestASlot:
         assert feed(popper) == []
         assert scene.leased(pipe) == [1]
         assert scene.leased(other) == [1]  # it is held
+
+    def test_heeds_the_rows_of_one_rollback_together(self, scene):
+        # Given a run of three keys that are out, and another message of the second, which is held
+        pipe, other = scene.open("a", "foo", "b"), scene.open("foo", pusher="another pusher")
+        popper = scene.popper(keys="exclusive")
+        came = feed(popper)
+        assert places(came) == [(pipe, 1), (pipe, 2), (pipe, 3)]
+        let_out, looks = [], []
+
+        def look_between(frame, event, _):
+            """Look, as the fetch thread may, at each step of telling the slot of rows."""
+            if frame.f_code.co_filename != fenced_pipe.__file__:
+                return None
+            frame.f_trace_opcodes = True
+            if event == "opcode":
+                looks.append(frame)
+                thread = threading.Thread(target=lambda: let_out.extend(popper.feed(10, is_listing=False)))
+                thread.start()
+                thread.join()
+            return look_between
+
+        # When the first one of the run is rolled back, and the popper looks meanwhile
+        sys.settrace(look_between)
+        try:
+            came[0][0].give_back(Ranges([(1, 1)]), Return())
+        finally:
+            sys.settrace(None)
+        # Then the key of the second is busy all the time
+        assert looks
+        assert (other, 1) not in places(let_out)
 
     def test_looks_at_pipes_of_other_types_that_keep_its_keys_busy(self, scene):
         scene.open("foo", kind="refund")

@@ -31,6 +31,7 @@ INSERT INTO runs (
     rolled_back, window_ms
 ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
+_INSERT_MARK = "INSERT INTO marks (pipe, first, last, ending) VALUES (?, ?, ?, 'committed')"
 
 
 class RawSqlite:
@@ -104,7 +105,7 @@ class RawSqlite:
         self._db.execute(_INSERT_RUN, run)
         self._db.execute("COMMIT")
         self._db.execute("BEGIN IMMEDIATE")
-        self._db.execute("INSERT INTO marks VALUES (?, ?, ?, 'committed', NULL)", (self._pipe, first, last))
+        self._db.execute(_INSERT_MARK, (self._pipe, first, last))
         self._db.execute("COMMIT")
 
 

@@ -74,12 +74,15 @@ class ClientProcess:
     Args:
         opener: makes the client there.
         title: the name of the process, for `ps` and for errors.
+
+    Attributes:
+        title: see there.
     """
 
     def __init__(self, opener: Callable[[], Closable], title: str) -> None:
         context = multiprocessing.get_context("spawn")
         self._here, there = context.Pipe()
-        self._title = title
+        self.title = title
         self._is_ready = False
         self._process = context.Process(target=_serve, args=(opener, there), name=title, daemon=True)
         self._process.start()
@@ -90,7 +93,7 @@ class ClientProcess:
         if self._is_ready:
             return
         if not self._here.poll(seconds):
-            raise ClientFailedError(f"{self._title} was not ready after {seconds:.0f} s")
+            raise ClientFailedError(f"{self.title} was not ready after {seconds:.0f} s")
         self._receive()
         self._is_ready = True
 
@@ -149,9 +152,9 @@ class ClientProcess:
             is_done, answer = self._here.recv()
         except EOFError:
             self._process.join(_END_S)
-            raise ClientFailedError(f"{self._title} ended with exit code {self._process.exitcode}") from None
+            raise ClientFailedError(f"{self.title} ended with exit code {self._process.exitcode}") from None
         if not is_done:
-            raise ClientFailedError(f"{self._title}:\n{answer}")
+            raise ClientFailedError(f"{self.title}:\n{answer}")
         return answer
 
     def __enter__(self) -> Self:

@@ -11,16 +11,27 @@ from _bench.clients import cassq_work
 from _bench.clients.cassq_clients import CassqClient
 from _bench.clients.client_process import ClientProcess, Spent
 from _bench.measuring.compare import Figures, Measure, interleave, ratio
+from _bench.options import Amount
 from _bench.page.table import Table, tell_figures, tell_ratio
 from _bench.stage import Stage
 
 _T = TypeVar("_T")
 
+#: What a command takes that measures costs besides.
+AMOUNTS = (
+    Amount("messages", "N", "of the rates, each round", 40_000, 2_000),
+    Amount("body", "B", "bytes", 256, 256),
+)
+
+
+def load_of(options: argparse.Namespace) -> dict[str, str]:
+    """Return what the settings line tells of the rates."""
+    return {"rates": f"{options.messages} x {options.body} B", "rounds": str(options.rounds)}
+
 
 def measure_costs(
     stage: Stage,
     options: argparse.Namespace,
-    rounds: int,
     push: Callable[[CassqClient, int, int, _T], Spent],
     ways: Mapping[str, _T],
 ) -> dict[str, Figures]:
@@ -31,7 +42,7 @@ def measure_costs(
         for name, value in ways.items():
             measures[f"push_soon, {name}"] = client.rate_of(push, options.messages, options.body, value)
             measures[f"pop_many, {name}"] = client.rate_of(cassq_work.pop_many, options.messages, 1000, 1)
-        return interleave(measures, rounds, title="costs")
+        return interleave(measures, options.rounds, title="costs")
 
 
 def tabulate_costs(title: str, rates: Mapping[str, Figures]) -> Table:

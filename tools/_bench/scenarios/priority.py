@@ -19,9 +19,9 @@ from _bench.clients.client_process import ClientProcess, Spent, timed
 from _bench.measuring.compare import progress
 from _bench.measuring.percentiles import Latencies
 from _bench.measuring.settings_line import tell_settings
-from _bench.options import add_store, choose, parser, run
+from _bench.options import Amount, add_store, parser, read_amounts, run
 from _bench.page.table import Report, Table, raw_figures, tell_number
-from _bench.scenarios.costs import measure_costs, tabulate_costs
+from _bench.scenarios.costs import AMOUNTS, load_of, measure_costs, tabulate_costs
 from _bench.stage import Stage, staged
 from cassq import UnavailableError
 
@@ -31,6 +31,13 @@ _LEAD_S = 3.0
 
 #: In how many priorities those are mixed that are compared.
 _WAYS = {"one priority": 1, "ten priorities in turn": 10}
+
+_AMOUNTS = (
+    Amount("backlog", "N", "messages that are not urgent", 1_000_000, 5_000),
+    Amount("poppers", "N", "processes", 16, 2),
+    Amount("seconds", "S", "of urgent messages", 30, 2),
+    *AMOUNTS,
+)
 
 
 def consume(client: CassqClient, hold_s: float, since_ns: int, until_ns: int) -> list[float]:
@@ -110,28 +117,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     made = parser("priority", "How long do urgent messages wait, and what do priorities cost?")
     add_store(made)
     add = made.add_argument
-    add("--backlog", type=int, metavar="N", help="messages that are not urgent (1000000)")
-    add("--poppers", type=int, metavar="N", help="processes (16)")
     add("--hold", type=float, default=0.02, metavar="S", help="how long each message is held (%(default)g s)")
     add("--every", type=float, default=0.1, metavar="S", help="between urgent messages (%(default)g s)")
-    add("--seconds", type=int, metavar="S", help="of urgent messages (30)")
-    add("--messages", type=int, metavar="N", help="of the rates, each round (40000)")
-    add("--body", type=int, default=256, metavar="B", help="bytes (%(default)s)")
-    options = made.parse_args(arguments)
-    options.backlog = choose(options.backlog, 1_000_000, 5_000, is_short=options.short)
-    options.poppers = choose(options.poppers, 16, 2, is_short=options.short)
-    options.seconds = choose(options.seconds, 30, 2, is_short=options.short)
-    options.messages = choose(options.messages, 40_000, 2_000, is_short=options.short)
-    rounds = choose(options.rounds, 5, 1, is_short=options.short)
+    options = read_amounts(made, _AMOUNTS, arguments)
     found = {}
     with staged(options) as stage:
         load = {
             "backlog": f"{options.backlog} x {options.body} B",
             "poppers": f"{options.poppers} processes that hold each message {options.hold * 1000:g} ms",
             "urgent": f"one each {options.every * 1000:g} ms",
+            "seconds": str(options.seconds),
         }
-        settings = tell_settings(stage.told, load, {"rounds": str(rounds), "seconds": str(options.seconds)})
-        rates = measure_costs(stage, options, rounds, push_mixed, _WAYS)
+        settings = tell_settings(stage.told, load, load_of(options))
+        rates = measure_costs(stage, options, push_mixed, _WAYS)
         with progress(2, "backlog") as bar:
             for name, priority in ((f"priority {_PRIORITY}", _PRIORITY), ("priority 0", 0)):
                 found[name] = overtakings(stage, options, priority)

@@ -11,13 +11,11 @@ import argparse
 import os
 import random
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from datetime import timedelta
-from pathlib import Path
 
 from _bench.clients.bodies import make_bodies
 from _bench.clients.cassq_clients import CassqClient
@@ -25,13 +23,15 @@ from _bench.clients.client_process import ClientProcess, Spent, timed
 from _bench.measuring.compare import progress
 from _bench.measuring.percentiles import Latencies
 from _bench.measuring.settings_line import tell_settings
-from _bench.options import add_store, choose, parser, run
+from _bench.options import Amount, add_store, parser, read_amounts, run
 from _bench.page.table import Report, Table, raw_figures, tell_number
-from _bench.scenarios.costs import measure_costs, tabulate_costs
+from _bench.scenarios.costs import AMOUNTS, load_of, measure_costs, tabulate_costs
+from _bench.scenarios.crew import Crew, is_enough
 from _bench.stage import Stage, staged
 from cassq import UnavailableError
 
 _LOOK_S = 0.5
+_PUSHERS = 2
 
 #: Delays in seconds that are compared.
 _WAYS = {"at once": 0.0, "a delay of 3 s": 3.0}
@@ -41,6 +41,14 @@ _BEGIN_S = 3.0
 
 #: For so long after the last is due nobody is killed, and what is late may come.
 _REST_S = 60.0
+
+_AMOUNTS = (
+    Amount("scheduled", "N", "messages with random delays", 100_000, 2_000),
+    Amount("most", "S", "the longest delay", 120, 3),
+    Amount("poppers", "N", "processes", 4, 2),
+    Amount("kill", "S", "between two that are killed", 10, 100),
+    *AMOUNTS,
+)
 
 
 def push_scheduled(client: CassqClient, first: int, count: int, most_s: float) -> Spent:
@@ -63,7 +71,7 @@ def note_lateness(client: CassqClient, path: str) -> None:
     """Pop, write down what came and how late, commit; until a file beside the notes says: enough."""
     notes = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
     with client.queue.popper() as popper:
-        while not Path(path).with_name("enough").exists():
+        while not is_enough(path):
             with suppress(UnavailableError):  # so many processes at once may keep a look from its end
                 deliveries = popper.pop_many(100, timeout=_LOOK_S)
                 now_ns = time.monotonic_ns()
@@ -92,53 +100,34 @@ def lateness(stage: Stage, options: argparse.Namespace) -> tuple[Counter[int], l
     """Return how often each message was popped, and how late each was, in seconds."""
     popped, lates = Counter[int](), []
     with ExitStack() as openers:
-        folder = Path(openers.enter_context(tempfile.TemporaryDirectory()))
-        crew = [_start(openers, stage, folder, n) for n in range(options.poppers)]
-        pushers = [openers.enter_context(ClientProcess(stage.opener, f"pusher-{n}")) for n in range(2)]
-        for each in (*crew, *pushers):
+        crew = Crew(openers, stage, note_lateness, options.poppers)
+        pushers = [openers.enter_context(ClientProcess(stage.opener, f"pusher-{n}")) for n in range(_PUSHERS)]
+        for each in pushers:
             each.wait_ready(180)
-        share = options.scheduled // len(pushers)
-        for place, each in enumerate(crew):
-            each.begin(note_lateness, str(folder / f"{place}"))
+        crew.begin()
+        share = options.scheduled // _PUSHERS
         time.sleep(_BEGIN_S)
         begun = time.monotonic()
         for place, each in enumerate(pushers):
             each.begin(push_scheduled, place * share, share, options.most)
-        dice, place = random.Random(1), len(crew)
-        with progress(round(options.most), "killing") as bar:
+        with progress(options.most, "killing") as bar:
             while (passed_s := time.monotonic() - begun) < options.most:
                 time.sleep(min(options.kill, options.most - passed_s + 0.1))
                 bar.update(round(min(options.kill, options.most - passed_s)))
                 if options.kill < options.most:
-                    crew.pop(dice.randrange(len(crew))).kill()
-                    crew.append(_start(openers, stage, folder, place))
-                    crew[-1].begin(note_lateness, str(folder / f"{place}"))
-                    place += 1
+                    crew.kill()
         for each in pushers:
             each.result()
-        _await(folder, share * len(pushers))
-        (folder / "enough").touch()
-        for each in crew:
-            each.result()
-        for number, late_ns in _notes(folder):
+        crew.wait(_REST_S, lambda: len({number for number, _ in _notes(crew)}) >= share * _PUSHERS)
+        crew.end()
+        for number, late_ns in _notes(crew):
             popped[number] += 1
             lates.append(late_ns / 1e9)
     return popped, lates
 
 
-def _start(openers: ExitStack, stage: Stage, folder: Path, number: int) -> ClientProcess:
-    return openers.enter_context(ClientProcess(stage.opener, f"popper-{number}-{folder.name}"))
-
-
-def _notes(folder: Path) -> list[tuple[int, int]]:
-    lines = [line.split() for each in folder.iterdir() for line in each.read_bytes().splitlines()]
-    return [(int(line[0]), int(line[1])) for line in lines if len(line) == 2]
-
-
-def _await(folder: Path, count: int) -> None:
-    until = time.monotonic() + _REST_S
-    while time.monotonic() < until and len({number for number, _ in _notes(folder)}) < count:
-        time.sleep(1)
+def _notes(crew: Crew) -> list[tuple[int, int]]:
+    return [(int(number), int(late_ns)) for _, (number, late_ns) in crew.notes(2)]
 
 
 def tabulate(
@@ -148,7 +137,7 @@ def tabulate(
     waits = Latencies()
     for each in lates:
         waits.note_ns(round(max(0.0, each) * 1e9))
-    wanted = options.scheduled // 2 * 2
+    wanted = options.scheduled // _PUSHERS * _PUSHERS
     raw = {
         "pushed": float(wanted),
         "lost": float(wanted - len(popped)),
@@ -167,28 +156,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     made = parser("schedule", "How late are scheduled messages, and what do due times cost?")
     add_store(made)
-    add = made.add_argument
-    add("--scheduled", type=int, metavar="N", help="messages with random delays (100000)")
-    add("--most", type=int, metavar="S", help="the longest delay (120)")
-    add("--poppers", type=int, metavar="N", help="processes (4)")
-    add("--kill", type=int, metavar="S", help="between two that are killed (10)")
-    add("--messages", type=int, metavar="N", help="of the rates, each round (40000)")
-    add("--body", type=int, default=256, metavar="B", help="bytes (%(default)s)")
-    options = made.parse_args(arguments)
-    options.scheduled = choose(options.scheduled, 100_000, 2_000, is_short=options.short)
-    options.most = choose(options.most, 120, 3, is_short=options.short)
-    options.poppers = choose(options.poppers, 4, 2, is_short=options.short)
-    options.kill = choose(options.kill, 10, 100, is_short=options.short)
-    options.messages = choose(options.messages, 40_000, 2_000, is_short=options.short)
-    rounds = choose(options.rounds, 5, 1, is_short=options.short)
+    options = read_amounts(made, _AMOUNTS, arguments)
     with staged(options) as stage:
         load = {
             "scheduled": f"{options.scheduled}, delays of 0 to {options.most:g} s",
             "poppers": f"{options.poppers} processes, one is killed each {options.kill:g} s",
-            "rates": f"{options.messages} x {options.body} B",
         }
-        settings = tell_settings(stage.told, load, {"rounds": str(rounds)})
-        rates = measure_costs(stage, options, rounds, push_constant, _WAYS)
+        settings = tell_settings(stage.told, load, load_of(options))
+        rates = measure_costs(stage, options, push_constant, _WAYS)
         popped, lates = lateness(stage, options)
     late, raw = tabulate(options, popped, lates)
     cost = tabulate_costs("One constant delay", rates)
