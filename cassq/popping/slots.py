@@ -35,7 +35,7 @@ from cassq.runtime.outage_log import log_trouble
 _log = logging.getLogger("cassq.popper")
 
 #: So many messages wait for their keys at most, in one popper: those behind them wait in their pipes. Each
-#: slot may have as many, so that a long backlog of one key keeps no other slot.
+#: slot has an equal share, so that a long backlog of one key keeps no other slot.
 HELD_MAX = 2000
 
 
