@@ -122,6 +122,15 @@ def test_nothing_comes_before_it_is_due(small):
         assert small.stats().delayed == 1
 
 
+def test_what_has_waited_for_longer_than_its_time_to_live_is_dropped(store, name):
+    queue = store.queue(name, clock_skew_max=timedelta(milliseconds=100))
+    rows = [(b"brief", {"ttl": timedelta(seconds=1)}), (b"lasting", {"ttl": FAR}), (b"at ease", {})]
+    assert queue.staging.publish("loader", 1, fill(queue, rows))
+    until(lambda: [message.body for message in queue.peek(9)] == [b"lasting", b"at ease"])
+    assert drain(queue, 2) == [b"lasting", b"at ease"]
+    until(lambda: queue.stats().expired == 1)
+
+
 def test_a_batch_is_published_whole_into_every_list(small):
     pipes = fill(small, of_each())
     assert counts(small) == [0, 0, 0, 0, 4]
