@@ -97,7 +97,10 @@ def _stage(
         for body in bodies:
             priority = stage.priority_of([body])
             key = stage.keys.key_of(f"{writer}/{batch}/{process.name}", [body], priority, None)
-            task.add(body.encode(), priority=priority, key=key)
+            if priority or key:
+                task.add(body.encode(), priority=priority, key=key)
+            else:
+                task.add(body.encode())
         return task.close()
     except (UnavailableError, OutcomeUnknownError, PipeLostError, ClosedError):
         with suppress(CassqError):

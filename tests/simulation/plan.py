@@ -282,7 +282,7 @@ NARROWED = 0.25
 HASTY = 0.37
 
 #: In so many of those messages have keys.
-LABELLED = 0.4
+KEYED = 0.4
 
 #: What so many are about, by theme, with the word that their dice are named by; drawn apart, so that the
 #: others are the histories of before.
@@ -858,11 +858,11 @@ def _about_bulk_writes(dice: random.Random, plan: Plan) -> Plan:
     drivers = random.Random(f"drivers {plan.seed}")
     if drivers.random() >= 1 - HASTY:
         writing = _with_haste(drivers, writing)
-    labels = random.Random(f"labels {plan.seed}")
-    return _with_labels(labels, writing) if labels.random() < LABELLED else writing
+    steering = random.Random(f"what steers {plan.seed}")
+    return _with_keys(steering, writing) if steering.random() < KEYED else writing
 
 
-def _with_labels(dice: random.Random, plan: Plan) -> Plan:
+def _with_keys(dice: random.Random, plan: Plan) -> Plan:
     """Have messages of bulk writes keys and priorities, so that each attempt fills pipes of several lists."""
     return replace(
         plan,
