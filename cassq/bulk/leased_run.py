@@ -10,7 +10,7 @@ from uuid import UUID
 
 from cassq.errors import DecodeError, InvalidOptionError
 from cassq.model.message import Batch
-from cassq.model.pipe import PipeState, Run, RunState
+from cassq.model.pipe import PipeEntry, PipeState, Run, RunState
 from cassq.model.progress import Progress
 from cassq.model.ranges import Range, Ranges
 from cassq.storage.port import BatchQuery, PipeStorage
@@ -28,6 +28,7 @@ class LeasedRun:
         attempt: how many times it was handed out, this time included.
         read_from: first number of the batch that holds its first message.
         parts: the messages of it that had not ended when it was taken.
+        priority, type: of its messages; "" for no type.
     """
 
     pipe: UUID
@@ -35,6 +36,8 @@ class LeasedRun:
     attempt: int
     read_from: int
     parts: tuple[Range, ...]
+    priority: int = 0
+    type: str = ""
 
     @property
     def count(self) -> int:
@@ -44,7 +47,8 @@ class LeasedRun:
     def to_json(self) -> list[Any]:
         """Return it as JSON values."""
         parts = [list(part) for part in self.parts]
-        return [str(self.pipe), str(self.lease_id), self.attempt, self.read_from, parts]
+        like = [self.priority, self.type] if self.priority or self.type else []
+        return [str(self.pipe), str(self.lease_id), self.attempt, self.read_from, parts, *like]
 
     @classmethod
     def from_json(cls, found: Sequence[Any]) -> Self:
@@ -53,11 +57,13 @@ class LeasedRun:
         Raises: InvalidOptionError: it is not one.
         """
         try:
-            pipe, lease_id, attempt, read_from, parts = found
+            pipe, lease_id, attempt, read_from, parts, *like = found
+            priority, kind = like or (0, "")
             stretches = tuple(Range(*part) for part in parts)
             if not stretches:
                 raise ValueError("it has no messages")
-            return cls(UUID(pipe), UUID(lease_id), int(attempt), int(read_from), stretches)
+            place = UUID(pipe), UUID(lease_id), int(attempt), int(read_from), stretches
+            return cls(*place, int(priority), str(kind))
         except (TypeError, ValueError, AttributeError) as error:
             raise InvalidOptionError(
                 f"{str(found)[:80]} is not a run that cassq wrote down: {error}"
@@ -95,9 +101,15 @@ def tag(name: str) -> str:
     return f"reader {name}"
 
 
-def left_of(pipe: UUID, state: PipeState, row: Run) -> LeasedRun | None:
+def left_of(entry: PipeEntry, state: PipeState, row: Run) -> LeasedRun | None:
     """Return what has not ended of a leased row; None where it is nothing, or may still grow."""
     if row.state is not RunState.LEASED or row.window_ms:
         return None
     parts = tuple(Progress(state).left_of(row))
-    return LeasedRun(pipe, row.lease_id, row.attempt, row.read_from, parts) if parts else None
+    return written_down(entry, row, parts) if parts else None
+
+
+def written_down(entry: PipeEntry, row: Run, parts: tuple[Range, ...]) -> LeasedRun:
+    """Return these messages of a row as they are written down."""
+    place = entry.pipe, row.lease_id, row.attempt, row.read_from, parts
+    return LeasedRun(*place, entry.priority, entry.type)

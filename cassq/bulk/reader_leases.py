@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from uuid import UUID
 
-from cassq.bulk.leased_run import LeasedRun
+from cassq.bulk.leased_run import LeasedRun, written_down
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import CassqError, DeliveryExpiredError, OutcomeUnknownError
 from cassq.model.pipe import PipeEntry, Run, RunState
@@ -55,8 +55,7 @@ class ReaderLeases:
     def note(self, held: HeldRun, taken: Taken) -> LeasedRun:
         """Hold a run that was taken; return it as it is written down."""
         parts = Ranges((part.first, part.last) for part in taken.parts)
-        row = taken.run
-        run = LeasedRun(held.pipe, row.lease_id, row.attempt, row.read_from, tuple(parts))
+        run = written_down(held.entry, taken.run, tuple(parts))
         with self._lock:
             self._held[run.lease_id] = _Held(run, held)
         return run

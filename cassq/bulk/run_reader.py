@@ -155,7 +155,7 @@ class RunReader:
             for row in state.runs if state else ():
                 is_ours = row.holder == tag(self._name) and row.lease_id not in known
                 if state and is_ours and not row.is_burial:
-                    run = left_of(entry.pipe, state, row)
+                    run = left_of(entry, state, row)
                     if run and self._leases.begin_anew(run):
                         found.append(run)
         return found

@@ -95,8 +95,7 @@ def read_sections(
                 piece, at = pieces[at], at + 1
                 begin = max(piece.stretch.first, batch.first)
                 end = min(piece.stretch.last, batch.last)
-                part = _part(batch, begin, end, is_outline=is_outline)
-                yield Section(part, piece.fate, piece.run, state.head.phase)
+                yield Section(batch.part(begin, end), piece.fate, piece.run, state.head.phase)
         first = batches[-1].last + 1
 
 
@@ -106,12 +105,6 @@ def read_letters(storage: LetterStorage, queue: str) -> Iterator[DeadLetter]:
     while letters := storage.read_dead(queue, after, _LETTERS_READ):
         yield from letters
         after = letters[-1].message_id
-
-
-def _part(batch: Batch, first: int, last: int, *, is_outline: bool) -> Batch:
-    if is_outline:
-        return Batch(first, (), None, last - first + 1, batch.pushed_at_ms, batch.ttl_ms)
-    return batch.part(first, last)
 
 
 def _pieces(state: PipeState) -> list[_Piece]:

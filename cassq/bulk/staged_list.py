@@ -1,8 +1,9 @@
 """The list of staged pipes of a queue: what stands in it, and what goes.
 
 Owns how much an entry proves. A database may forget that a staged entry was deleted, and show it again: an
-entry alone proves nothing; the record and the queue's own list tell what was published. Refuses to decide
-what is published. What must not break: of a pipe that was published nothing but its staged entry is deleted.
+entry alone proves nothing; the record and the queue's own lists tell what was published. Refuses to decide
+what is published. What must not break: of a pipe that was published nothing but its staged entry is deleted;
+and a pipe is published into the list for what its messages have.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +14,8 @@ from cassq.errors import PipeLostError
 from cassq.model.ids import just_before, time_key
 from cassq.model.pipe import PipeEntry
 from cassq.model.queue_record import QueueRecord
-from cassq.model.shelf import Shelf
+from cassq.model.shelf import Shelf, first_shelf
+from cassq.model.uses import shelves_of
 from cassq.pipes.outside_view import is_standing
 from cassq.storage.port import Listing
 
@@ -23,11 +25,15 @@ PUBLISH_WITHIN_S = 24 * 3600.0
 #: No database forgets that a younger entry was deleted; behind an older one the pipe itself is looked for.
 TRUSTED_S = 3600.0
 
+#: The lists of what is not published.
+_STAGED = {Shelf.STAGED, Shelf.SORTED}
+
 
 class StagedList:
     """The staged pipes of one queue, as they are listed."""
 
     def __init__(self, context: QueueContext) -> None:
+        self._context = context
         self._storage = context.storage
         self._queue = context.queue
 
@@ -47,10 +53,17 @@ class StagedList:
         return self.remove(entry for entry in self.undecided(record, since) if is_meant(entry))
 
     def published(self, pipes: Iterable[UUID]) -> set[UUID]:
-        """Return those pipes that the queue's own list has."""
+        """Return those pipes that the queue's own lists have.
+
+        The record, which tells which lists there are, was read since they were staged.
+        """
         named = set(pipes)
-        listing = self._storage.list_pipes(self._queue, since(named))
-        return {entry.pipe for entry in listing.entries} & named
+        found: set[UUID] = set()
+        for shelf in shelves_of(self._context.settings):
+            if shelf not in _STAGED and found != named:
+                listing = self._storage.list_pipes(self._queue, since(named), shelf=shelf)
+                found |= {entry.pipe for entry in listing.entries} & named
+        return found
 
     def is_standing(self, pipes: Iterable[UUID]) -> bool:
         """Tell whether one of these pipes is staged, and stands; an entry alone tells nothing."""
@@ -58,8 +71,11 @@ class StagedList:
         listed = {entry.pipe for entry in self.read(since(named)).entries} & named
         return any(map(self._stands, listed))
 
-    def check_are_there(self, pipes: Sequence[UUID]) -> None:
-        """Raise `PipeLostError` where one of these pipes is not staged, or was staged too long ago."""
+    def check_are_there(self, pipes: Sequence[UUID]) -> Sequence[PipeEntry]:
+        """Return the entries of these pipes.
+
+        Raises: PipeLostError: one of them is not staged, or was staged too long ago.
+        """
         listing = self.read(since(pipes))
         staged = {entry.pipe: entry for entry in listing.entries}
         for pipe in pipes:
@@ -74,15 +90,27 @@ class StagedList:
                     f"staged pipe {pipe} is older than {PUBLISH_WITHIN_S / 3600:g} hours: "
                     "nothing was published; write in smaller batches"
                 )
+        return [staged[pipe] for pipe in pipes]
 
     def _stands(self, pipe: UUID) -> bool:
         """Tell whether a pipe is there; one that retired was published before."""
         return is_standing(self._storage.load_pipe(pipe))
 
     def publish(self, pipes: set[UUID]) -> None:
-        """Take those of these pipes that are staged still over into the queue's own list."""
+        """Take those of these pipes that are staged still over into the queue's own lists."""
         entries = self.read(since(pipes)).entries
-        self._storage.publish_pipes(self._queue, [entry for entry in entries if entry.pipe in pipes])
+        self._list(entry for entry in entries if entry.pipe in pipes)
+
+    def _list(self, entries: Iterable[PipeEntry]) -> None:
+        """Take pipes over into the lists for what their messages have, in the order in which they are given.
+
+        That is the order of their ids: who lists a younger pipe of a task has the older ones, too.
+        """
+        meant: dict[Shelf, list[PipeEntry]] = {}
+        for entry in entries:
+            meant.setdefault(first_shelf(entry.due_class, entry.slot), []).append(entry)
+        for shelf, found in meant.items():
+            self._storage.publish_pipes(self._queue, found, shelf)
 
     def remove(self, entries: Iterable[PipeEntry]) -> int:
         """Delete staged pipes of which nothing is decided any more; return how many.
@@ -103,7 +131,7 @@ class StagedList:
         listed = self.published(entry.pipe for entry in found)
         published = [entry for entry in found if entry.pipe in listed]
         if published:
-            self._storage.publish_pipes(self._queue, published)  # again: takes them off the staged list
+            self._list(published)  # again: takes them off the staged list
         for entry in found:
             if entry.pipe not in listed:
                 self._storage.delete_pipe(self._queue, entry.pipe, shelf=Shelf.STAGED)

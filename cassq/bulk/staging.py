@@ -25,13 +25,11 @@ from uuid import UUID
 from cassq.bulk import writers
 from cassq.bulk.manifest import read_manifest, write_manifest
 from cassq.bulk.staged_list import PUBLISH_WITHIN_S, StagedList, age_of, since
-from cassq.bulk.staged_pipes import PATIENCE_S, StagedPipes
+from cassq.bulk.staged_pipes import StagedPipes
 from cassq.bulk.writers import ONCE
-from cassq.catalog.first_uses import FirstUses
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import AccessDeniedError, CassqError, OutcomeUnknownError, PipeLostError, UnavailableError
 from cassq.model.ids import check_name, just_before
-from cassq.model.label import to_label
 from cassq.model.queue_record import QueueRecord, Written
 from cassq.model.shelf import Shelf
 from cassq.model.uses import EVERY_POPPER, uses_types
@@ -96,7 +94,6 @@ class Staging:
         self._queue = context.queue
         self._record = context.record
         self._list = StagedList(context)
-        self._first_uses = FirstUses(context.record, context.clock, lambda: False)
         self._clock = context.clock
 
     def open(
@@ -114,17 +111,15 @@ class Staging:
             writer: who writes, in the letters of a queue's name; one that begins with "once-" has one batch.
             batch: number of the batch; a writer's batches are published in ascending order.
             task: which task and attempt, for people to read.
-            priority, type: of its messages, as of `Queue.push`.
+            priority, type: of its messages, as of `Queue.push`; each may have its own.
 
         Raises:
             InvalidNameError, InvalidOptionError: a value breaks a rule.
             StorageUnavailableError: the queue's record could not be read, or changed.
         """
-        like = to_label({"priority": priority, "type": type})
-        label = f"{check_name(writer, 'name of a writer')}/{batch}/{task}"
+        name = f"{check_name(writer, 'name of a writer')}/{batch}/{task}"
         self._record.check_open()  # and hear of settings that were altered
-        self._first_uses.tell([like], PATIENCE_S, "no pipes were opened")
-        return StagedPipes(self._context, label, like=like)
+        return StagedPipes(self._context, name, options={"priority": priority, "type": type})
 
     def publish(self, writer: str, batch: int, pipes: Sequence[UUID]) -> bool:
         """Publish a batch: all of these pipes or, when the batch was decided before, none.
@@ -243,8 +238,8 @@ class Staging:
         manifest: UUID | None = None
         looked_at = self._clock.latest()
         if pipes:
-            self._list.check_are_there(pipes)
-            manifest = write_manifest(self._context, f"{writer}/{batch}/manifest", pipes)
+            staged = self._list.check_are_there(pipes)
+            manifest = write_manifest(self._context, f"{writer}/{batch}/manifest", staged)
 
         def decide(record: QueueRecord) -> QueueRecord:
             if writers.is_decided(record, writer, batch):

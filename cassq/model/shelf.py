@@ -6,6 +6,9 @@ for a pipe that may move reads the lists in the order of `MOVING`, and so never 
 
 from enum import Enum
 
+from cassq.model.key import NO_SLOT
+from cassq.model.schedule import is_pile
+
 
 class Shelf(Enum):
     """A list of pipes.
@@ -32,3 +35,10 @@ class Shelf(Enum):
 #: Each list before those that pipes move on to from it. None comes back to one that it has left:
 #: what is deleted from a list stays deleted.
 MOVING = (Shelf.STAGED, Shelf.READY, Shelf.SORTED, Shelf.SCHEDULED, Shelf.DUE, Shelf.MOVED)
+
+
+def first_shelf(due_class: int, slot: int) -> Shelf:
+    """Return the list in which a pipe comes to light, by what its messages have."""
+    if slot != NO_SLOT:
+        return Shelf.KEYED
+    return Shelf.SCHEDULED if is_pile(due_class) else Shelf.DUE if due_class else Shelf.READY

@@ -13,10 +13,9 @@ from uuid import UUID
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import CassqError, OutcomeUnknownError
 from cassq.model.ids import Source, new_pipe_id, new_token
-from cassq.model.key import NO_SLOT
 from cassq.model.pipe import Head, PipeEntry
 from cassq.model.schedule import is_pile, least_lead_s, open_max_s
-from cassq.model.shelf import Shelf
+from cassq.model.shelf import first_shelf
 from cassq.model.transaction import Seal, Transaction
 from cassq.pipes import upkeep, window_steps
 from cassq.pipes.fenced_pipe import FencedPipe, Taker
@@ -53,6 +52,16 @@ class OpenPipe:
     acked: int = 0
     size: int = 0
     due_from_ms: int = 0
+
+
+def due_from_ms(due_class: int, due_ms: int, latest_ms: int) -> int:
+    """Return from when on messages may be due in a pile that is opened now: its id has that time.
+
+    Args:
+        due_ms: when the first of those that are there is due.
+        latest_ms: what the database's clock shows at the most.
+    """
+    return min(latest_ms + round(1000 * least_lead_s(due_class)), due_ms) - DISORDER_MS
 
 
 class PipeRotation:
@@ -138,8 +147,7 @@ class PipeRotation:
         opened = OpenPipe(new_pipe_id(), self._clock.latest())
         if self._is_pile:
             # Keepers look at a pile when this is near; the messages of a lane come in about their order.
-            due_from_ms = self._latest_ms() + round(1000 * least_lead_s(self._source.due_class))
-            opened.due_from_ms = min(due_from_ms, due_ms) - DISORDER_MS
+            opened.due_from_ms = due_from_ms(self._source.due_class, due_ms, self._latest_ms())
             opened.pipe = new_pipe_id(opened.due_from_ms)
         elif self._source.due_class:
             # Poppers read the list of these from some time before the database's clock on.
@@ -196,12 +204,11 @@ class PipeRotation:
 
     def _entry(self, pipe: UUID) -> PipeEntry:
         source = self._source
-        shelf = Shelf.SCHEDULED if self._is_pile else Shelf.DUE if source.due_class else Shelf.READY
         return PipeEntry(
             *(pipe, source.pusher, source.priority, source.lane, source.type),
             due_class=source.due_class,
             slot=source.slot,
-            shelf=shelf if source.slot == NO_SLOT else Shelf.KEYED,
+            shelf=first_shelf(source.due_class, source.slot),
         )
 
     @property

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, EqualTo, Filter, In, InputPartition
@@ -16,6 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from cassq.bulk.snapshot import Fate, read_letters, read_sections
 from cassq.errors import QueueNotFoundError
+from cassq.model.pipe import PipeEntry
 from cassq.model.shelf import Shelf
 from cassq.pipes.shelves import list_pipes_of
 from cassq.spark.options import ALL_QUEUES, ReadOptions
@@ -35,10 +35,10 @@ _SHOWN = Shelf.READY, Shelf.SCHEDULED, Shelf.DUE, Shelf.KEYED
 
 @dataclass
 class PipesPartition(InputPartition):
-    """A stretch of pipes of one queue: (pipe, pusher) each."""
+    """A stretch of pipes of one queue."""
 
     queue: str
-    pipes: Sequence[tuple[UUID, str]]
+    pipes: Sequence[PipeEntry]
 
 
 @dataclass
@@ -81,7 +81,7 @@ class SnapshotReader(DataSourceReader):
         for queue in self._queues(store):
             width = max(1, self.options.partition_messages // queue.settings.pipe_messages_max)
             listed = [
-                (entry.pipe, entry.pusher)
+                entry
                 for entry in list_pipes_of(store.storage, queue.name, queue.settings, _SHOWN)
                 if self.wanted.pipes is None or str(entry.pipe) in self.wanted.pipes
             ]
@@ -107,14 +107,9 @@ class SnapshotReader(DataSourceReader):
                         yield from rows.take()
         elif isinstance(partition, PipesPartition):
             is_outline = not {"body", "headers"} & set(self.schema.fieldNames())
-            for pipe, pusher in partition.pipes:
-                for section in read_sections(
-                    storage,
-                    pipe,
-                    fates=self._fates,
-                    is_outline=is_outline,
-                ):
-                    rows.add_section(partition.queue, pipe, pusher, section)
+            for entry in partition.pipes:
+                for section in read_sections(storage, entry.pipe, fates=self._fates, is_outline=is_outline):
+                    rows.add_section(partition.queue, entry, section)
                     if rows.is_full:
                         yield from rows.take()
         yield from rows.take()

@@ -1,16 +1,16 @@
-"""Messages as rows of Spark, by way of Arrow.
+"""Messages as rows of Spark, by way of Arrow: the way out.
 
-Owns the columns and their types, on the way out and on the way in. A schema that the user gave may name fewer
-columns: the others are then not made, and bodies that nobody asked for are not read.
+Owns the columns of what is read, and their types. A schema that the user gave may name fewer columns: the
+others are then not made, and bodies that nobody asked for are not read.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.types import (
     BinaryType,
+    DoubleType,
     IntegerType,
     LongType,
     MapType,
@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 )
 
 from cassq.errors import InvalidOptionError
-from cassq.model.message import NO_HEADERS, Headers
+from cassq.model.message import NO_HEADERS
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from cassq.bulk.leased_run import LeasedRun
     from cassq.bulk.snapshot import Section
     from cassq.model.message import Batch
+    from cassq.model.pipe import PipeEntry
     from cassq.storage.port import DeadLetter
 
 #: One row for each message. attempt, holder and leased_at tell how it was handed out last; phase, whether its
 #: pipe still takes pushes (open) or not (sealed), null where only a dead letter is left; reason, why it died.
+#: priority, type, key, due and ttl tell how it was pushed; a bulk write takes these columns as they are.
 SCHEMA = (
     StructType()
     .add("queue", StringType())
@@ -48,6 +50,11 @@ SCHEMA = (
     .add("phase", StringType())
     .add("pusher", StringType())
     .add("reason", StringType())
+    .add("priority", IntegerType())
+    .add("type", StringType())
+    .add("key", StringType())
+    .add("due", TimestampType())
+    .add("ttl", DoubleType())
 )
 
 #: What is made into one Arrow batch at most, unless a single message has more.
@@ -89,47 +96,41 @@ class RowBuilder:
         """Whether `take` should be called before more is added."""
         return self._rows >= _ROWS_MAX or self._bytes >= _BYTES_MAX
 
-    def add_section(self, queue: str, pipe: "UUID", pusher: str, section: "Section") -> None:
+    def add_section(self, queue: str, entry: "PipeEntry", section: "Section") -> None:
         """Add messages of a pipe."""
         batch, run = section.batch, section.run
-        self._add(
-            batch.count,
+        self._add_batch(
+            entry.pipe,
+            batch,
             {
                 "queue": queue,
-                "pipe": str(pipe),
-                "pushed_at": _micros(batch.pushed_at_ms or 0),
                 "state": section.fate.value,
                 "attempt": run.attempts if run else 0,
                 "holder": run.holder if run else None,
                 "leased_at": _micros(run.leased_at_ms) if run and run.leased_at_ms else None,
                 "phase": section.phase.value,
-                "pusher": pusher,
-                "reason": None,
+                "pusher": entry.pusher,
+                "priority": entry.priority,
+                "type": entry.type or None,
             },
-            seq=range(batch.first, batch.last + 1),
-            body=batch.bodies,
-            headers=batch.headers or (NO_HEADERS,) * batch.count,
         )
 
     def add_leased(self, queue: str, run: "LeasedRun", holder: str, batch: "Batch") -> None:
         """Add messages of a stream's batch: what can change until it is read again is left out."""
-        self._add(
-            batch.count,
+        self._add_batch(
+            run.pipe,
+            batch,
             {
                 "queue": queue,
-                "pipe": str(run.pipe),
-                "pushed_at": _micros(batch.pushed_at_ms or 0),
                 "state": "leased",
                 "attempt": run.attempt,
                 "holder": holder,
                 "leased_at": None,
                 "phase": None,
                 "pusher": None,
-                "reason": None,
+                "priority": run.priority,
+                "type": run.type or None,
             },
-            seq=range(batch.first, batch.last + 1),
-            body=batch.bodies,
-            headers=batch.headers or (NO_HEADERS,) * batch.count,
         )
 
     def add_letter(self, queue: str, letter: "DeadLetter") -> None:
@@ -139,6 +140,7 @@ class RowBuilder:
             {
                 "queue": queue,
                 "pipe": str(letter.message_id.pipe),
+                "message_id": str(letter.message_id),
                 "pushed_at": _micros(letter.pushed_at_ms),
                 "state": "dead",
                 "attempt": letter.attempts,
@@ -147,26 +149,51 @@ class RowBuilder:
                 "phase": None,
                 "pusher": None,
                 "reason": letter.reason,
+                "priority": letter.priority,
+                "type": letter.type or None,
+                "key": letter.key or None,
+                "due": None,
+                "ttl": None,
             },
-            seq=(letter.message_id.seq,),
-            body=(letter.body,),
-            headers=(letter.headers,),
+            {"seq": (letter.message_id.seq,), "body": (letter.body,), "headers": (letter.headers,)},
         )
 
-    def _add(self, count: int, shared: dict[str, Any], **own: Any) -> None:  # noqa: ANN401 - sequences
+    def _add_batch(self, pipe: "UUID", batch: "Batch", shared: dict[str, Any]) -> None:
+        seqs = range(batch.first, batch.last + 1)
+        shared |= {"pipe": str(pipe), "reason": None, "ttl": batch.ttl_ms / 1000 if batch.ttl_ms else None}
+        own: dict[str, Iterable[Any]] = {
+            "seq": seqs,
+            "body": batch.bodies,
+            "headers": batch.headers or (NO_HEADERS,) * batch.count,
+        }
+        if batch.origins:  # it was moved here, and people know it by its first id
+            own["message_id"] = (str(origin.message_id) for origin in batch.origins)
+            own["pushed_at"] = (_micros(origin.pushed_at_ms) for origin in batch.origins)
+        else:
+            own["message_id"] = (f"{pipe}:{seq}" for seq in seqs)
+            shared["pushed_at"] = _micros(batch.pushed_at_ms or 0)
+        if batch.keys:
+            own["key"] = batch.keys
+        else:
+            shared["key"] = None
+        if batch.dues:
+            own["due"] = (_micros(due_ms) if (due_ms := batch.due_ms(seq)) else None for seq in seqs)
+        else:
+            shared["due"] = None
+        self._add(batch.count, shared, own)
+
+    def _add(self, count: int, shared: dict[str, Any], own: dict[str, Iterable[Any]]) -> None:
+        """Add rows: what they share, and what each has of its own; what nobody asked for is not made."""
         self._rows += count
         for name, column in self._columns.items():
             if name in shared:
                 column.extend([shared[name]] * count)
-            elif name == "body":
-                column.extend(own["body"])
-                self._bytes += sum(map(len, own["body"]))
             elif name == "headers":
                 column.extend(list(headers.items()) for headers in own["headers"])
-            elif name == "message_id":
-                column.extend(f"{shared['pipe']}:{seq}" for seq in own["seq"])
             else:
                 column.extend(own[name])
+        if "body" in self._columns:
+            self._bytes += sum(map(len, own["body"]))
 
     def take(self) -> Iterator[pa.RecordBatch]:
         """Yield what was collected as a batch, if there is anything, and begin anew."""
@@ -178,51 +205,6 @@ class RowBuilder:
         for column in self._columns.values():
             column.clear()
         self._rows = self._bytes = 0
-
-
-def check_write_schema(schema: StructType) -> None:
-    """Check that a frame can be written: `body`, binary or string, and perhaps `headers`.
-
-    Raises: InvalidOptionError: it has other columns, or of other types.
-    """
-    types = {field.name: field.dataType.simpleString() for field in schema.fields}
-    body = types.pop("body", None)
-    if body is None:
-        raise InvalidOptionError(
-            f"there is no column 'body', only {', '.join(map(repr, types)) or 'none'}: rename or make one, "
-            "binary or string"
-        )
-    if body not in ("binary", "string"):
-        raise InvalidOptionError(
-            f"column 'body' is {body}: a body is binary, or string for UTF-8; cast it, or use to_json"
-        )
-    headers = types.pop("headers", "map<string,string>")
-    if headers != "map<string,string>":
-        raise InvalidOptionError(f"column 'headers' is {headers}: headers are map<string,string>")
-    if types:
-        name = min(types)
-        raise InvalidOptionError(
-            f"column {name!r} has no place in a message, which has a body and headers: drop it, or put it "
-            "into one of them"
-        )
-
-
-def messages_of(batch: pa.RecordBatch) -> Iterator[tuple[bytes, Headers]]:
-    """Yield (body, headers) of each row.
-
-    Raises: InvalidOptionError: a body, or a header's value, is null.
-    """
-    bodies = batch.column("body")
-    if bodies.null_count:
-        raise InvalidOptionError("a body is null: filter such rows out, or give them an empty body")
-    if not pa.types.is_binary(bodies.type):
-        bodies = pc.cast(bodies, pa.binary())
-    if "headers" not in batch.schema.names:
-        for body in bodies.to_pylist():
-            yield body, NO_HEADERS
-        return
-    for body, headers in zip(bodies.to_pylist(), batch.column("headers").to_pylist(), strict=True):
-        yield body, dict(headers) if headers else NO_HEADERS
 
 
 def _micros(ms: int) -> int:

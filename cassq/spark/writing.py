@@ -23,8 +23,8 @@ import cassq
 from cassq.bulk.writers import ONCE
 from cassq.errors import CassqError, InvalidOptionError
 from cassq.model.ids import new_pipe_id
+from cassq.spark.messages import check_write_schema, messages_of
 from cassq.spark.options import Target, WriteOptions
-from cassq.spark.rows import check_write_schema, messages_of
 from cassq.spark.sessions import open_store
 
 if TYPE_CHECKING:
@@ -124,8 +124,8 @@ def _fill(target: Target, writer: str, batch: int, iterator: Iterator[pa.RecordB
     staged = _queue(target).staging.open(writer, batch, task)
     try:
         for rows in iterator:
-            for body, headers in messages_of(rows):
-                staged.add(body, headers)
+            for body, headers, options in messages_of(rows):
+                staged.add(body, headers, **options)
         return Staged(writer, staged.close())
     except BaseException:
         with suppress(CassqError):  # what stays is deleted when the batch is written again, or by the reaper

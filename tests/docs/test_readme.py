@@ -162,14 +162,15 @@ with cassq.connect(url) as store:
     store.queue("orders").push_many([b"one", b"two"])
 builder = SparkSession.builder.master("local[1,4]")  # four attempts: a Python worker has 10 s to start in
 spark = builder.config("spark.ui.enabled", "false").getOrCreate()
-orders = spark.createDataFrame([("three", {"type": "new"})], "body string, headers map<string,string>")
+columns = "body string, headers map<string,string>, amount int"
+orders = spark.createDataFrame([("three", {"type": "new"}, 1200)], columns)
 """
 _SPARK_END = """
 (query,) = spark.streams.active
-while sum(batch["numInputRows"] for batch in query.recentProgress) < 3:
+while sum(batch["numInputRows"] for batch in query.recentProgress) < 4:
     query.processAllAvailable()  # which is also done when a first look found nothing yet
 query.stop()
-assert spark.read.parquet(out).count() == 3
+assert spark.read.parquet(out).count() == 4
 """
 
 

@@ -76,23 +76,31 @@ def _write(stage: BulkStage, process: Process, queue: Queue, writer: str, batch:
     dice = stage.world.dice
     bodies = [f"{writer}/{batch}/{process.name}/{number}" for number in range(dice.choice((1, 3, 6)))]
     stage.note(process.name, Kind.ATTEMPTED, bodies)
-    pipes = _stage(process, queue, writer, batch, bodies)
+    pipes = _stage(stage, process, queue, writer, batch, bodies)
     if pipes is None:
         stage.note(process.name, Kind.REFUSED, bodies)
         return
     rests = (0.0, 0.0, 0.0, 1.5) if stage.haste else (0.0, 0.0, 0.2, 1.5)
     stage.world.sleep(dice.choice(rests))
-    stage.note(process.name, _publish(stage, queue, writer, batch, pipes), bodies)
+    kind = _publish(stage, queue, writer, batch, pipes)
+    if kind is Kind.ACKNOWLEDGED:
+        stage.keys.note_told(bodies)
+    stage.note(process.name, kind, bodies)
 
 
 def _stage(
-    process: Process, queue: Queue, writer: str, batch: int, bodies: Iterable[str]
+    stage: BulkStage, process: Process, queue: Queue, writer: str, batch: int, bodies: Iterable[str]
 ) -> Collection[UUID] | None:
     """Stage an attempt; None when that failed, and its pipes are nobody's."""
     task = queue.staging.open(writer, batch, process.name)
     try:
         for body in bodies:
-            task.add(body.encode())
+            priority = stage.priority_of([body])
+            key = stage.keys.key_of(f"{writer}/{batch}/{process.name}", [body], priority, None)
+            if priority or key:
+                task.add(body.encode(), priority=priority, key=key)
+            else:
+                task.add(body.encode())
         return task.close()
     except (UnavailableError, OutcomeUnknownError, PipeLostError, ClosedError):
         with suppress(CassqError):
@@ -157,7 +165,7 @@ class Decisions:
                     self._messages[writer, batch, manifest] = self._read(manifest)
 
     def _read(self, manifest: UUID) -> list[str]:
-        named = b"".join(self._cluster().bodies(manifest))
+        named = b"".join(body for body in self._cluster().bodies(manifest) if len(body) % 16 == 0)
         pipes = [UUID(bytes=named[place : place + 16]) for place in range(0, len(named), 16)]
         for pipe in pipes:
             if pipe not in self._had:

@@ -281,6 +281,9 @@ NARROWED = 0.25
 #: In so many about bulk writes drivers are hasty.
 HASTY = 0.37
 
+#: In so many of those messages have keys.
+KEYED = 0.4
+
 #: What so many are about, by theme, with the word that their dice are named by; drawn apart, so that the
 #: others are the histories of before.
 SHARES = {
@@ -853,7 +856,23 @@ def _about_bulk_writes(dice: random.Random, plan: Plan) -> Plan:
     offsets_s = dice.choice(((0.0,), (0.0,), (-0.5, 0.0, 1.0)))
     writing = replace(writing, blows=blows, wall_offsets_s=offsets_s)
     drivers = random.Random(f"drivers {plan.seed}")
-    return _with_haste(drivers, writing) if drivers.random() >= 1 - HASTY else writing
+    if drivers.random() >= 1 - HASTY:
+        writing = _with_haste(drivers, writing)
+    steering = random.Random(f"what steers {plan.seed}")
+    return _with_keys(steering, writing) if steering.random() < KEYED else writing
+
+
+def _with_keys(dice: random.Random, plan: Plan) -> Plan:
+    """Have messages of bulk writes keys and priorities, so that each attempt fills pipes of several lists."""
+    return replace(
+        plan,
+        keys=dice.choice((1, 2, 4)),
+        key_slots=dice.choice((1, 2)),
+        key_order=dice.choice(("ordered", "exclusive")),
+        held_max=dice.choice((1, 2000)),
+        take_min=dice.choice((1, 100)),
+        priorities=dice.choice((1, 2)),
+    )
 
 
 def _with_haste(dice: random.Random, plan: Plan) -> Plan:

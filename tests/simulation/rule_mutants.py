@@ -13,6 +13,8 @@ _CONTRACT = "tests/simulation/test_cluster.py::"
 _WINDOWS = "tests/unit/pipes/test_window_steps.py::"
 _FAULT = "tests/fault/test_planted_faults.py::"
 _STAGED = "tests/integration/test_staging.py::"
+_LABELS = "tests/unit/bulk/test_staged_labels.py::"
+_STAGED_LIST = "tests/unit/bulk/test_staged_list.py::"
 _PARTIAL = "tests/simulation/test_partial_rows.py::"
 _STREAM = "cassq.spark.streaming"
 _READER = "tests/integration/test_run_reader.py::"
@@ -454,6 +456,50 @@ _LETTERS = (
 )
 
 _STAGING = (
+    planted(
+        "publish every staged pipe into the ready list",
+        "cassq.bulk.staged_list",
+        "            meant.setdefault(first_shelf(entry.due_class, entry.slot), []).append(entry)\n",
+        "            meant.setdefault(Shelf.READY, []).append(entry)\n",
+        test="tests/integration/test_staged_labels.py::"
+        "test_a_batch_is_published_whole_into_every_list[memory]",
+    ),
+    planted(
+        "tell by the ready list alone whether pipes were published",
+        "cassq.bulk.staged_list",
+        "        for shelf in shelves_of(self._context.settings):\n",
+        "        for shelf in (Shelf.READY,):\n",
+        test=_STAGED_LIST + "test_what_was_moved_since_it_was_published_is_known_to_be_published",
+    ),
+    planted(
+        "let an older cassq read which pipes of keys to publish",
+        "cassq.bulk.manifest",
+        "        staged.add_checked(_OTHER_LISTS, NO_HEADERS)\n",
+        "        pass\n",
+        test=_STAGED_LIST + "test_no_older_cassq_can_read_a_manifest_that_names_pipes_for_other_lists",
+    ),
+    planted(
+        "stage messages of several times-to-live in one batch",
+        "cassq.bulk.staged_pipes",
+        "            or filling.ttl_ms != label.ttl_ms\n",
+        "",
+        test=_LABELS + "test_a_batch_has_messages_of_one_time_to_live",
+    ),
+    planted(
+        "stage in a pile what is due before the time of its id",
+        "cassq.bulk.staged_pipes",
+        "        if filling and (label.due_ms < filling.due_from_ms or ",
+        "        if filling and (",
+        test=_LABELS + "test_what_is_due_before_a_pile_says_has_a_pile_of_its_own",
+    ),
+    planted(
+        "take what was moved for occurrences of a schedule",
+        "cassq.bulk.occurrences",
+        "    return entry.moved_from is None and entry",
+        "    return entry",
+        test="tests/unit/reaping/test_schedule_keeper.py::"
+        "test_what_was_moved_is_of_no_schedule_whatever_the_name_of_who_pushed_it",
+    ),
     planted(
         "take a decision for refused that was sent and held up",
         "cassq.bulk.staging",

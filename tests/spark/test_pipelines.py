@@ -233,6 +233,21 @@ class TestArchive:
         assert Counter(message.body for message in other.peek(100)) == bodies(dead)
         assert other.stats().waiting == dead.count() >= 5
 
+    def test_what_is_restored_has_the_priority_type_and_key_that_it_had(
+        self, spark, store, read, tmp_path, url, name
+    ):
+        queue, folder = store.queue(name, max_attempts=1), str(tmp_path / "archive")
+        queue.push(b"x", {"a": "b"}, priority=3, type="refund", key="customer 4")
+        with queue.popper() as popper:
+            popper.pop(timeout=60).reject("no such order")
+        archive(read(), folder)
+        other = store.queue(f"{name}-restored")
+        restore(read_archive(spark, folder), url, other.name)
+        other.record.read()
+        (message,) = other.peek()
+        told = message.body, message.headers, message.priority, message.type, message.key
+        assert told == (b"x", {"a": "b"}, 3, "refund", "customer 4")
+
     def test_an_archive_of_nothing_says_so(self, spark, queue, read, tmp_path):
         assert archive(read(), str(tmp_path / "archive")).messages == 0
         with pytest.raises(FileNotFoundError):

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from collections import Counter
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from popping import pop_exactly
@@ -41,6 +41,28 @@ def test_headers_and_times_come_along(queue, read):
     assert row.pushed_at.astimezone(UTC) == message.pushed_at
 
 
+def test_what_a_message_was_pushed_with_comes_along(queue, read):
+    due = datetime(2031, 2, 3, tzinfo=UTC)
+    queue.push(b"plain")
+    queue.push(b"urgent", priority=4, type="refund", ttl=timedelta(minutes=64))
+    queue.push(b"keyed", key="customer 4")
+    moved = queue.push(b"later", delay=timedelta(days=1))
+    assert queue.reschedule(moved, due=due)
+    rows = {bytes(row.body): row for row in read().collect()}
+    steering = {body: (row.priority, row.type, row.key, row.ttl) for body, row in rows.items()}
+    assert steering == {
+        b"plain": (0, None, None, None),
+        b"urgent": (4, "refund", None, 3840.0),
+        b"keyed": (0, None, "customer 4", None),
+        b"later": (0, None, None, None),
+    }
+    assert [body for body, row in rows.items() if row.due] == [b"later"]
+    assert rows[b"later"].due.astimezone(UTC) == due
+    # It was moved, and is known by the id that its push returned
+    assert rows[b"later"].message_id == str(moved)
+    assert rows[b"later"].pipe != str(moved.pipe)
+
+
 def test_states_are_told_apart(queue, read):
     queue.push_many(numbered(10))
     with queue.popper() as popper:
@@ -71,7 +93,7 @@ def test_a_committed_message_is_shown_below_the_floor_too(store, name, read):
 
 def test_dead_letters_are_rows_with_a_reason(store, name, read):
     queue = store.queue(name, max_attempts=1)
-    queue.push(b"poison", {"a": "b"})
+    queue.push(b"poison", {"a": "b"}, priority=3, type="refund")
     with queue.popper() as popper:
         popper.pop(timeout=5).rollback()
         assert popper.pop(timeout=1) is None
@@ -80,6 +102,7 @@ def test_dead_letters_are_rows_with_a_reason(store, name, read):
     assert row.headers == {"a": "b"}
     assert row.reason == "rolled back without a reason"
     assert row.phase is None
+    assert (row.priority, row.type, row.key, row.due, row.ttl) == (3, "refund", None, None, None)
 
 
 def test_purged_messages_are_no_rows(queue, read):
@@ -133,6 +156,13 @@ def test_a_schema_with_fewer_columns_reads_only_those(spark, full, url, name):
     rows = frame.load().collect()
     assert {row.asDict().keys() == {"seq", "state"} for row in rows} == {True}
     assert len(rows) >= 35
+
+
+def test_what_steers_messages_is_read_without_their_bodies(spark, queue, url, name):
+    queue.push_many(numbered(3), priority=2, ttl=timedelta(seconds=64))
+    columns = "priority int, type string, key string, due timestamp, ttl double"
+    frame = spark.read.format("cassq").schema(columns).option("url", url).option("queue", name).load()
+    assert [tuple(row) for row in frame.collect()] == [(2, None, None, None, 64.0)] * 3
 
 
 class TestFilters:

@@ -1,7 +1,7 @@
 """The streaming read and write, restarted from their checkpoints, on a real Spark session and real stores."""
 
 from collections import Counter
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from popping import pop_exactly
@@ -36,10 +36,10 @@ def folder(tmp_path):
     return tmp_path / "stream"
 
 
-def run(frame, folder, sink="parquet"):
+def run(frame, folder, sink="parquet", columns=("message_id", "body")):
     """Run a stream into files until everything that is there now was read."""
     query = (
-        frame.select("message_id", "body")
+        frame.select(*columns)
         .writeStream.format(sink)
         .option("path", str(folder / "out"))
         .option("checkpointLocation", str(folder / "checkpoint"))
@@ -72,6 +72,20 @@ def test_three_restarts_from_the_checkpoint_read_what_came_meanwhile_and_nothing
         run(stream(messages_per_trigger="30"), folder)
         assert written(spark, folder) == Counter(numbered(0, 100 * (turn + 1)))
     assert queue.stats().committed == 400
+
+
+def test_a_stream_tells_what_its_messages_were_pushed_with(spark, queue, stream, folder):
+    queue.push(b"urgent", priority=4, type="refund", ttl=timedelta(minutes=64))
+    queue.push(b"due", due=datetime(2020, 1, 2, tzinfo=UTC))
+    columns = "body", "priority", "type", "key", "due", "ttl"
+    run(stream(), folder, columns=columns)
+    found = {bytes(row.body): tuple(row)[1:] for row in spark.read.parquet(str(folder / "out")).collect()}
+    due = found[b"due"][3]
+    assert found == {
+        b"urgent": (4, "refund", None, None, 3840.0),
+        b"due": (0, None, None, due, None),
+    }
+    assert due.astimezone(UTC) == datetime(2020, 1, 2, tzinfo=UTC)
 
 
 def test_a_batch_takes_no_more_than_the_limit(spark, queue, stream, folder):
@@ -223,10 +237,11 @@ class TestStreamingWrite:
 
 def test_a_queue_is_copied_into_another_by_a_stream(spark, store, queue, stream, url, name, folder):
     copy = store.queue(f"{name}-copy")
-    queue.push_many((body, {"n": str(place)}) for place, body in enumerate(numbered(0, 120)))
+    like = {"priority": 2, "type": "refund", "ttl": timedelta(hours=64)}
+    queue.push_many(((body, {"n": str(place)}) for place, body in enumerate(numbered(0, 120))), **like)
     query = (
         stream(messages_per_trigger="50")
-        .select("body", f.col("headers"))
+        .select("body", f.col("headers"), "priority", "type", "ttl")
         .writeStream.format("cassq")
         .option("url", url)
         .option("queue", copy.name)
@@ -237,6 +252,7 @@ def test_a_queue_is_copied_into_another_by_a_stream(spark, store, queue, stream,
     query.awaitTermination()
     assert copy.stats().waiting == 120
     assert queue.stats().committed == 120
+    assert {(message.priority, message.type) for message in copy.peek(120)} == {(2, "refund")}
 
 
 class TestWrongOptions:

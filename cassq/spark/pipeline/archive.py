@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _RUNS = "_runs"
 _INDEX = StructType().add("message_id", StringType()).add("date", DateType()).add("queue", StringType())
+_RESTORED = "body", "headers", "priority", "type", "key"
 _ARCHIVED = StructType([*SCHEMA.fields]).add("date", DateType())
 
 
@@ -128,10 +129,10 @@ def restore(
     """Push archived messages, or a part of them, into a queue, all or none; as new messages, with new ids.
 
     Args:
-        messages: with columns body and, perhaps, headers; others are left out.
+        messages: with columns body and, perhaps, headers, priority, type and key; others are left out.
         writer, batch: name the batch, so that the same one restored again is not pushed twice.
     """
-    columns = [name for name in ("body", "headers") if name in messages.columns]
+    columns = [name for name in _RESTORED if name in messages.columns]
     save = messages.select(*columns).write.format("cassq").option("url", url).option("queue", queue)
     if writer is not None:
         save = save.option("writer", writer).option("batch", str(batch))

@@ -1,6 +1,7 @@
 """What becomes of a pile, whoever dies while it is made ready."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from support.clocks import HandClock
@@ -8,6 +9,8 @@ from support.contexts import context_of
 from support.interrupted import Interrupted, lose
 from support.lists import counts, listed
 
+from cassq.bulk.staged_list import StagedList
+from cassq.bulk.staged_pipes import StagedPipes
 from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.errors import DecodeError, OutcomeUnknownError
 from cassq.limits import NO_LIMIT
@@ -31,6 +34,7 @@ from cassq.reaping.keeper import LOOK_AFTER_S, STAGED_S, Keeper
 from cassq.reaping.reap_report import ReapReport
 from cassq.reaping.reaper import Reaper
 from cassq.storage.sqlite.storage import SqliteStorage
+from cassq.storage.witnessed import witnessed
 
 SETTINGS = QueueSettings()
 PILE = SOON + 1
@@ -131,6 +135,19 @@ def test_other_delays_are_sorted_and_keep_their_ids(scene):
     assert [(body, message_id.seq) for body, message_id in scene.consume()] == [
         (b"20", 2), (b"20", 4), (b"40", 3), (b"50", 1)
     ]  # fmt: skip
+
+
+def test_what_was_written_in_bulk_is_sorted_and_keeps_its_ids(scene):
+    context = replace(scene.context, storage=witnessed(scene.rows, scene.clock, 1.0))
+    staged = StagedPipes(context, "loader/1/a task")
+    for lead_s in (50, 20, 40):
+        staged.add(b"%d" % lead_s, delay=timedelta(seconds=lead_s))
+    (pile,) = staged.close()
+    scene.clock.seconds += 3600  # which the write took
+    StagedList(context).publish({pile})
+    assert scene.keep().moved == 3
+    assert scene.lists == {Shelf.MOVED: 1, Shelf.DUE: 1}
+    assert scene.consume() == [(b"20", (pile, 2)), (b"40", (pile, 3)), (b"50", (pile, 1))]
 
 
 def test_what_is_not_near_is_left_alone(scene):
