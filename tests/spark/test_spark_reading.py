@@ -44,7 +44,7 @@ def test_headers_and_times_come_along(queue, read):
 def test_what_a_message_was_pushed_with_comes_along(queue, read):
     due = datetime(2031, 2, 3, tzinfo=UTC)
     queue.push(b"plain")
-    queue.push(b"urgent", priority=4, type="refund", ttl=timedelta(minutes=64))
+    queue.push(b"urgent", priority=4, type="refund", ttl=timedelta(milliseconds=1 << 22))
     queue.push(b"keyed", key="customer 4")
     moved = queue.push(b"later", delay=timedelta(days=1))
     assert queue.reschedule(moved, due=due)
@@ -52,7 +52,7 @@ def test_what_a_message_was_pushed_with_comes_along(queue, read):
     steering = {body: (row.priority, row.type, row.key, row.ttl) for body, row in rows.items()}
     assert steering == {
         b"plain": (0, None, None, None),
-        b"urgent": (4, "refund", None, 3840.0),
+        b"urgent": (4, "refund", None, 4194.304),
         b"keyed": (0, None, "customer 4", None),
         b"later": (0, None, None, None),
     }

@@ -75,14 +75,14 @@ def test_three_restarts_from_the_checkpoint_read_what_came_meanwhile_and_nothing
 
 
 def test_a_stream_tells_what_its_messages_were_pushed_with(spark, queue, stream, folder):
-    queue.push(b"urgent", priority=4, type="refund", ttl=timedelta(minutes=64))
+    queue.push(b"urgent", priority=4, type="refund", ttl=timedelta(milliseconds=1 << 22))
     queue.push(b"due", due=datetime(2020, 1, 2, tzinfo=UTC))
     columns = "body", "priority", "type", "key", "due", "ttl"
     run(stream(), folder, columns=columns)
     found = {bytes(row.body): tuple(row)[1:] for row in spark.read.parquet(str(folder / "out")).collect()}
     due = found[b"due"][3]
     assert found == {
-        b"urgent": (4, "refund", None, None, 3840.0),
+        b"urgent": (4, "refund", None, None, 4194.304),
         b"due": (0, None, None, due, None),
     }
     assert due.astimezone(UTC) == datetime(2020, 1, 2, tzinfo=UTC)
