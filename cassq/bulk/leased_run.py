@@ -13,7 +13,8 @@ from cassq.model.message import Batch
 from cassq.model.pipe import PipeEntry, PipeState, Run, RunState
 from cassq.model.progress import Progress
 from cassq.model.ranges import Range, Ranges
-from cassq.storage.port import BatchQuery, PipeStorage
+from cassq.storage.forms import BatchQuery
+from cassq.storage.port import PipeStorage
 
 _BATCHES_READ = 16
 

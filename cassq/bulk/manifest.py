@@ -15,7 +15,8 @@ from cassq.model.message import NO_HEADERS
 from cassq.model.pipe import PipeEntry
 from cassq.model.settings import QueueSettings
 from cassq.model.shelf import Shelf, first_shelf
-from cassq.storage.port import BatchQuery, Storage
+from cassq.storage.forms import BatchQuery
+from cassq.storage.port import Storage
 
 _BATCHES_READ = 64
 _PIPES_PER_BODY = 1000

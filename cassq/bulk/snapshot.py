@@ -15,7 +15,8 @@ from cassq.model.message import Batch
 from cassq.model.pipe import End, Phase, PipeState, Run, RunState
 from cassq.model.ranges import Range, Ranges
 from cassq.pipes.batch_reader import check_disjoint
-from cassq.storage.port import BatchQuery, DeadLetter, LetterStorage, PipeStorage
+from cassq.storage.forms import BatchQuery, DeadLetter
+from cassq.storage.port import LetterStorage, PipeStorage
 
 _BATCHES_READ = 16
 _OUTLINES_READ = 1000

@@ -17,7 +17,7 @@ from cassq.model.queue_record import QueueRecord
 from cassq.model.shelf import Shelf, first_shelf
 from cassq.model.uses import shelves_of
 from cassq.pipes.outside_view import is_standing
-from cassq.storage.port import Listing
+from cassq.storage.forms import Listing
 
 #: A batch is published only within this time after its pipes were staged, by the database's clock.
 PUBLISH_WITHIN_S = 24 * 3600.0

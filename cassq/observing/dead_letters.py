@@ -18,7 +18,8 @@ from cassq.model.label import Label
 from cassq.model.message import Message, to_datetime
 from cassq.observing.redriving import PAGE, Moved, PushAgain, Redriven, pace, parts
 from cassq.runtime.clock import Clock, rest
-from cassq.storage.port import DeadLetter, LetterStorage
+from cassq.storage.forms import DeadLetter
+from cassq.storage.port import LetterStorage
 
 #: One id, several, or None for all.
 Which = MessageId | str | Iterable[MessageId | str] | None

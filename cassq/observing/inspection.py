@@ -23,7 +23,7 @@ from cassq.pipes.expiry import Lifetime, lifetime_in
 from cassq.pipes.outside_view import find_newest, load_seen, progress_seen
 from cassq.pipes.pipe_order import in_order
 from cassq.pipes.shelves import find_moved, list_pipes
-from cassq.storage.port import BatchQuery
+from cassq.storage.forms import BatchQuery
 
 #: Batches that `peek` reads at once.
 PEEK_BATCHES = 8

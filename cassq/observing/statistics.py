@@ -29,7 +29,7 @@ from cassq.pipes.outside_view import find_newest, find_pushed, is_standing, prog
 from cassq.pipes.pipe_list import PipeList
 from cassq.pipes.shelves import list_pipes
 from cassq.runtime.reentry import alone
-from cassq.storage.port import Listing
+from cassq.storage.forms import Listing
 
 RecordReader = Callable[[], QueueRecord]
 

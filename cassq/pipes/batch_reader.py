@@ -14,7 +14,8 @@ from cassq.errors import CassqError, DecodeError
 from cassq.limits import TAKE_BYTES_MAX
 from cassq.model.message import Batch
 from cassq.model.pipe import Run
-from cassq.storage.port import BatchQuery, PipeStorage
+from cassq.storage.forms import BatchQuery
+from cassq.storage.port import PipeStorage
 
 #: Batches read at once before anything is known of their size, and at most.
 FIRST_LIMIT = 4

@@ -14,7 +14,8 @@ from cassq.model.ranges import Ranges
 from cassq.model.retrying import NO_REASON, in_one_line
 from cassq.model.take_plan import Handout, Taken
 from cassq.pipes.batch_reader import BatchReader
-from cassq.storage.port import DeadLetter, Storage
+from cassq.storage.forms import DeadLetter
+from cassq.storage.port import Storage
 
 _log = logging.getLogger("cassq.popper")
 

@@ -11,7 +11,8 @@ from cassq.limits import NO_LIMIT
 from cassq.model.message import Batch
 from cassq.model.pipe import End, Head, Mark, Phase, PipeState, Run, RunState
 from cassq.model.progress import Progress
-from cassq.storage.port import BatchQuery, PipeStorage
+from cassq.storage.forms import BatchQuery
+from cassq.storage.port import PipeStorage
 
 
 def find_newest(storage: PipeStorage, pipe: UUID, last: int = NO_LIMIT) -> Batch | None:

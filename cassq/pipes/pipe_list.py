@@ -26,7 +26,7 @@ from cassq.model.pipe import PipeEntry
 from cassq.model.shelf import Shelf
 from cassq.model.uses import uses_due, uses_keys
 from cassq.pipes.pipe_order import in_order, is_younger, newest_of
-from cassq.storage.port import Listing
+from cassq.storage.forms import Listing
 
 
 class PipeList:

@@ -32,7 +32,7 @@ from cassq.pipes.fenced_pipe import FencedPipe
 from cassq.pipes.shelves import find_entry, find_moved
 from cassq.reaping.hand_over import HandOver, items_of, resting
 from cassq.reaping.sources import Sources
-from cassq.storage.port import BatchQuery
+from cassq.storage.forms import BatchQuery
 
 #: The pusher of pipes into which single messages were moved.
 BY_HAND = "by hand"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cassq.bulk.snapshot import Section
     from cassq.model.message import Batch
     from cassq.model.pipe import PipeEntry
-    from cassq.storage.port import DeadLetter
+    from cassq.storage.forms import DeadLetter
 
 #: One row for each message. attempt, holder and leased_at tell how it was handed out last; phase, whether its
 #: pipe still takes pushes (open) or not (sealed), null where only a dead letter is left; reason, why it died.

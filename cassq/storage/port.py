@@ -1,8 +1,7 @@
 """The contract between the protocol and a database.
 
-Everything cassq asks of a database is one of these twenty-two methods, in six parts; `tests/contract` holds
-every adapter to every sentence below. An adapter decides nothing: it neither retries a write nor judges a
-state.
+Everything cassq asks of a database is one of these twenty-four methods, in six parts; `tests/contract` holds
+every adapter to every sentence below. An adapter decides nothing: it retries no write, and judges no state.
 
 Three rules hold for all of them:
 
@@ -12,76 +11,23 @@ Three rules hold for all of them:
   adapter except `ClosedError` after it was closed and `SchemaMismatchError` where a table is missing.
 - **Time.** Every `*_ms` that an adapter fills in is the database's clock, in milliseconds since 1970.
 - **Threads.** Every method may be called from many threads at once. After a fork only the parent may call;
-  the child gets `ClosedError`.
-
-Whoever made an adapter opens and closes it; that is not part of the port.
+  the child gets `ClosedError`. Whoever made an adapter opens and closes it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import date
 from typing import Protocol
 from uuid import UUID
 
-from cassq.limits import NO_LIMIT
 from cassq.model.ids import MessageId
-from cassq.model.message import Batch, Headers
+from cassq.model.message import Batch
 from cassq.model.pipe import Head, Mark, PipeEntry, PipeState
 from cassq.model.queue_record import QueueRecord
 from cassq.model.recurrence import ScheduleRecord
 from cassq.model.rollup import Rollup
 from cassq.model.shelf import Shelf
 from cassq.model.transaction import Answer, Transaction
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """The pipes of a queue, oldest id first, and the database's clock when they were read."""
-
-    entries: tuple[PipeEntry, ...]
-    now_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class BatchQuery:
-    """Which batches to read.
-
-    Attributes:
-        first: only batches that begin at this number or later.
-        last: only batches that begin at this number or earlier.
-        limit: at most so many.
-        is_newest_first: descending by number, so that the limit keeps the newest.
-        is_outline: leave the bodies and headers out.
-    """
-
-    first: int = 1
-    last: int = NO_LIMIT
-    limit: int = 1
-    is_newest_first: bool = False
-    is_outline: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """A message that was given up, kept under its own id.
-
-    Attributes:
-        reason: why, for people to read.
-        attempts: how often it was handed out.
-        died_at_ms: database's clock; filled in by the adapter.
-        priority, type, key: what it was pushed with; "" for no type, and for no key.
-    """
-
-    message_id: MessageId
-    body: bytes
-    headers: Headers
-    pushed_at_ms: int
-    attempts: int
-    reason: str
-    died_at_ms: int = field(default=0)
-    priority: int = 0
-    type: str = ""
-    key: str = ""
+from cassq.storage.forms import BatchQuery, DeadLetter, Listing
 
 
 class RecordStorage(Protocol):

@@ -16,7 +16,7 @@ import cassq
 from cassq.model.message import to_datetime
 from cassq.model.rollup import Rollup
 from cassq.storage.cassandra.cql_file import read_shapes
-from cassq.storage.port import DeadLetter
+from cassq.storage.forms import DeadLetter
 
 #: Texts that are one of a few words.
 WORDS = {"phase", "state", "ending"}

@@ -15,7 +15,7 @@ from cassq.model.transaction import (
     RunChange,
     Transaction,
 )
-from cassq.storage.port import DeadLetter
+from cassq.storage.forms import DeadLetter
 
 EARLY_MS = 1_600_000_000_000
 

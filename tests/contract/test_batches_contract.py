@@ -9,7 +9,7 @@ from stored import EARLY_MS, batch
 
 from cassq.model.ids import MessageId, new_pipe_id
 from cassq.model.message import Batch, Origin
-from cassq.storage.port import BatchQuery
+from cassq.storage.forms import BatchQuery
 
 
 def unstamped(batches):

@@ -16,7 +16,7 @@ from cassq.model.transaction import (
     Seal,
     Transaction,
 )
-from cassq.storage.port import BatchQuery
+from cassq.storage.forms import BatchQuery
 
 CALLS = {
     "read_queues": lambda storage: storage.read_queues("q"),

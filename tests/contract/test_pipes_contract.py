@@ -22,7 +22,7 @@ from cassq.model.transaction import (
     Seal,
     Transaction,
 )
-from cassq.storage.port import BatchQuery
+from cassq.storage.forms import BatchQuery
 from cassq.storage.sqlite.storage import SqliteStorage
 
 

@@ -31,7 +31,7 @@ from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.errors import CassqError, OutcomeUnknownError, QueueNotFoundError, StorageUnavailableError
 from cassq.model.ids import new_pipe_id
 from cassq.model.shelf import Shelf
-from cassq.storage.cassandra.statements import Call
+from cassq.storage.cassandra.statement import Call
 from cassq.storage.cassandra.storage import CassandraStorage
 from cassq.storage.sqlite.storage import SqliteStorage
 from cassq.store import Store

@@ -18,7 +18,7 @@ import cassq
 from cassq.storage.cassandra import Address, CassandraSchema, CassandraStorage, open_session
 from cassq.storage.cassandra.errors_map import tell_rejection
 from cassq.storage.cassandra.schema import VERSION
-from cassq.storage.cassandra.statements import Call
+from cassq.storage.cassandra.statement import Call
 
 pytestmark = pytest.mark.service
 

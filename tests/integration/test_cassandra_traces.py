@@ -25,8 +25,8 @@ from cassq.storage.cassandra import (
     open_session,
 )
 from cassq.storage.cassandra.sick_nodes import SickNodes
-from cassq.storage.cassandra.statements import Call
-from cassq.storage.port import BatchQuery
+from cassq.storage.cassandra.statement import Call
+from cassq.storage.forms import BatchQuery
 
 pytestmark = pytest.mark.service
 

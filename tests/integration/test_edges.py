@@ -12,7 +12,7 @@ import cassq
 from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.model.ids import new_pipe_id
 from cassq.runtime.clock import SystemClock
-from cassq.storage.port import DeadLetter
+from cassq.storage.forms import DeadLetter
 from cassq.storage.sqlite.storage import SqliteStorage
 from cassq.store import Store
 

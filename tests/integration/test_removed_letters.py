@@ -11,7 +11,7 @@ from cassq.model.ids import MessageId, just_before, new_pipe_id
 from cassq.observing.inspection import MessageState
 from cassq.storage.cassandra import CassandraStorage
 from cassq.storage.cassandra import statements as cql
-from cassq.storage.port import DeadLetter
+from cassq.storage.forms import DeadLetter
 
 pytestmark = [pytest.mark.service, pytest.mark.slow]
 

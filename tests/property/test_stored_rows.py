@@ -19,7 +19,7 @@ from cassq.model.settings import QueueSettings
 from cassq.model.shelf import Shelf
 from cassq.model.tally import Tally
 from cassq.storage.cassandra import rows as cassandra_rows
-from cassq.storage.port import DeadLetter
+from cassq.storage.forms import DeadLetter
 from cassq.storage.sqlite import rows as sqlite_rows
 
 quietly = settings(derandomize=True, deadline=None, max_examples=300)

@@ -38,7 +38,7 @@ from nodes import REPLICAS, Nodes
 from replicas import Key, Mutation, Partition, Replica, merge_partitions
 from scheduler import EPOCH_S, Process, Task, World
 
-from cassq.storage.cassandra.statements import Call
+from cassq.storage.cassandra.statement import Call
 
 QUORUM = 2
 

@@ -19,7 +19,7 @@ from cassq.model.ids import MessageId
 from cassq.model.pipe import End, Mark
 from cassq.model.retrying import EXPIRED
 from cassq.popping.buffered_leases import BufferedLeases
-from cassq.storage.port import DeadLetter
+from cassq.storage.forms import DeadLetter
 from cassq.verification.ledger import Kind
 
 #: Who drops messages, in the lines of a history.

@@ -61,7 +61,7 @@ from cassq.popping.delivery import Delivery
 from cassq.pushing import pusher
 from cassq.queue import Queue
 from cassq.runtime.clock import SystemClock
-from cassq.storage.cassandra.statements import Call
+from cassq.storage.cassandra.statement import Call
 from cassq.storage.cassandra.storage import CassandraStorage
 from cassq.store import Store
 from cassq.verification.checker import judge

@@ -16,7 +16,7 @@ from scheduler import Process
 from cassq.runtime.clock import SystemClock
 from cassq.storage.cassandra.session import CassandraSession, Work
 from cassq.storage.cassandra.sick_nodes import SickNodes
-from cassq.storage.cassandra.statements import Call, Statement
+from cassq.storage.cassandra.statement import Call, Statement
 
 
 class SimulatedSession(CassandraSession):

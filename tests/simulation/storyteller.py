@@ -16,7 +16,7 @@ from cql import Select, Term, Write, parse
 
 from cassq.limits import SEQ_MAX
 from cassq.storage.cassandra import statements
-from cassq.storage.cassandra.statements import Statement
+from cassq.storage.cassandra.statement import Statement
 from cassq.storage.cassandra.values import to_ms
 from cassq.verification.ledger import Line
 

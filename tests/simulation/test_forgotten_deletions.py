@@ -20,7 +20,7 @@ from cassq.model.pipe import Head, PipeEntry
 from cassq.model.shelf import Shelf
 from cassq.model.transaction import Seal, Transaction
 from cassq.runtime.clock import SystemClock
-from cassq.storage.cassandra import rows
+from cassq.storage.cassandra import lists, rows
 from cassq.storage.cassandra import statements as cql
 from cassq.storage.cassandra.storage import CassandraStorage
 from cassq.store import Store
@@ -206,14 +206,14 @@ class TestAnOlderCassqBeside:
         session.execute_in_turn(
             [
                 [(cql.INSERT_HEAD, (entry.pipe, *head))],
-                [(cql.INSERT_ENTRY, ("q", cql.STAGED_SHARD, *rows.entry_values(entry)))],
+                [(cql.INSERT_ENTRY, ("q", lists.STAGED_SHARD, *rows.entry_values(entry)))],
             ]
         )
         storage.transact(entry.pipe, Transaction(Seal(0)))
         return entry
 
     def listed(self, session):
-        found = session.execute(cql.READ_ENTRIES[cql.WHOLE], ("q", cql.STAGED_SHARD))
+        found = session.execute(cql.READ_ENTRIES[cql.WHOLE], ("q", lists.STAGED_SHARD))
         return [rows.to_entry(row[:-1], Shelf.STAGED) for row in found]
 
     def test_what_it_staged_is_published(self, storage, session, queue, older):
@@ -238,7 +238,7 @@ class TestAnOlderCassqBeside:
             if entry.pipe in pipes:
                 row = ("q", cql.SHARD, *rows.entry_values(entry))
                 session.execute_in_turn(
-                    [[(cql.INSERT_ENTRY, row)], [(cql.DELETE_ENTRY, ("q", cql.STAGED_SHARD, entry.pipe))]]
+                    [[(cql.INSERT_ENTRY, row)], [(cql.DELETE_ENTRY, ("q", lists.STAGED_SHARD, entry.pipe))]]
                 )
         finished = {"loader": replace(record.writers["loader"], manifest=None)}
         queue.record.change(lambda seen: replace(seen, writers=finished))

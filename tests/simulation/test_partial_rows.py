@@ -31,7 +31,7 @@ from cassq.runtime.clock import SystemClock
 from cassq.storage.cassandra.rows import batch_values
 from cassq.storage.cassandra.statements import APPEND
 from cassq.storage.cassandra.storage import CassandraStorage
-from cassq.storage.port import BatchQuery
+from cassq.storage.forms import BatchQuery
 
 SETTINGS = QueueSettings(lease=timedelta(seconds=2), clock_skew_max=timedelta(milliseconds=10))
 WHOLE = frozenset({"count", "bodies", "headers", "pushed_at", "ttl_ms"})

@@ -37,7 +37,7 @@ from cassq.model.pipe import Phase, PipeEntry
 from cassq.model.ranges import Range
 from cassq.spark.messages import check_write_schema, messages_of
 from cassq.spark.rows import SCHEMA, RowBuilder
-from cassq.storage.port import DeadLetter
+from cassq.storage.forms import DeadLetter
 
 DUE = datetime(2031, 2, 3, 4, 5, 6, 789000, tzinfo=UTC)
 DUE_MS = int(DUE.timestamp() * 1000)

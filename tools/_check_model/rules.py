@@ -51,7 +51,7 @@ RULES = (
         (
             "fixed_times",
             "inserts carry fixed timestamps, deletions one in the far future",
-            f"{_CQL}.BORN_AT {_CQL}.DIES_AT",
+            "cassq.storage.cassandra.statement.BORN_AT cassq.storage.cassandra.statement.DIES_AT",
         ),
         (
             "one_at_a_time",

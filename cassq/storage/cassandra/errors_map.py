@@ -38,7 +38,7 @@ from cassq.errors import (
     SchemaMismatchError,
     StorageUnavailableError,
 )
-from cassq.storage.cassandra.statements import Call
+from cassq.storage.cassandra.statement import Call
 
 #: Everything the driver raises that is not a bug of the caller. A server error of a code that the driver
 #: does not know (0x1700, of transactions under contention) is a bare ErrorMessage.

@@ -11,7 +11,7 @@ from cassq.errors import AccessDeniedError, CassqError
 from cassq.storage.cassandra import statements as cql
 from cassq.storage.cassandra.cql_file import read_shapes
 from cassq.storage.cassandra.session import CassandraSession, Node, Row
-from cassq.storage.cassandra.statements import Call
+from cassq.storage.cassandra.statement import Call
 from cassq.storage.cassandra.values import to_ms
 
 #: Settings that the protocol's promises or costs rest on.

@@ -14,6 +14,7 @@ from cassq.model.ranges import Ranges
 from cassq.storage.cassandra import statements as cql
 from cassq.storage.cassandra.in_parts import BEGIN, END, place_in_time, place_of, read_in_parts, uuid_at
 from cassq.storage.cassandra.session import CassandraSession, Row, Work
+from cassq.storage.cassandra.statement import Statement
 
 # A range costs a reader two tombstones, and many ranges in one memtable make each further write slower.
 _STRETCH_MIN = 10
@@ -52,7 +53,7 @@ def read_letters(
 
 
 def _read_parts(
-    session: CassandraSession, statement: cql.Statement, queue: str, between: tuple[int, int], limit: int
+    session: CassandraSession, statement: Statement, queue: str, between: tuple[int, int], limit: int
 ) -> list[Row]:
     """Return what a statement finds between two places, up to `limit` rows, in their order."""
     found: list[Row] = []

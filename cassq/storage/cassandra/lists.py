@@ -17,6 +17,7 @@ from cassq.storage.cassandra import rows
 from cassq.storage.cassandra import statements as cql
 from cassq.storage.cassandra.in_parts import BEGIN, END, place_in_time, place_of, read_in_parts, uuid_at
 from cassq.storage.cassandra.session import CassandraSession, Row, Work
+from cassq.storage.cassandra.statement import Statement
 
 #: By list the shard of its partition.
 _SHARDS = {
@@ -29,6 +30,11 @@ _SHARDS = {
     Shelf.SORTED: 1,
 }
 
+#: Until schema version 5 what is staged was listed here, in `pipes`. An older cassq that runs beside lists it
+#: here, and looks here for what was decided: so it gets copies, which are told by their lane.
+STAGED_SHARD = -1
+_COPY_LANE = 2**31 - 1
+
 #: The lists whose deletions are kept for longer than nodes keep hints.
 _STAGED = {Shelf.STAGED, Shelf.SORTED}
 
@@ -40,8 +46,8 @@ def listing(queue: str, entries: Sequence[PipeEntry], shelf: Shelf) -> list[list
         [(insert, (queue, _SHARDS[shelf], *rows.entry_values(entry))) for entry in entries]
     ]
     if shelf is Shelf.STAGED:
-        copies = [rows.entry_values(replace(entry, lane=cql.COPY_LANE)) for entry in entries]
-        steps.append([(cql.INSERT_ENTRY, (queue, cql.STAGED_SHARD, *copy)) for copy in copies])
+        copies = [rows.entry_values(replace(entry, lane=_COPY_LANE)) for entry in entries]
+        steps.append([(cql.INSERT_ENTRY, (queue, STAGED_SHARD, *copy)) for copy in copies])
     return steps
 
 
@@ -51,7 +57,7 @@ def unlisting(queue: str, pipes: Sequence[UUID], shelf: Shelf) -> list[list[Work
     steps: list[list[Work]] = [[(delete, (queue, _SHARDS[shelf], pipe)) for pipe in pipes]]
     if shelf is Shelf.STAGED:
         # The copy before the entry: of whoever is stopped in between, the entry is found again.
-        steps.insert(0, [(cql.DELETE_ENTRY, (queue, cql.STAGED_SHARD, pipe)) for pipe in pipes])
+        steps.insert(0, [(cql.DELETE_ENTRY, (queue, STAGED_SHARD, pipe)) for pipe in pipes])
     return steps
 
 
@@ -65,9 +71,9 @@ def read(
     if shelf is Shelf.STAGED:
         # Also what an older cassq staged; but not the copies that are made for it: one whose entry is gone is
         # one whose deletion was forgotten, and tells nothing.
-        beside = _read(session, cql.READ_ENTRIES, (queue, cql.STAGED_SHARD), since, until)
+        beside = _read(session, cql.READ_ENTRIES, (queue, STAGED_SHARD), since, until)
         copies = [rows.to_entry(row[:-1], shelf) for row in beside]
-        entries += [entry for entry in copies if entry.lane != cql.COPY_LANE]
+        entries += [entry for entry in copies if entry.lane != _COPY_LANE]
         entries.sort(key=lambda entry: time_key(entry.pipe))
         found = found or beside
     return found, tuple(entries)
@@ -75,7 +81,7 @@ def read(
 
 def _read(
     session: CassandraSession,
-    statements: dict[str, cql.Statement],
+    statements: dict[str, Statement],
     key: tuple[str, int],
     since: UUID | None,
     until: UUID | None,

@@ -14,7 +14,7 @@ from cassandra.policies import DCAwareRoundRobinPolicy, FallthroughRetryPolicy, 
 from cassandra.query import tuple_factory
 
 from cassq.storage.cassandra.sick_nodes import HealthyFirst, SickNodes
-from cassq.storage.cassandra.statements import Call
+from cassq.storage.cassandra.statement import Call
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from cassq.storage.cassandra.values import (
     to_text,
     to_uuid,
 )
-from cassq.storage.port import DeadLetter
+from cassq.storage.forms import DeadLetter
 
 
 def record_values(record: QueueRecord) -> Values:

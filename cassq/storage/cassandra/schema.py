@@ -23,7 +23,7 @@ from cassq.storage.cassandra.cql_file import (
 )
 from cassq.storage.cassandra.schema_drift import Difference, compare
 from cassq.storage.cassandra.session import CassandraSession
-from cassq.storage.cassandra.statements import Call
+from cassq.storage.cassandra.statement import Call
 
 #: The version of the schema that this code reads and writes.
 VERSION = 13

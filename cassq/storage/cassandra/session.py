@@ -35,7 +35,7 @@ from cassq.storage.cassandra.errors_map import (
     mapped,
 )
 from cassq.storage.cassandra.sick_nodes import SickNodes
-from cassq.storage.cassandra.statements import Call, Statement
+from cassq.storage.cassandra.statement import Call, Statement
 
 Row = tuple[Any, ...]
 Work = tuple[Statement, Sequence[Any]]

@@ -14,14 +14,7 @@ What must not break:
 # Every word of these statements is ours; values are bound.
 # ruff: noqa: S608
 
-from dataclasses import dataclass
-from enum import Enum
-
-#: What is written once: deletions and transactions beat it, and sending it again changes nothing.
-BORN_AT = 1
-
-#: What is deleted stays deleted, whatever arrives later. One below the largest timestamp there is.
-DIES_AT = 2**63 - 2
+from cassq.storage.cassandra.statement import BORN_AT, DIES_AT, Call, Statement
 
 #: Rows of one page: bodies are large, heads and marks are small, and what is read as one state should come
 #: as one page.
@@ -34,46 +27,10 @@ PAGE_OF_STATE = 20_000
 STATE_ROWS_MAX = 64
 
 HEAD_SEQ = -1
-HEAD_KIND = 0
-RUN_KIND = 1
-MARK_KIND = 2
-SET_MARK_KIND = 3
-
-#: What is kept of a rollup, in the order of `Rollup`.
-ROLLUP_COLUMNS = (
-    *("rolled_up_at", "minute", "pusher", "holder"),
-    *("waiting", "pending", "returned", "committed", "dead"),
-    *("body_bytes", "body_p50_bytes", "body_p90_bytes", "body_p99_bytes"),
-    *("oldest_age_ms", "age_p50_ms", "age_p90_ms", "age_p99_ms"),
-)
+HEAD_KIND, RUN_KIND, MARK_KIND, SET_MARK_KIND = range(4)
 
 #: Today's only shard of a queue.
 SHARD = 0
-
-#: Until schema version 5 what is staged was listed here, in `pipes`. An older cassq that runs beside lists it
-#: here, and looks here for what was decided: so it gets copies, which are told by their lane.
-STAGED_SHARD = -1
-COPY_LANE = 2**31 - 1
-
-
-class Call(Enum):
-    """What kind of call a statement is."""
-
-    WRITE = "write"  # QUORUM, never sent again by the driver
-    READ = "read"  # QUORUM
-    SERIAL_READ = "serial"  # SERIAL: settles what a transaction left half done
-    TRANSACTION = "transaction"  # QUORUM and SERIAL, never sent again by the driver
-    LOCAL = "local"  # one node's own tables: its clock, its settings
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """One statement to prepare; `{ks}` in its text stands for the keyspace."""
-
-    call: Call
-    cql: str
-    is_idempotent: bool = True
-    page_rows: int = 5000
 
 
 READ_CLOCK = Statement(Call.LOCAL, "SELECT to_timestamp(now()) FROM system.local", is_idempotent=False)
@@ -292,11 +249,15 @@ COUNT_DEAD = Statement(
 # Rollups. They are figures, not messages: written with the coordinator's time, so that a later one stands,
 # and gone by the table's own time-to-live.
 
-_ROLLUP = ", ".join(ROLLUP_COLUMNS)
+_ROLLUP = (  # in the order of `Rollup`
+    "rolled_up_at, minute, pusher, holder, waiting, pending, returned, committed, dead, "
+    "body_bytes, body_p50_bytes, body_p90_bytes, body_p99_bytes, "
+    "oldest_age_ms, age_p50_ms, age_p90_ms, age_p99_ms"
+)
 INSERT_ROLLUP = Statement(
     Call.WRITE,
     f"INSERT INTO {{ks}}.statistics (queue, shard, day, {_ROLLUP}) "
-    f"VALUES (?, ?, ?, {', '.join('?' * len(ROLLUP_COLUMNS))})",
+    f"VALUES (?, ?, ?, {', '.join('?' for _ in _ROLLUP.split(', '))})",
 )
 READ_ROLLUPS = Statement(
     Call.READ, f"SELECT {_ROLLUP} FROM {{ks}}.statistics WHERE queue = ? AND shard = ? AND day = ?"

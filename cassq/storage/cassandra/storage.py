@@ -26,9 +26,10 @@ from cassq.storage.cassandra import lists, rows, schedules
 from cassq.storage.cassandra import statements as cql
 from cassq.storage.cassandra.letters import count_letters, read_letters, removals
 from cassq.storage.cassandra.session import CassandraSession, Work
+from cassq.storage.cassandra.statement import Statement
 from cassq.storage.cassandra.transactions import to_answer, to_work
 from cassq.storage.cassandra.values import Values, decoding, to_ms, to_uuid
-from cassq.storage.port import BatchQuery, DeadLetter, Listing
+from cassq.storage.forms import BatchQuery, DeadLetter, Listing
 
 _MARKS_PER_WRITE = 1000
 _ENTRIES_PER_WRITE = 100
@@ -74,7 +75,7 @@ class CassandraStorage:
             return True
         return self._is_applied(cql.REPLACE_QUEUE, (*values, QueueState.DELETED.value))
 
-    def _is_applied(self, statement: cql.Statement, values: Values) -> bool:
+    def _is_applied(self, statement: Statement, values: Values) -> bool:
         return bool(self._session.execute(statement, values)[0][0])
 
     def create_pipe(self, queue: str, entry: PipeEntry, head: Head) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from cassq.model.ids import MessageId, time_key
-from cassq.storage.port import DeadLetter
+from cassq.storage.forms import DeadLetter
 from cassq.storage.sqlite import rows
 
 #: A trace is kept for as long as its pipe, and for a day as Cassandra keeps a deletion.

@@ -23,7 +23,7 @@ from cassq.model.rollup import NAMES, Rollup
 from cassq.model.settings import QueueSettings
 from cassq.model.shelf import Shelf
 from cassq.model.tally import Tally
-from cassq.storage.port import DeadLetter
+from cassq.storage.forms import DeadLetter
 from cassq.storage.sqlite.values import blob, decoding, json_headers, json_list, number, text, time_ms
 
 Row = tuple[Any, ...]

@@ -16,37 +16,19 @@ from cassq.model.message import Batch
 from cassq.model.pipe import Head, Mark, PipeEntry, PipeState
 from cassq.model.queue_record import QueueRecord, QueueState
 from cassq.model.recurrence import ScheduleRecord
-from cassq.model.rollup import KEPT, NAMES, Rollup, day_of
+from cassq.model.rollup import Rollup
 from cassq.model.shelf import Shelf
 from cassq.model.transaction import Answer, Seal, Transaction
 from cassq.runtime.clock import Clock, SystemClock
 from cassq.runtime.files import FILE_MODE
-from cassq.storage.port import BatchQuery, DeadLetter, Listing
-from cassq.storage.sqlite import letters, rows, schedules, slots
+from cassq.storage.forms import BatchQuery, DeadLetter, Listing
+from cassq.storage.sqlite import letters, lists, rows, schedules, slots
+from cassq.storage.sqlite import rollups as rollups_of
 from cassq.storage.sqlite.file import SqliteFile
 from cassq.storage.sqlite.transactions import MARK, RUN_COLUMNS, head_update, mark_row, run_write
 
 _HEAD = "op, cursor, read_from, floor, phase, last, skipped, dead, purged, rolled_back, expired"
 _RECORD = "name, incarnation, op, state, settings, totals, counted, samples, writers, publications, expired"
-_ENTRY = (
-    "INSERT OR IGNORE INTO pipes"
-    " (queue, shard, pipe, pusher, priority, lane, created_at_ms, type, due_class, moved_from, slot)"
-    " VALUES (?,?,?,?,?,?,?,?,?,?,?)"
-)
-
-#: Today's only shard of a queue; its lists have each a shard of their own.
-_SHARD = 0
-_SHARDS = {
-    Shelf.READY: _SHARD,
-    Shelf.DUE: 1,
-    Shelf.KEYED: 4,
-    Shelf.SCHEDULED: 2,
-    Shelf.MOVED: 3,
-    Shelf.STAGED: -1,
-    Shelf.SORTED: -2,
-}
-_DELETE_ENTRY = "DELETE FROM pipes WHERE queue = ? AND shard = ? AND pipe = ?"
-_ROLLUP = ", ".join(NAMES)
 
 
 class _RefusedError(Exception):
@@ -116,7 +98,7 @@ class SqliteStorage:
                 f"INSERT INTO heads (pipe, {_HEAD}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",  # noqa: S608
                 (key, *rows.head_row(head)),
             )
-            db.execute(_ENTRY, (queue, _SHARDS[entry.shelf], *rows.entry_row(entry, self._file.now_ms())))
+            lists.add(db, queue, [entry], entry.shelf, self._file.now_ms())
 
     def list_pipes(
         self, queue: str, since: UUID | None = None, *, until: UUID | None = None, shelf: Shelf = Shelf.READY
@@ -124,21 +106,14 @@ class SqliteStorage:
         """See `Storage.list_pipes`."""
         with self._file.reading() as db:
             now_ms = self._file.now_ms()
-            found = db.execute(
-                "SELECT pipe, pusher, priority, lane, created_at_ms, type, due_class, moved_from, slot"
-                " FROM pipes WHERE queue = ? AND shard = ? AND pipe >= ? AND pipe <= ? ORDER BY pipe",
-                (queue, _SHARDS[shelf], time_key(since) if since else b"", _until(until)),
-            ).fetchall()
+            found = lists.read(db, queue, shelf, since, until)
         return Listing(tuple(rows.to_entry(row, shelf) for row in found), now_ms)
 
     def publish_pipes(self, queue: str, entries: Sequence[PipeEntry], to: Shelf = Shelf.READY) -> None:
         """See `Storage.publish_pipes`; here it is one step."""
         with self._file.writing() as db:
-            now_ms = self._file.now_ms()
-            listed = [(queue, _SHARDS[to], *rows.entry_row(entry, now_ms)) for entry in entries]
-            db.executemany(_ENTRY, listed)
-            left = [(queue, _SHARDS[entries[0].shelf], time_key(entry.pipe)) for entry in entries]
-            db.executemany(_DELETE_ENTRY, left)
+            lists.add(db, queue, entries, to, self._file.now_ms())
+            lists.remove(db, queue, [entry.pipe for entry in entries], entries[0].shelf)
 
     def delete_pipe(self, queue: str, pipe: UUID, shelf: Shelf = Shelf.READY) -> None:
         """See `Storage.delete_pipe`; here it is one step."""
@@ -147,7 +122,7 @@ class SqliteStorage:
             for table in ("waiting", "marks", "runs", "heads"):
                 db.execute(f"DELETE FROM {table} WHERE pipe = ?", (key,))  # noqa: S608
             letters.forget_removed(db, self._file.now_ms())
-            db.execute(_DELETE_ENTRY, (queue, _SHARDS[shelf], key))
+            lists.remove(db, queue, [pipe], shelf)
 
     def delete_batches(self, pipe: UUID) -> None:
         """See `Storage.delete_batches`."""
@@ -266,24 +241,13 @@ class SqliteStorage:
 
     def write_rollups(self, queue: str, rollups: Sequence[Rollup]) -> None:
         """See `Storage.write_rollups`; nothing else deletes what is older than thirty days."""
-        values = ",".join("?" * (2 + len(NAMES)))
         with self._file.writing() as db:
-            db.executemany(
-                f"INSERT OR REPLACE INTO statistics (queue, shard, {_ROLLUP}) VALUES ({values})",  # noqa: S608
-                [(queue, _SHARD, *rows.rollup_row(rollup)) for rollup in rollups],
-            )
-            forgotten = self._file.now_ms() - round(KEPT.total_seconds() * 1000)
-            db.execute("DELETE FROM statistics WHERE rolled_up_at_ms < ?", (forgotten,))
+            rollups_of.write(db, queue, rollups, self._file.now_ms())
 
     def read_rollups(self, queue: str, day: date) -> Sequence[Rollup]:
         """See `Storage.read_rollups`."""
         with self._file.reading() as db:
-            found = db.execute(
-                f"SELECT {_ROLLUP} FROM statistics WHERE queue = ? AND shard = ?"  # noqa: S608
-                " AND rolled_up_at_ms >= ? AND rolled_up_at_ms < ?"
-                " ORDER BY rolled_up_at_ms, minute_ms, pusher, holder",
-                (queue, _SHARD, *day_of(day)),
-            ).fetchall()
+            found = rollups_of.read(db, queue, day)
         return [rows.to_rollup(row) for row in found]
 
     def read_schedules(self, incarnation: UUID, name: str | None = None) -> Sequence[ScheduleRecord]:
@@ -324,7 +288,3 @@ class SqliteStorage:
         """See `Storage.delete_slots`."""
         with self._file.writing() as db:
             slots.delete_all(db, incarnation)
-
-
-def _until(pipe: UUID | None) -> bytes:
-    return b"\xff" * 16 if pipe is None else time_key(pipe)

@@ -11,7 +11,7 @@ from cassq.model.ids import MessageId, new_pipe_id, new_token
 from cassq.model.message import Batch
 from cassq.model.pipe import BURIAL, End, Head, Mark, PipeEntry, Run, RunState
 from cassq.model.transaction import Advance, RunChange, Transaction
-from cassq.storage.port import DeadLetter
+from cassq.storage.forms import DeadLetter
 from cassq.storage.sqlite.storage import SqliteStorage
 
 

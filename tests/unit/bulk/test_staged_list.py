@@ -19,7 +19,7 @@ from cassq.model.schedule import SOON, SOON_S
 from cassq.model.settings import QueueSettings
 from cassq.model.shelf import Shelf
 from cassq.model.transaction import Advance, Retire, Transaction
-from cassq.storage.port import BatchQuery
+from cassq.storage.forms import BatchQuery
 from cassq.storage.sqlite.storage import SqliteStorage
 from cassq.storage.witnessed import witnessed
 

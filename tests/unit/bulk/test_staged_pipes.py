@@ -10,7 +10,7 @@ from cassq.bulk.staged_pipes import PATIENCE_S, PAUSE_MAX_S, StagedPipes
 from cassq.errors import ClosedError, OutcomeUnknownError, PipeLostError, StorageUnavailableError
 from cassq.model.settings import QueueSettings
 from cassq.model.shelf import Shelf
-from cassq.storage.port import BatchQuery
+from cassq.storage.forms import BatchQuery
 from cassq.storage.sqlite.storage import SqliteStorage
 
 

@@ -26,7 +26,7 @@ from cassq.model.uses import (
     uses_types,
 )
 from cassq.observing.inspection import Inspection
-from cassq.storage.port import BatchQuery
+from cassq.storage.forms import BatchQuery
 from cassq.storage.sqlite.storage import SqliteStorage
 from cassq.storage.witnessed import witnessed
 

@@ -6,7 +6,7 @@ from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.errors import CassqError, QueueNotFoundError, StorageUnavailableError
 from cassq.model.ids import MessageId, new_pipe_id
 from cassq.runtime.clock import SystemClock
-from cassq.storage.port import DeadLetter
+from cassq.storage.forms import DeadLetter
 from cassq.storage.sqlite.storage import SqliteStorage
 from cassq.store import Store
 

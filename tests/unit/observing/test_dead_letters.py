@@ -12,7 +12,7 @@ from cassq.observing import dead_letters
 from cassq.observing.dead_letters import PAGE, DeadLetters
 from cassq.observing.redriving import Redriven
 from cassq.runtime.clock import SystemClock
-from cassq.storage.port import DeadLetter
+from cassq.storage.forms import DeadLetter
 from cassq.storage.sqlite.storage import SqliteStorage
 
 

@@ -7,7 +7,7 @@ from support.clocks import HandClock
 
 from cassq.model.ids import MessageId, new_pipe_id, new_token
 from cassq.model.pipe import Head, PipeEntry
-from cassq.storage.port import DeadLetter
+from cassq.storage.forms import DeadLetter
 from cassq.storage.sqlite.letters import REMOVED_KEPT_MS
 from cassq.storage.sqlite.storage import SqliteStorage
 

@@ -28,7 +28,7 @@ from cassq.popping.commits import commit_run
 from cassq.pushing.callers import Callers
 from cassq.pushing.lane import Lane
 from cassq.pushing.pipe_rotation import OpenPipe
-from cassq.storage.port import BatchQuery
+from cassq.storage.forms import BatchQuery
 from cassq.storage.sqlite.storage import SqliteStorage
 
 #: By the hand clock: longer than any window and lease.

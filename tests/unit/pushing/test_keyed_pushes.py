@@ -19,7 +19,7 @@ from cassq.pushing.due_clock import DueClock
 from cassq.pushing.push_buffer import PushBuffer
 from cassq.pushing.push_result import PushFuture, PushLatch
 from cassq.pushing.pusher import Pusher
-from cassq.storage.port import BatchQuery, DeadLetter
+from cassq.storage.forms import BatchQuery, DeadLetter
 
 SLOTS = 4
 

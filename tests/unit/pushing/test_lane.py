@@ -17,7 +17,7 @@ from cassq.model.transaction import Drain, ForceSeal, Transaction
 from cassq.pushing.lane import PAUSE_MAX_S, RESEND_S, Lane
 from cassq.pushing.push_request import PushRequest
 from cassq.runtime.background_thread import BackgroundThread
-from cassq.storage.port import BatchQuery
+from cassq.storage.forms import BatchQuery
 from cassq.storage.sqlite.storage import SqliteStorage
 
 SETTINGS = QueueSettings(

@@ -20,7 +20,7 @@ from cassandra.protocol import ErrorMessage, OverloadedErrorMessage, ServerError
 
 from cassq.errors import AccessDeniedError, OutcomeUnknownError, SchemaMismatchError, StorageUnavailableError
 from cassq.storage.cassandra.errors_map import DRIVER_ERRORS, mapped
-from cassq.storage.cassandra.statements import Call
+from cassq.storage.cassandra.statement import Call
 
 WRITES = (Call.WRITE, Call.TRANSACTION)
 READS = (Call.READ, Call.SERIAL_READ, Call.LOCAL)

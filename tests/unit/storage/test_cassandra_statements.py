@@ -6,7 +6,7 @@ import pytest
 
 from cassq.storage.cassandra import statements as cql
 from cassq.storage.cassandra.cql_file import read_shapes
-from cassq.storage.cassandra.statements import Statement
+from cassq.storage.cassandra.statement import Statement
 
 #: A read that decides nothing about messages.
 APART = {cql.READ_VERSIONS}

@@ -23,6 +23,7 @@ from cassq.installation import target_of
 from cassq.limits import NO_LIMIT, UNDECIDED
 from cassq.storage.cassandra import Address
 from cassq.storage.cassandra import statements as cql
+from cassq.storage.cassandra.statement import Call, Statement
 from cassq.urls import CassandraTarget
 
 #: Ten runs of 4000; the library's pipes are of 10 000 by default.
@@ -80,7 +81,7 @@ class RawCassandra:
         self._session = self._cluster.connect()
         self._session.use_client_timestamp = False
         self._keyspace = target.keyspace
-        self._prepared: dict[cql.Statement, PreparedStatement] = {}
+        self._prepared: dict[Statement, PreparedStatement] = {}
         self._full: deque[_Pipe] = deque()
 
     def close(self) -> None:
@@ -184,10 +185,10 @@ class RawCassandra:
         values = (pipe.name, first, last, _COMMITTED, UNSET_VALUE, last)
         return self._send(cql.MARK, self._prepare(cql.MARK).bind(values))
 
-    def _send(self, statement: cql.Statement, query: object) -> Any:  # noqa: ANN401 - the driver's future
+    def _send(self, statement: Statement, query: object) -> Any:  # noqa: ANN401 - the driver's future
         return self._session.execute_async(query, execution_profile=statement.call.value)
 
-    def _prepare(self, statement: cql.Statement) -> PreparedStatement:
+    def _prepare(self, statement: Statement) -> PreparedStatement:
         prepared = self._prepared.get(statement)
         if prepared is None:
             prepared = self._session.prepare(statement.cql.replace("{ks}", self._keyspace))
@@ -214,7 +215,7 @@ def _profiles(address: Address) -> dict[object, ExecutionProfile]:
             row_factory=tuple_factory,
         )
 
-    calls = dict.fromkeys((cql.Call.WRITE, cql.Call.READ, cql.Call.TRANSACTION), quorum)
+    calls = dict.fromkeys((Call.WRITE, Call.READ, Call.TRANSACTION), quorum)
     return {EXEC_PROFILE_DEFAULT: profile(quorum)} | {
         call.value: profile(level) for call, level in calls.items()
     }

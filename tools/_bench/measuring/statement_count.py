@@ -15,7 +15,7 @@ from cassandra.query import BatchStatement, BoundStatement
 import cassq
 from _bench.clients.cassq_clients import CassqClient
 from cassq.storage.cassandra import statements as cql
-from cassq.storage.cassandra.statements import Call, Statement
+from cassq.storage.cassandra.statement import Call, Statement
 
 _KINDS: tuple[tuple[str, tuple[Statement, ...]], ...] = (
     ("push: INSERT of a batch", (cql.APPEND,)),
