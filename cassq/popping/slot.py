@@ -54,6 +54,7 @@ class Slot:
         self._thread = threading.get_ident()
         self._pipes: dict[UUID, OwnedPipe] = {}
         self._looked_at: dict[UUID, float] = {}
+        self._left_out: dict[UUID, int] = {}
         self._is_ordered = context.settings.keys == "ordered"
         self.hand = KeyedHand(context, taker.name, is_ordered=self._is_ordered)
         self.is_lost = False
@@ -126,8 +127,12 @@ class Slot:
             # What others have there keeps its key busy here, too.
             if self._clock.now() - self._looked_at[owned.pipe] >= LOOK_S and self.hand.has_foreign(owned):
                 self._look(owned)
-        for owned in in_turn:
+        # First those that had no turn where the time was over: else the oldest would have them all.
+        in_turn.sort(key=lambda owned: self._left_out.get(owned.pipe, len(self._left_out)))
+        self._left_out = {}
+        for place, owned in enumerate(in_turn):
             if has_taken and self._clock.now() >= until:
+                self._left_out = {each.pipe: turn for turn, each in enumerate(in_turn[place:])}
                 break
             owned.heed()
             if wanted <= 0 and not owned.has_due:

@@ -232,6 +232,13 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
         test=_SLOT_TESTS + "TestASlot::test_hands_out_what_it_has_while_its_lease_is_young[one slot]",
     ),
     planted(
+        "begin with the oldest pipes again where the time was over",
+        _SLOT,
+        "        in_turn.sort(key=lambda owned: self._left_out.get(owned.pipe, len(self._left_out)))\n",
+        "",
+        test=_SLOT_TESTS + "TestASlot::test_takes_from_each_pipe_in_turn_where_there_is_no_time_for_all",
+    ),
+    planted(
         "take from all slots before anything is handed out",
         _SLOTS,
         " or (found and self._clock.now() >= until):\n",

@@ -168,6 +168,19 @@ class TestASlot:
             commit(found)
         assert sorted(came) == sorted((pipe, 1) for pipe in pipes)
 
+    def test_takes_from_each_pipe_in_turn_where_there_is_no_time_for_all(self, scene):
+        # Given pipes of which each take is the only one that there is time for, and that always have more
+        pipes = [scene.open(f"key {place}", pusher=f"pusher {place}") for place in range(4)]
+        popper = scene.popper(storage=Slow(scene.storage, scene.clock))
+        came = []
+        for _ in pipes:
+            found = feed(popper)
+            came += places(found)
+            commit(found)
+            for place, pipe in enumerate(pipes):
+                scene.push(pipe, f"key {place}")
+        assert {pipe for pipe, _ in came} == set(pipes)
+
     def test_tells_of_a_pipe_that_is_over(self, scene):
         pipe = scene.open("foo")
         scene.seal(pipe, 1)
