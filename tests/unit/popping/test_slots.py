@@ -173,7 +173,7 @@ class TestASlot:
         pipes = [scene.open(f"key {place}", pusher=f"pusher {place}") for place in range(4)]
         popper = scene.popper(storage=Slow(scene.storage, scene.clock))
         came = []
-        for _ in pipes:
+        for _ in range(3 * len(pipes)):
             found = feed(popper)
             came += places(found)
             commit(found)
