@@ -171,7 +171,9 @@ class Inspection:
     ) -> MessageStatus | MessageId:
         """Return what is known where a pipe has no row of a message; the place itself where that is news."""
         seen = load_seen(self._storage, at.pipe)
-        if seen is None or replace(seen, now_ms=state.now_ms) != state:
+        if seen is None or at.seq <= seen.head.floor or state.head.cursor < at.seq <= seen.head.cursor:
+            return at
+        if progress_seen(seen, self._context.settings.max_attempts).ending_of(at.seq):
             return at
         is_there = seen.head.is_decided and at.seq <= seen.head.last
         return told if is_there else MessageStatus(MessageState.UNKNOWN)

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 import cassq
+from cassq.model.ids import MessageId
 from cassq.observing.inspection import MessageState
 from cassq.storage.sqlite.storage import SqliteStorage
 
@@ -52,6 +53,25 @@ def test_a_message_that_ends_between_two_reads_is_not_told_to_wait(queue, monkey
 
     # Then he is told that it has ended, not that it waits
     assert queue.status(message_id).state is MessageState.COMMITTED
+
+
+def test_a_number_that_nobody_pushed_is_unknown_however_busy_its_pipe_is(queue, monkeypatch):
+    # Given a pipe that is another one at each look
+    pipe = queue.push(b"x").pipe
+    load, looks = queue._context.storage.load_pipe, []
+    with queue.popper() as popper:
+
+        def load_and_work(pipe):
+            looks.append(pipe)
+            popper.pop(timeout=60).commit()
+            assert queue.push(b"x").pipe == pipe
+            return load(pipe)
+
+        monkeypatch.setattr(queue._context.storage, "load_pipe", load_and_work)
+        # Then two looks are enough
+        assert queue.status(MessageId(pipe, 1000)).state is MessageState.UNKNOWN
+        assert looks == [pipe, pipe]
+        monkeypatch.undo()
 
 
 @pytest.fixture
