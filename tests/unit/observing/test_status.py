@@ -6,6 +6,7 @@ import pytest
 
 import cassq
 from cassq.model.ids import MessageId
+from cassq.observing import inspection
 from cassq.observing.inspection import MessageState
 from cassq.storage.sqlite.storage import SqliteStorage
 
@@ -58,20 +59,19 @@ def test_a_message_that_ends_between_two_reads_is_not_told_to_wait(queue, monkey
 def test_a_number_that_nobody_pushed_is_unknown_however_busy_its_pipe_is(queue, monkeypatch):
     # Given a pipe that is another one at each look
     pipe = queue.push(b"x").pipe
-    load, looks = queue._context.storage.load_pipe, []
+    load, looks = inspection.load_seen, []
     with queue.popper() as popper:
 
-        def load_and_work(pipe):
+        def work_and_load(storage, pipe):
             looks.append(pipe)
             popper.pop(timeout=60).commit()
             assert queue.push(b"x").pipe == pipe
-            return load(pipe)
+            return load(storage, pipe)
 
-        monkeypatch.setattr(queue._context.storage, "load_pipe", load_and_work)
+        monkeypatch.setattr(inspection, "load_seen", work_and_load)
         # Then two looks are enough
         assert queue.status(MessageId(pipe, 1000)).state is MessageState.UNKNOWN
         assert looks == [pipe, pipe]
-        monkeypatch.undo()
 
 
 @pytest.fixture
