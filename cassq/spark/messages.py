@@ -5,6 +5,7 @@ values may be: the library judges those, as of any push.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import repeat
 from typing import NamedTuple, cast
@@ -64,8 +65,32 @@ _NO_OPTIONS: PushOptions = {}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def check_write_schema(schema: StructType) -> None:
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of a frame, as the driver checked them; pickled to the executors.
+
+    An executor whose cassq is older has no such class, or does not know one of the columns. It fails: what it
+    wrote would be without its key, or its due time.
+    """
+
+    names: tuple[str, ...]
+
+    def check(self) -> None:
+        """Check that this cassq knows them.
+
+        Raises: InvalidOptionError.
+        """
+        if unknown := [name for name in self.names if name not in _WRITTEN]:
+            raise InvalidOptionError(
+                f"column {unknown[0]!r} is not known to the cassq of this executor, which is older than the "
+                "driver's: install the driver's version there"
+            )
+
+
+def check_write_schema(schema: StructType) -> Columns:
     """Check that a frame can be written: `body`, binary or string, and perhaps `headers` and what steers it.
+
+    Returns: what it has.
 
     Raises: InvalidOptionError: it has other columns, or of other types.
     """
@@ -88,6 +113,7 @@ def check_write_schema(schema: StructType) -> None:
     headers = types.get("headers", MapType(StringType(), StringType())).simpleString()
     if headers != "map<string,string>":
         raise InvalidOptionError(f"column 'headers' is {headers}: {_WRITTEN['headers'].words}")
+    return Columns(tuple(types))
 
 
 def messages_of(batch: pa.RecordBatch) -> Iterator[tuple[bytes, Headers, PushOptions]]:

@@ -23,7 +23,7 @@ import cassq
 from cassq.bulk.writers import ONCE
 from cassq.errors import CassqError, InvalidOptionError
 from cassq.model.ids import new_pipe_id
-from cassq.spark.messages import check_write_schema, messages_of
+from cassq.spark.messages import Columns, check_write_schema, messages_of
 from cassq.spark.options import Target, WriteOptions
 from cassq.spark.sessions import open_store
 
@@ -46,9 +46,11 @@ class BatchWriter(DataSourceArrowWriter):
     target: Target
     writer: str
     batch: int
+    columns: Columns
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Write one task's rows; runs in an executor."""
+        self.columns.check()
         return _fill(self.target, self.writer, self.batch, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -65,9 +67,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
     """Writes the batches of a stream; made anew for each of them, and once more for its commit."""
 
     target: Target
+    columns: Columns
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Write one task's rows of one batch; runs in an executor."""
+        self.columns.check()
         context = _task()
         query = context.getLocalProperty("sql.streaming.queryId")
         batch = context.getLocalProperty("streaming.sql.batchId")
@@ -93,9 +97,9 @@ def make_batch_writer(options: WriteOptions, schema: "StructType", *, is_overwri
 
     Raises: InvalidOptionError, QueueNotFoundError: before any task runs.
     """
-    _check(options, schema, is_overwriting=is_overwriting)
+    columns = _check(options, schema, is_overwriting=is_overwriting)
     writer = options.writer or f"{ONCE}{new_pipe_id()}"
-    return BatchWriter(options.target, writer, options.batch or 0)
+    return BatchWriter(options.target, writer, options.batch or 0, columns)
 
 
 def make_stream_writer(options: WriteOptions, schema: "StructType", *, is_overwriting: bool) -> StreamWriter:
@@ -105,17 +109,18 @@ def make_stream_writer(options: WriteOptions, schema: "StructType", *, is_overwr
     """
     if options.batch is not None:
         raise InvalidOptionError("a stream numbers its batches itself: leave 'writer' and 'batch' out")
-    _check(options, schema, is_overwriting=is_overwriting)
-    return StreamWriter(options.target)
+    columns = _check(options, schema, is_overwriting=is_overwriting)
+    return StreamWriter(options.target, columns)
 
 
-def _check(options: WriteOptions, schema: "StructType", *, is_overwriting: bool) -> None:
+def _check(options: WriteOptions, schema: "StructType", *, is_overwriting: bool) -> Columns:
     if is_overwriting:
         raise InvalidOptionError(
             "a queue is never overwritten: write with mode('append'), and purge it before"
         )
-    check_write_schema(schema)
+    columns = check_write_schema(schema)
     _queue(options.target)
+    return columns
 
 
 def _fill(target: Target, writer: str, batch: int, iterator: Iterator[pa.RecordBatch]) -> Staged:

@@ -1,6 +1,7 @@
 """The columns of messages, on the way out and on the way in, without a session of Spark."""
 
 import math
+import pickle
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from uuid import uuid4
@@ -35,8 +36,10 @@ from cassq.model.ids import MessageId, new_pipe_id
 from cassq.model.message import Batch, Origin
 from cassq.model.pipe import Phase, PipeEntry
 from cassq.model.ranges import Range
-from cassq.spark.messages import check_write_schema, messages_of
+from cassq.spark.messages import Columns, check_write_schema, messages_of
+from cassq.spark.options import Target
 from cassq.spark.rows import SCHEMA, RowBuilder
+from cassq.spark.writing import BatchWriter
 from cassq.storage.forms import DeadLetter
 
 DUE = datetime(2031, 2, 3, 4, 5, 6, 789000, tzinfo=UTC)
@@ -236,3 +239,17 @@ class TestWriting:
                 {"priority": 7, "type": "refund", "due": DUE, "ttl": timedelta(seconds=1.5)},
             )
         ]
+
+
+class TestAnExecutorThatIsOlder:
+    def test_has_no_such_class_where_it_knows_no_such_columns(self):
+        columns = check_write_schema(StructType([StructField("body", BinaryType())]))
+        writer = BatchWriter(Target("sqlite:///x.db", "q"), "once", 0, columns)
+        assert b"cassq.spark.messages" in pickle.dumps(writer)
+
+    def test_tells_which_column_it_does_not_know(self):
+        with pytest.raises(InvalidOptionError, match="column 'colour' is not known to the cassq of this"):
+            Columns(("body", "colour")).check()
+
+    def test_knows_those_that_it_may_be_sent(self):
+        Columns(("body", "headers", *STEERING)).check()
