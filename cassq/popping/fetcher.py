@@ -142,7 +142,10 @@ class Fetcher:
 
     def share(self) -> None:
         """After a take: when others are hungry, let go of what may feed them, and wake them."""
-        self._share_slots()
+        own, foreign = self._slots.types_there()
+        if own and self.rivals.count(own) and (left := self._slots.leave_some()):
+            self.rivals.wake(left, own)
+        self._leave_for_others(foreign)
         if not (self._claims or self._opener.has_any):
             return
         held = self._claims.types
@@ -186,24 +189,24 @@ class Fetcher:
         self._slots.leave_empty()
 
     def leave_slots(self) -> None:
-        """Give up such slots where anybody waits, and some others to who waits there for other types."""
-        if self._slots and self.rivals.count_all():
-            self._slots.leave_empty()
-            if self._is_in_the_way(self._slots.types_there()):
-                self._share_slots()
+        """Give up slots of which nothing is held where anybody waits, or others may take what they have.
 
-    def _share_slots(self) -> None:
-        there = self._slots.types_there()
-        if not (there and self.rivals.count(there)):
+        And those of which something is held, where others wait for types that it leaves out.
+        """
+        if not self._slots:
             return
-        if left := self._slots.leave_some(is_last_left=self._is_in_the_way(there)):
-            self.rivals.wake(left, there)
+        if self.rivals.count_all():
+            self._slots.leave_empty()
+        _, foreign = self._slots.types_there()
+        self._leave_for_others(foreign)
+        if foreign:
+            self._slots.leave_for(foreign, is_held_kept=True)
 
-    def _is_in_the_way(self, there: Collection[str]) -> bool:
-        """Tell whether others wait for types that are in its slots, and that it does not take."""
-        taken = self._slots.types
-        foreign = [kind for kind in there if taken is not None and kind not in taken]
-        return bool(foreign) and self.rivals.count(foreign) > 0
+    def _leave_for_others(self, foreign: Collection[str]) -> None:
+        """Give up the slots that have something for others who wait, and of which it takes nothing itself."""
+        wanted = [kind for kind in foreign if self.rivals.count((kind,))]
+        if wanted and (left := self._slots.leave_for(wanted)):
+            self.rivals.wake(left, wanted)
 
     def let_go(self) -> None:
         """Give up every claim."""

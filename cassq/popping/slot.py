@@ -55,6 +55,7 @@ class Slot:
         self._pipes: dict[UUID, OwnedPipe] = {}
         self._looked_at: dict[UUID, float] = {}
         self._left_out: dict[UUID, int] = {}
+        self._asked_at = float("-inf")
         self._is_ordered = context.settings.keys == "ordered"
         self.hand = KeyedHand(context, taker.name, is_ordered=self._is_ordered)
         self.is_lost = False
@@ -113,6 +114,14 @@ class Slot:
     def may_have_more(self) -> bool:
         """Whether something is held, or more is known to wait."""
         return bool(self.hand) or any(owned.may_have_more for owned in self._pipes.values())
+
+    def has_for(self, types: Container[str]) -> bool:
+        """Tell, by a read of each, whether pipes of these types have something; each LOOK_S at most."""
+        meant = [owned for owned in self._pipes.values() if owned.entry.type in types]
+        if not meant or self._clock.now() - self._asked_at < LOOK_S:
+            return False
+        self._asked_at = self._clock.now()
+        return any(owned.has_due or owned.has_news() for owned in meant)
 
     def next_due(self) -> list[float]:
         """Return in how many seconds something of each pipe comes due, where something is out."""

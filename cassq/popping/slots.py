@@ -149,18 +149,28 @@ class Slots:
             (seconds for slot in self._won.values() for seconds in slot.next_due()), default=float("inf")
         )
 
-    def types_there(self) -> set[str]:
-        """Return the types of which its slots had pipes when they were last listed."""
-        return {entry.type for number in self._won for entry in self._listed.get(number, ())}
+    def types_there(self) -> tuple[set[str], set[str]]:
+        """Return of which types its slots have pipes, as last listed: of those it takes, and of others."""
+        there = {entry.type for number in self._won for entry in self._listed.get(number, ())}
+        own = {kind for kind in there if self.types is None or kind in self.types}
+        return own, there - own
 
-    def leave_some(self, *, is_last_left: bool = False) -> int:
-        """Give up half of the slots that have something, for others; return how many that were.
+    def leave_some(self) -> int:
+        """Give up half of the slots that have something, for others; return how many that were."""
+        full = [number for number, slot in self._won.items() if slot.may_have_more]
+        left = full[: len(full) // 2]
+        for number in left:
+            self._let_go(number, POLL_MAX_S)
+        return len(left)
+
+    def leave_for(self, types: Container[str], *, is_held_kept: bool = False) -> int:
+        """Give up the slots that have something of these types; return how many that were.
 
         Args:
-            is_last_left: the only one is left, too.
+            is_held_kept: but for those of which something is held.
         """
-        full = [number for number, slot in self._won.items() if slot.may_have_more]
-        left = full[: (len(full) + is_last_left) // 2]
+        asked = [item for item in self._won.items() if not (is_held_kept and item[1].hand)]
+        left = [number for number, slot in asked if slot.has_for(types)]
         for number in left:
             self._let_go(number, POLL_MAX_S)
         return len(left)

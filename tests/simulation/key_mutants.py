@@ -248,15 +248,29 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
     planted(
         "keep a slot of which something is held from who waits there for other types",
         "cassq.popping.fetcher",
-        "            if self._is_in_the_way(self._slots.types_there()):\n",
-        "            if False:\n",
+        "        if wanted and (left := self._slots.leave_for(wanted)):\n",
+        "        if wanted and (left := self._slots.leave_for(wanted, is_held_kept=True)):\n",
         test=_FETCHER + "test_its_only_slot_to_who_waits_there_for_types_that_it_does_not_take",
+    ),
+    planted(
+        "keep a slot in which nothing is left for oneself",
+        "cassq.popping.fetcher",
+        "        if foreign:\n            self._slots.leave_for(foreign, is_held_kept=True)\n",
+        "",
+        test=_FETCHER + "test_a_slot_of_which_it_takes_nothing_though_nobody_waits",
+    ),
+    planted(
+        "leave slots that have nothing of the types that others wait for",
+        _SLOT,
+        "        return any(owned.has_due or owned.has_news() for owned in meant)\n",
+        "        return True\n",
+        test=_SLOT_TESTS + "TestGivingUp::test_for_a_type_leaves_those_that_have_something_of_it",
     ),
     planted(
         "leave a slot to who waits for types of which it has nothing",
         "cassq.popping.fetcher",
-        "        if not (there and self.rivals.count(there)):\n",
-        "        if not self.rivals.count_all():\n",
+        "        if own and self.rivals.count(own) and (left := self._slots.leave_some()):\n",
+        "        if own and self.rivals.count_all() and (left := self._slots.leave_some()):\n",
         test=_FETCHER + "test_no_slot_to_who_waits_for_types_that_are_not_there",
     ),
     planted(

@@ -215,6 +215,21 @@ class TestLeaving:
         leave(fetcher)
         assert len(scene.coordinator.holders("q")) == 2
 
+    def test_a_slot_of_which_it_takes_nothing_though_nobody_waits(self, scene):
+        # Given one who has taken all of its type, in a slot where others have a backlog
+        invoice = scene.open("b", kind="invoice")
+        fetcher = scene.fetcher(others=TYPES)
+        fetcher.take_only({"invoice"})
+        commit(fetcher.feed(9))
+        scene.open("a", "a", kind="refund")
+        scene.clock.seconds += LOOK_S
+        assert fetcher.feed(9, Reach.BUSY) == []
+        fetcher.leave_slots()
+        assert scene.coordinator.holders("q") == {}
+        # And it comes back for more
+        scene.push(invoice, "b")
+        assert came(fetcher.feed(9, Reach.DRAINED)) == [(invoice, 1)]
+
     @pytest.mark.parametrize("leave", [Fetcher.leave, Fetcher.leave_slots])
     def test_all_slots_keeps_those_of_which_something_is_held(self, scene, leave):
         scene.open("a", slot=1)

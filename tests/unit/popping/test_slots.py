@@ -535,20 +535,36 @@ class TestGivingUp:
         feed(popper)
         assert popper.leave_some() == 0
 
-    def test_some_leaves_the_only_slot_where_it_is_told_so(self, scene):
-        scene.open("foo", "foo", kind="invoice")
+    def test_for_a_type_leaves_those_that_have_something_of_it(self, scene):
+        for slot, keys in enumerate((["foo"], [])):
+            scene.open("foo", kind="invoice", slot=slot)
+            scene.open(*keys, kind="refund", slot=slot)
         popper = scene.popper()
         popper.types = {"invoice"}
         feed(popper)
-        assert popper.leave_some(is_last_left=True) == 1
-        assert not popper
+        assert popper.types_there() == ({"invoice"}, {"refund"})
+        assert popper.leave_for({"refund"}) == 1
+        assert list(popper._won) == [1]
+
+    def test_for_a_type_reads_no_more_often_than_others_look(self, scene):
+        scene.open("foo", kind="invoice")
+        pipe = scene.open(kind="refund")
+        popper = scene.popper()
+        popper.types = {"invoice"}
+        feed(popper)
+        assert popper.leave_for({"refund"}) == 0
+        scene.push(pipe, "foo")
+        assert popper.leave_for({"refund"}) == 0
+        scene.clock.seconds += LOOK_S
+        assert popper.leave_for({"refund"}) == 1
 
     def test_some_leaves_them_to_others_for_long(self, scene):
         scene.open("foo", "foo", kind="invoice")
+        scene.open("bar", kind="refund")
         popper = scene.popper()
         popper.types = {"invoice"}
         commit(feed(popper))
-        popper.leave_some(is_last_left=True)
+        popper.leave_for({"refund"})
         scene.clock.seconds += POLL_MAX_S - 0.1
         assert feed(popper) == []
         scene.clock.seconds += 0.1
