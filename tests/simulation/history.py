@@ -314,7 +314,9 @@ class _Stage:
         end = self.world.now + self._healed_s
         while (left := self._left(queue, store, end)) and self.world.now < end:
             self.world.sleep(LOOK_S)
-            end += self._rest_while_far(store) if self.dues.is_on else 0.0
+            if self.dues.is_on and (rest_s := self._rest_while_far(store)):
+                # What is due last may be so some seconds later than what that was for.
+                end = max(end + rest_s, self.world.now + self._healed_s)
         if left:
             self.broken.append(f"stuck: {left} {self._healed_s:g} s after the last fault")
         self.is_over = True
