@@ -25,7 +25,7 @@ from cassq.model.ids import Source, just_before, new_pipe_id, time_key
 from cassq.model.pipe import PipeEntry
 from cassq.model.shelf import Shelf
 from cassq.model.uses import uses_due, uses_keys
-from cassq.pipes.pipe_order import in_order, is_younger, newest_of
+from cassq.pipes.pipe_order import as_far_as, in_order, is_younger, newest_of
 from cassq.storage.forms import Listing
 
 
@@ -146,8 +146,8 @@ class PipeList:
         known = [pipe for entry in news if (pipe := self._newest.get(entry.source))]
         # What is older than the news of a source may lie before the floor, not before what was known of it.
         since = min((since, *known), key=time_key) if since and len(known) == len(news) else None
-        newest, again = newest_of(listing.entries), self._storage.list_pipes(self._queue, since)
-        return Listing(tuple(each for each in again.entries if not is_younger(each, newest)), again.now_ms)
+        again = self._storage.list_pipes(self._queue, since)
+        return Listing(as_far_as(listing.entries, again.entries), again.now_ms)
 
     def _since(self, now: float) -> UUID | None:
         """Return where a look begins: `clock_skew_max` before the floor, and as far again as a ruler tells.

@@ -44,6 +44,16 @@ def is_younger(entry: PipeEntry, newest: Mapping[Source, UUID]) -> bool:
     return known is None or time_key(entry.pipe) > time_key(known)
 
 
+def as_far_as(first: Iterable[PipeEntry], second: Iterable[PipeEntry]) -> tuple[PipeEntry, ...]:
+    """Return what of a second list goes as far as the first: each pipe with the older ones of its source.
+
+    A list is no snapshot. What is older than what the first shows was acknowledged before the second began,
+    which may have news of its own.
+    """
+    newest = newest_of(first)
+    return tuple(entry for entry in second if not is_younger(entry, newest))
+
+
 class PipeRound:
     """One round over pipes.
 

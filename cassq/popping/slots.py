@@ -29,7 +29,7 @@ from cassq.model.shelf import Shelf
 from cassq.model.take_plan import Taken
 from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.held_run import HeldRun
-from cassq.pipes.pipe_order import in_order, is_younger, newest_of
+from cassq.pipes.pipe_order import as_far_as, in_order, is_younger, newest_of
 from cassq.popping.slot import Slot
 from cassq.popping.timing import BUSY_S, LOOK_S, POLL_MAX_S, REST_S
 from cassq.runtime.outage_log import log_trouble
@@ -218,9 +218,8 @@ class Slots:
         known = newest_of(entry for entries in self._listed.values() for entry in entries)
         entries = self._storage.list_pipes(self._queue, shelf=Shelf.KEYED).entries
         if self._context.settings.keys == "ordered" and any(is_younger(each, known) for each in entries):
-            # It is no snapshot: what is older than its news is in the next, which may have news of its own.
-            newest, again = newest_of(entries), self._storage.list_pipes(self._queue, shelf=Shelf.KEYED)
-            entries = tuple(entry for entry in again.entries if not is_younger(entry, newest))
+            again = self._storage.list_pipes(self._queue, shelf=Shelf.KEYED)
+            entries = as_far_as(entries, again.entries)
         self._listed_at = self._clock.now()
         self._listed = {}
         for entry in in_order(entries, self._context.settings.ageing):

@@ -149,7 +149,8 @@ class Worker:
             if self._habits.rate:
                 count = self._due((self.ledger.now() - begun_at) * self._habits.rate - made)
             key = ""
-            if not self._habits.rate and self.dice.random() < self._habits.keyed:
+            is_first = made == 0  # of any that pushes, however seldom, one has a key
+            if not self._habits.rate and (is_first or self.dice.random() < self._habits.keyed):
                 key, count = f"key{self.dice.randrange(KEYS)}", min(max(count, 3), 10)
             ending = key and KEY + key
             bodies = [f"{self.ledger.who}-{made + place}{ending}" for place in range(count)]

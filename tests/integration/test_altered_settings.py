@@ -4,9 +4,11 @@ import threading
 from collections import Counter
 from contextlib import ExitStack
 from datetime import timedelta
+from functools import partial
 from queue import SimpleQueue
 
 import pytest
+from support.patience import patiently
 
 import cassq
 
@@ -59,7 +61,7 @@ class Load:
     def pop(self):
         try:
             with self.queue.popper() as popper:
-                while (delivery := popper.pop(timeout=1.0)) or not self.is_over.is_set():
+                while (delivery := patiently(partial(popper.pop, timeout=1.0))) or not self.is_over.is_set():
                     if delivery:
                         self.leases.put(delivery.run.lease_s)
                         self.came[delivery.message_id] += 1

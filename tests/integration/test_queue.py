@@ -7,6 +7,7 @@ import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 from support.patience import patiently
@@ -400,7 +401,7 @@ def test_poppers_share_one_pipe_and_deliver_each_message_once(queue):
 
     def consume(popper):
         popped = []
-        while delivery := popper.pop(timeout=1.5):
+        while delivery := patiently(lambda: popper.pop(timeout=1.5)):
             popped.append(delivery.body)
             delivery.commit()
         return popped
@@ -420,7 +421,7 @@ def test_a_crowd_of_poppers_delivers_each_message_once_while_some_of_them_close(
     def consume(place):
         popped, popper = [], poppers[place]
         with popper:
-            while delivery := popper.pop(timeout=2):
+            while delivery := patiently(lambda: popper.pop(timeout=2)):
                 popped.append(delivery.body)
                 delivery.commit()
                 if place % 3 and len(popped) > 5:
@@ -455,7 +456,7 @@ def test_poppers_join_and_leave_while_others_do(queue):
         popped = []
         for _ in range(10):
             with queue.popper() as popper:
-                deliveries = popper.pop_many(4, timeout=1)
+                deliveries = patiently(partial(popper.pop_many, 4, timeout=1))
                 popper.commit_many(deliveries)
             if not deliveries:
                 break
@@ -465,7 +466,7 @@ def test_poppers_join_and_leave_while_others_do(queue):
     with ThreadPoolExecutor(12) as pool:
         shares = list(pool.map(come_and_go, range(12)))
     with queue.popper() as popper:
-        while delivery := popper.pop(timeout=1):
+        while delivery := patiently(lambda: popper.pop(timeout=1)):
             delivery.commit()
             shares.append([delivery.body])
 

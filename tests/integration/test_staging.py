@@ -1,8 +1,10 @@
 """Bulk writes that happen all or not at all, on every store."""
 
+from functools import partial
 from uuid import UUID
 
 import pytest
+from support.patience import patiently
 
 from cassq.bulk.writers import ONCE
 from cassq.errors import InvalidNameError, OutcomeUnknownError, PipeLostError, StorageUnavailableError
@@ -28,7 +30,7 @@ def drain(queue):
     """Pop and commit everything; return the bodies."""
     bodies = []
     with queue.popper() as popper:
-        while deliveries := popper.pop_many(1000, timeout=1.0 if not bodies else 0.2):
+        while deliveries := patiently(partial(popper.pop_many, 1000, timeout=0.2 if bodies else 1.0)):
             popper.commit_many(deliveries)
             bodies += [delivery.body for delivery in deliveries]
     return bodies

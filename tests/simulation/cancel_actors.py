@@ -43,13 +43,14 @@ def _cancel(stage: Stage, process: Process, queue: Queue, body: str, *, is_runni
             status = queue.status(message_id)
             stage.dues.check_status(body, status, was_asleep=stage.dues.is_asleep(body))
     stage.note(process.name, Kind.CANCELLING, [body], words=words, **place_of(message_id))
+    stage.dues.note_asked(body)
     try:
         is_cancelled = queue.cancel(message_id, running=is_running_meant)
         stage.dues.check_cancel(body, is_cancelled=is_cancelled, was_asleep=stage.dues.is_asleep(body))
     except OutcomeUnknownError:
-        stage.dues.note_asked(body)
         return
     except UnavailableError:
+        stage.dues.note_refused(body)
         is_cancelled = False
     kind = Kind.CANCELLED if is_cancelled else Kind.NOT_CANCELLED
     stage.note(process.name, kind, [body], **place_of(message_id))

@@ -7,6 +7,7 @@ when something was pushed, by how late the plan lets requests land.
 
 import math
 import random
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -74,7 +75,7 @@ class DueWatch:
         self._broken = broken
         self._pushed: dict[str, _Pushed] = {}
         self._ids: dict[str, MessageId] = {}
-        self._asked: set[str] = set()
+        self._asked: Counter[str] = Counter()
         # Pipes that poppers take all of at once, and what went there with something that was near.
         self._soon: set[UUID] = set()
         self._near: set[str] = set()
@@ -198,7 +199,7 @@ class DueWatch:
         Args:
             was_asleep: whether it was so after the answer, too.
         """
-        if not was_asleep or body in self._asked or self._plan.purges:
+        if not was_asleep or self._asked[body] or self._plan.purges:
             return
         if status.state is not MessageState.DELAYED or status.due is None:
             self._object(f"status: {body} is far from due, and told to be {status.state.value}")
@@ -206,23 +207,26 @@ class DueWatch:
             self._check_due(body, self._pushed[body], _ms(status.due))
 
     def check_cancel(self, body: str, *, is_cancelled: bool, was_asleep: bool) -> None:
-        """Object where one that is far from due could not be cancelled.
+        """Object where one that is far from due could not be cancelled, though nobody else asked for it.
 
         Args:
             was_asleep: whether it was so after the answer, too.
         """
-        if was_asleep and not (is_cancelled or body in self._asked or self._plan.purges):
+        if was_asleep and not (is_cancelled or self._asked[body] > 1 or self._plan.purges):
             self._object(f"cancel: {body} is far from due, and was told not to be cancelled")
-        self.note_asked(body)
 
     def check_moved(self, body: str) -> None:
         """Object to a refusal to move a message that is far from due, and was before the call."""
-        if body not in self._asked and not self._plan.purges:
+        if not self._asked[body] and not self._plan.purges:
             self._object(f"moved: {body} is far from due, and was told not to be moved")
 
     def note_asked(self, body: str) -> None:
-        """Note that a message may have been cancelled."""
-        self._asked.add(body)
+        """Note that a message may be cancelled from now on; before the call, which others see half done."""
+        self._asked[body] += 1
+
+    def note_refused(self, body: str) -> None:
+        """Note that a call to cancel a message did nothing."""
+        self._asked[body] -= 1
 
     # When, at the latest
 
@@ -267,7 +271,7 @@ class DueWatch:
 
     def is_late(self, body: str, waited_s: float) -> bool:
         """Tell whether a message waited for too long, of those that nobody tried to cancel."""
-        return waited_s > self._plan.prompt_s and body not in self._asked
+        return waited_s > self._plan.prompt_s and not self._asked[body]
 
     @property
     def _latest_ms(self) -> int:

@@ -72,6 +72,9 @@ from cassq.verification.verdict import Verdict
 FAULTS_S = 6.0
 HEALED_S = 30.0
 
+#: So long a message of a slot takes at most that must be claimed anew for each.
+SLOT_TURN_S = 0.5
+
 #: So many of the looks at the record find their process paused, in a history that is about that.
 PAUSED_LOOKS = 0.1
 
@@ -216,6 +219,8 @@ class _Stage:
         leads_s = (*plan.leads_s, *plan.moved_leads_s, *plan.rests_s)
         self._healed_s = HEALED_S + max([lead_s for lead_s in leads_s if lead_s < FAR_S], default=0.0)
         self._healed_s += plan.soon_s if self.recurring.is_on else 0.0
+        # Where a popper holds but one of a slot, each message takes a claim, and a rest, of its own.
+        self._healed_s += SLOT_TURN_S * plan.pushers * plan.messages if plan.held_max == 1 else 0.0
         self._done: set[str] = set()
         self._is_at_rest = False
 
@@ -226,7 +231,7 @@ class _Stage:
         main = self.world.spawn(judge_process, "main", self._main)
         try:
             leads_s = (*self.plan.leads_s, *self.plan.moved_leads_s)
-            self.world.run(main, FAULTS_S + 2 * HEALED_S + 60 + 3 * max(leads_s, default=0.0))
+            self.world.run(main, FAULTS_S + HEALED_S + self._healed_s + 60 + 3 * max(leads_s, default=0.0))
         except SimulationError as error:
             self.broken.append(str(error))
         finally:

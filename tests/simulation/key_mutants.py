@@ -283,8 +283,8 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
     planted(
         "take from pipes of slots that came after the first of two lists",
         _SLOTS,
-        "for entry in again.entries if not is_younger(entry, newest))\n",
-        "for entry in again.entries)\n",
+        "as_far_as(entries, again.entries)",
+        "again.entries",
         test=_SLOT_TESTS + "TestASlot::test_in_order_gives_nothing_that_came_after_the_first_of_two_looks",
     ),
 )

@@ -1362,8 +1362,8 @@ _BETWEEN = (
     planted(
         "take from what came after the first of two lists",
         "cassq.pipes.pipe_list",
-        " for each in again.entries if not is_younger(each, newest)), again.now_ms)\n",
-        " for each in again.entries), again.now_ms)\n",
+        "as_far_as(listing.entries, again.entries)",
+        "again.entries",
         test=_LIST + "TestPipesThatAreTakenFromOneAfterTheOther::"
         "test_are_not_in_it_where_they_came_after_the_first_look",
     ),

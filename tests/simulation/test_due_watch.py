@@ -44,3 +44,21 @@ def test_what_is_far_from_due_is_asleep_but_where_it_was_written_with_what_is_ne
 
     watch.note_told(["far"])
     assert watch.is_asleep("far") is is_asleep
+
+
+def test_a_message_that_is_being_cancelled_may_be_told_not_to_be_moved_or_cancelled_again():
+    plan = Plan(seed=1, leads_s=(FAR_S,), dated=0.0)
+    world, broken = World(1), []
+    watch = DueWatch(plan, world, MoveWatch(plan, world, [], []), broken)
+
+    watch.note_asked("far")  # by a call that has not answered
+    watch.check_moved("far")
+    watch.note_asked("far")
+    watch.check_cancel("far", is_cancelled=False, was_asleep=True)
+    assert not broken
+
+    watch.note_refused("far")
+    watch.check_cancel("far", is_cancelled=False, was_asleep=True)
+    watch.note_refused("far")
+    watch.check_moved("far")
+    assert [told.partition(":")[0] for told in broken] == ["cancel", "moved"]
