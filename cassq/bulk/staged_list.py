@@ -17,6 +17,7 @@ from cassq.model.queue_record import QueueRecord
 from cassq.model.shelf import Shelf, first_shelf
 from cassq.model.uses import shelves_of
 from cassq.pipes.outside_view import is_standing
+from cassq.pipes.pipe_order import one_after_the_other
 from cassq.storage.forms import Listing
 
 #: A batch is published only within this time after its pipes were staged, by the database's clock.
@@ -102,15 +103,18 @@ class StagedList:
         self._list(entry for entry in entries if entry.pipe in pipes)
 
     def _list(self, entries: Iterable[PipeEntry]) -> None:
-        """Take pipes over into the lists for what their messages have, in the order in which they are given.
+        """Take pipes over into the lists for what their messages have, in the order of their ids.
 
-        That is the order of their ids: who lists a younger pipe of a task has the older ones, too.
+        Where that is their turn no younger one of a task is listed before the older ones are known to be.
         """
+        settings = self._context.settings
         meant: dict[Shelf, list[PipeEntry]] = {}
         for entry in entries:
             meant.setdefault(first_shelf(entry.due_class, entry.slot), []).append(entry)
         for shelf, found in meant.items():
-            self._storage.publish_pipes(self._queue, found, shelf)
+            is_in_turn = settings.pop_width == 1 or (shelf is Shelf.KEYED and settings.keys == "ordered")
+            for part in one_after_the_other(found) if is_in_turn else [found]:
+                self._storage.publish_pipes(self._queue, part, shelf)
 
     def remove(self, entries: Iterable[PipeEntry]) -> int:
         """Delete staged pipes of which nothing is decided any more; return how many.

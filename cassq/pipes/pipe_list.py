@@ -51,6 +51,7 @@ class PipeList:
         self._has_keyed = has_keyed
         # Of the lists beside the first one, which not every queue has.
         self._beside: dict[Shelf, dict[UUID, PipeEntry]] = {Shelf.DUE: {}, Shelf.KEYED: {}}
+        self._is_in_turn = False
         self._floor: UUID | None = None
         self._full_read_at: float | None = None
         self._read_at = 0.0
@@ -70,11 +71,15 @@ class PipeList:
                 because their ids are older than their entries.
         """
         now = self._clock.now()
+        is_in_turn = self._context.settings.pop_width == 1
+        if is_in_turn and not self._is_in_turn:  # what it missed of late was not looked for
+            self._full_read_at, self._newest = None, {}
+        self._is_in_turn = is_in_turn
         is_full = self._full_read_at is None or now - self._full_read_at >= self._gone_after_s
         is_full = is_full or publications != self._publications
         since = None if is_full else self._since(now)
         listing = self._storage.list_pipes(self._queue, since)
-        if is_in_turn := self._context.settings.pop_width == 1:
+        if is_in_turn:
             listing = self._with_older(listing, since)
         self._read_at = now
         now = self._clock.now()  # a pipe is first seen when the answer is here, not when it was asked for

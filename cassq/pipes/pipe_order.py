@@ -5,6 +5,7 @@ passes over. Pure. What must not break: a pipe comes after the older ones of its
 on its entry alone: else two poppers, or two looks of one, would disagree.
 """
 
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
@@ -52,6 +53,18 @@ def as_far_as(first: Iterable[PipeEntry], second: Iterable[PipeEntry]) -> tuple[
     """
     newest = newest_of(first)
     return tuple(entry for entry in second if not is_younger(entry, newest))
+
+
+def one_after_the_other(entries: Iterable[PipeEntry]) -> Sequence[Sequence[PipeEntry]]:
+    """Return pipes in groups: in each one of a source at most, in an earlier one what is older of it."""
+    groups: list[list[PipeEntry]] = []
+    places: Counter[Source] = Counter()
+    for entry in sorted(entries, key=lambda entry: time_key(entry.pipe)):
+        if places[entry.source] == len(groups):
+            groups.append([])
+        groups[places[entry.source]].append(entry)
+        places[entry.source] += 1
+    return groups
 
 
 class PipeRound:

@@ -547,6 +547,22 @@ _STAGING = (
         about="bulk writes",
     ),
     planted(
+        "list younger pipes of a task beside the older ones",
+        "cassq.bulk.staged_list",
+        "one_after_the_other(found) if is_in_turn else [found]",
+        "[found]",
+        test=_STAGED_LIST
+        + "test_no_younger_pipe_of_a_task_is_listed_with_an_older_one_where_that_is_their_turn",
+    ),
+    planted(
+        "decide a batch without a word of its labels",
+        "cassq.bulk.staging",
+        "writers.decide(with_uses(record, *labels), writer",
+        "writers.decide(record, writer",
+        test="tests/integration/test_staged_labels.py"
+        "::test_a_batch_for_a_queue_that_was_created_anew_since_tells_it_of_its_labels[memory]",
+    ),
+    planted(
         "publish what was staged too long ago",
         "cassq.bulk.staged_list",
         "            if age_s > PUBLISH_WITHIN_S:\n",
@@ -1366,6 +1382,14 @@ _BETWEEN = (
         "again.entries",
         test=_LIST + "TestPipesThatAreTakenFromOneAfterTheOther::"
         "test_are_not_in_it_where_they_came_after_the_first_look",
+    ),
+    planted(
+        "go by what was known of pipes while several were taken from side by side",
+        "cassq.pipes.pipe_list",
+        "        if is_in_turn and not self._is_in_turn:",
+        "        if False:",
+        test=_LIST + "TestPipesThatAreTakenFromOneAfterTheOther::"
+        "test_are_in_it_where_they_were_missed_as_several_were_taken_from_side_by_side",
     ),
     planted(
         "look for what is older than news behind the floor alone",

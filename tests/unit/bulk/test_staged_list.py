@@ -29,12 +29,12 @@ LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 class Scene:
     """The staged pipes of a queue."""
 
-    def __init__(self):
+    def __init__(self, **settings):
         self.clock = HandClock()
         self.storage = witnessed(SqliteStorage(None, is_synced=False, clock=self.clock), self.clock, 1.0)
-        self.record = QueueRecord("q", new_token(), QueueSettings(), new_token())
+        self.record = QueueRecord("q", new_token(), QueueSettings(**settings), new_token())
         assert self.storage.change_queue(None, self.record)
-        self.context = context_of(self.storage, QueueSettings(), self.clock)
+        self.context = context_of(self.storage, QueueSettings(**settings), self.clock)
         self.list = StagedList(self.context)
 
     def stage(self, **options):
@@ -171,3 +171,40 @@ def test_a_manifest_names_every_pipe(scene, count, due_class):
     assert read_manifest(scene.storage, manifest) == set(pipes)
     scene.storage.delete_pipe("q", manifest, shelf=Shelf.STAGED)
     assert read_manifest(scene.storage, manifest) == set()
+
+
+@pytest.mark.parametrize(
+    ("how", "options", "groups"),
+    [
+        ({"pop_width": 1}, {}, [2, 1]),
+        ({}, {}, [3]),
+        ({"keys": "ordered"}, {"key": "a"}, [2, 1]),
+        ({"keys": "exclusive"}, {"key": "a"}, [3]),
+    ],
+)
+def test_no_younger_pipe_of_a_task_is_listed_with_an_older_one_where_that_is_their_turn(
+    monkeypatch, how, options, groups
+):
+    # Given two pipes of one task, and one of another
+    scene = Scene(**how)
+    pipes = []
+    for task in "aab":
+        staged = StagedPipes(scene.context, f"loader/1/{task}")
+        staged.add(b"body", **options)
+        pipes += staged.close()
+    told = []
+    publish = scene.storage.publish_pipes
+    monkeypatch.setattr(
+        scene.storage,
+        "publish_pipes",
+        lambda queue, entries, to: (
+            told.append([each.pipe for each in entries]),
+            publish(queue, entries, to),
+        ),
+    )
+
+    scene.list.publish(set(pipes))
+
+    assert [len(group) for group in told] == groups
+    assert [pipe for group in told for pipe in group if pipe != pipes[2]] == pipes[:2]
+    scene.storage.close()

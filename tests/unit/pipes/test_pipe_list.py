@@ -11,6 +11,7 @@ from support.contexts import context_of
 
 from cassq.model.ids import Source, just_before, new_pipe_id, new_token
 from cassq.model.pipe import Head, PipeEntry
+from cassq.model.queue_record import QueueRecord
 from cassq.model.settings import QueueSettings
 from cassq.pipes.pipe_list import PipeList
 from cassq.pushing.pipe_rotation import PipeRotation
@@ -252,6 +253,28 @@ class TestPipesThatAreTakenFromOneAfterTheOther:
         third = scene.open(scene.make_id())
         # Then the third is seen with the second, which lies far before the floor
         assert seen(pipes) == {second, third, other}
+
+    def test_are_in_it_where_they_were_missed_as_several_were_taken_from_side_by_side(self, scene):
+        # Given a second pipe whose entry came late, and before the floor
+        assert scene.storage.change_queue(None, QueueRecord("q", new_token(), SETTINGS, new_token()))
+        context = context_of(scene.storage, SETTINGS, scene.clock)
+        pipes = PipeList(context)
+        first = scene.open(scene.make_id())
+        scene.clock.seconds += 1.0
+        second = scene.make_id()
+        seen(pipes)
+        scene.clock.seconds += 10 * SKEW_S
+        scene.retire(first)
+        scene.open(scene.make_id(), "another pusher")
+        seen(pipes)
+        scene.open(second)
+        third = scene.open(scene.make_id())
+        assert seen(pipes) >= {third}
+        assert second not in seen(pipes)
+        # When the queue is altered
+        context.record.change(lambda record: replace(record, settings=self.ONE))
+        # Then who takes from one after the other knows of it
+        assert seen(pipes) >= {second, third}
 
     def test_cost_one_more_look_for_each_that_is_new(self, scene):
         pipes = scene.pipe_list(self.ONE)

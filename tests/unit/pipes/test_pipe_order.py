@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cassq.model.ids import just_before, new_pipe_id, time_key
 from cassq.model.pipe import PipeEntry
-from cassq.pipes.pipe_order import PipeRound, in_order
+from cassq.pipes.pipe_order import PipeRound, as_far_as, in_order, one_after_the_other
 
 
 def entry(pusher="a pusher", *, priority=0, lane=0):
@@ -62,3 +62,20 @@ def test_a_round_is_for_the_pipes_that_are_meant():
     pipes = [entry(), entry(), entry()]
     assert list(PipeRound(pipes, {pipes[1].pipe: 7})) == [pipes[1]]
     assert list(PipeRound(pipes, {})) == []
+
+
+def test_of_a_second_list_counts_what_the_first_one_goes_as_far_as():
+    older, first, later, other = entry(), entry(), entry(), entry("another")
+    assert as_far_as([first], [older, first, later, other]) == (older, first)
+    assert as_far_as([], [older]) == ()
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1))))
+def test_groups_have_one_pipe_of_a_source_each_and_the_older_ones_first(made):
+    pipes = [entry(f"a task {number}", priority=priority) for number, priority in made]
+    groups = one_after_the_other(reversed(pipes))
+    assert all(len({each.source for each in group}) == len(group) for group in groups)
+    for source in {each.source for each in pipes}:
+        told = [each for group in groups for each in group if each.source == source]
+        assert told == [each for each in pipes if each.source == source]
+    assert sum(map(len, groups)) == len(pipes)
