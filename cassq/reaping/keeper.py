@@ -44,7 +44,7 @@ STAGED_S = 600.0
 #: How often that is looked for, and all that is near is read, not only what came of late.
 LOOK_AFTER_S = 60.0
 
-#: Of what is staged it reads what came since so long ago: the deletions before it are many.
+#: Of what is staged it reads what came since so long before its last look: the deletions before it are many.
 SORTED_S = 3600
 
 #: A pile comes to its list about when its id says, or a little later.
@@ -76,7 +76,7 @@ class Keeper:
         self._since: UUID | None = None
         self._now_ms, self._near_at = 0, 0.0
         self._looked_after_at = float("-inf")
-        self._has_looked_after = False
+        self._looked_after_ms: int | None = None
         self._passing = threading.RLock()
         self.next_at = math.inf
 
@@ -147,12 +147,14 @@ class Keeper:
                 self._note_trouble(f"pipe {entry.pipe}", error, report)
 
     def _look_after_all(self, report: ReapReport) -> None:
-        # What is staged has an id of about then, or later; whoever starts reads all, and nobody else does.
-        since = new_pipe_id(self._now_ms - 1000 * SORTED_S) if self._has_looked_after else None
+        # What is staged has an id of about then, or later. Whoever starts reads all; later what the look
+        # before found too young, however long ago that was: the machine may have been suspended.
+        before_ms = self._looked_after_ms
+        since = None if before_ms is None else new_pipe_id(before_ms - 1000 * SORTED_S)
         staged = self._storage.list_pipes(self._queue, since, shelf=Shelf.SORTED)
         old_ms = staged.now_ms - 1000 * STAGED_S
         self._each(self._look_after, [e for e in staged.entries if e.created_at_ms < old_ms], report)
-        self._has_looked_after = True
+        self._looked_after_ms = staged.now_ms
 
     def _near(self) -> Sequence[PipeEntry]:
         """Read what is scheduled, up to what is near."""

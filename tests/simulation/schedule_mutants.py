@@ -208,4 +208,12 @@ SCHEDULE_MUTANTS: tuple[Mutant, ...] = (
         "for entry in (*before, *listing.entries)}",
         "for entry in listing.entries}",
     ),
+    planted(
+        "look for what is staged as if nobody were ever suspended",
+        _KEEPER,
+        "before_ms = self._looked_after_ms\n",
+        "before_ms = self._looked_after_ms and self._now_ms\n",
+        test="tests/unit/reaping/test_occurrences.py"
+        "::test_what_is_staged_and_never_decided_is_found_by_who_was_suspended_for_hours",
+    ),
 )

@@ -234,6 +234,20 @@ def test_what_is_staged_and_never_decided_is_deleted_behind_the_fence(scene):
     assert not scene.rows.change_schedule(scene.context.record.incarnation, "s", seen, late)
 
 
+def test_what_is_staged_and_never_decided_is_found_by_who_was_suspended_for_hours(scene):
+    scene.schedules.set("s", EACH_MINUTE, b"body")
+    scene.keep()
+    staged = Occurrences(scene.context, "killed")._stage(
+        scene.record.schedule, (scene.now_ms + 5000,), scene.now_ms
+    )
+    scene.pass_by(3 * 3600)
+
+    scene.keep()
+
+    assert scene.rows.load_pipe(staged) is None
+    assert not scene.listed(Shelf.SORTED)
+
+
 def test_what_a_record_names_is_listed_however_late(scene):
     scene.schedules.set("s", "0 0 * * *", b"body")
     scene.until_due()
