@@ -1,14 +1,17 @@
 """What messages cost, counted at the port: the promise that makes a queue on Cassandra sensible."""
 
 import sys
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 from support.clocks import HandClock
+from support.patience import until
 
 import cassq
+
+#: A call that has not ended after so long has failed, and waits by the clock.
+STUCK_S = 5.0
 
 READS = ("read_queues", "glance_queue", "list_pipes", "read_batches", "load_pipe", "read_dead", "count_dead")
 
@@ -66,20 +69,29 @@ def test_a_message_that_comes_alone_costs_one_look_besides_the_one_that_finds_it
     clock = HandClock()  # so nobody looks because a slow machine let time pass, or expects the next at once
     monkeypatch.setattr(sys.modules["cassq.connect"], "SystemClock", lambda: clock)
     count = 30
-    with cassq.connect(url) as store, ThreadPoolExecutor(1) as thread:
+
+    def ended(future):
+        """Return what a call comes to: one that failed, on a slow machine, is tried again by that clock."""
+        while not wait((future,), STUCK_S).done:
+            clock.seconds += STUCK_S
+        return future.result()
+
+    with cassq.connect(url) as store, ThreadPoolExecutor(1) as thread, ThreadPoolExecutor(1) as others:
         queue = store.queue(name)
         with queue.popper() as popper:
+
+            def is_hungry():
+                is_listening = popper._intake.buffer.alarm.is_listening
+                return is_listening and queue._context.coordinator.hungry(name)
+
             for number in range(2 * count):
                 if number == count:
                     before = calls(store, "list_pipes")
                 popped = thread.submit(popper.pop, 10)
-                while not (
-                    popper._intake.buffer.alarm.is_listening and queue._context.coordinator.hungry(name)
-                ):
-                    threading.Event().wait(0.01)
+                ended(others.submit(until, is_hungry))
                 clock.seconds += 0.02
-                queue.push(b"x")
-                popped.result().commit()
+                ended(others.submit(queue.push, b"x"))
+                ended(others.submit(ended(popped).commit))
             looks = calls(store, "list_pipes") - before
 
     assert looks / count < 1.5
