@@ -36,9 +36,13 @@ def test_a_message_that_was_given_up_is_dead_for_as_long_as_its_letter_is_there(
         assert queue.status(dead).state is MessageState.ENDED
 
 
-def test_a_message_that_ends_between_two_reads_is_not_told_to_wait(queue, monkeypatch):
+@pytest.mark.parametrize("has_come_back", [False, True])
+def test_a_message_that_ends_between_two_reads_is_not_told_to_wait(queue, monkeypatch, has_come_back):
     # Given one who asks, and whose first read is followed by a pause in which the message ends, with its rows
     message_id = queue.push(b"x")
+    if has_come_back:
+        with queue.popper() as popper:
+            popper.pop(timeout=60).give_back()
     storage = queue._context.storage
     load = storage.load_pipe
 
