@@ -10,6 +10,7 @@ by the fetch thread alone; consumers' threads tell it of rows and marks. What mu
 import threading
 from collections.abc import Callable, Container, Iterator, Sequence
 from functools import partial
+from itertools import groupby
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
@@ -136,8 +137,7 @@ class Slot:
             # What others have there keeps its key busy here, too.
             if self._clock.now() - self._looked_at[owned.pipe] >= LOOK_S and self.hand.has_foreign(owned):
                 self._look(owned)
-        # First those that had no turn where the time was over: else the oldest would have them all.
-        in_turn.sort(key=lambda owned: self._left_out.get(owned.pipe, len(self._left_out)))
+        in_turn = [each for alike in _of_one_priority(in_turn) for each in sorted(alike, key=self._turn_of)]
         self._left_out = {}
         for place, owned in enumerate(in_turn):
             if has_taken and self._clock.now() >= until:
@@ -152,6 +152,13 @@ class Slot:
             wanted -= taken
             has_taken = has_taken or taken > 0
         return has_taken
+
+    def _turn_of(self, owned: OwnedPipe) -> int:
+        """Return what pipes of one priority are sorted by: else the oldest of them would have every turn.
+
+        Those come first that had none when the time was over.
+        """
+        return self._left_out.get(owned.pipe, len(self._left_out))
 
     def _take_from(self, owned: OwnedPipe, wanted: int) -> int:
         result = owned.take(wanted)
@@ -222,3 +229,8 @@ class Slot:
         is_own = threading.get_ident() == self._thread  # it gives back, and needs no wake-up
         if not is_own and (self.hand or any(isinstance(note, Run) for note in notes)):
             self.on_free()
+
+
+def _of_one_priority(pipes: Sequence[OwnedPipe]) -> Iterator[Iterator[OwnedPipe]]:
+    """Yield neighbours in the order of ranks that have the same priority."""
+    return (alike for _, alike in groupby(pipes, key=lambda owned: owned.entry.priority))

@@ -234,9 +234,17 @@ KEY_MUTANTS: tuple[Mutant, ...] = (
     planted(
         "begin with the oldest pipes again where the time was over",
         _SLOT,
-        "        in_turn.sort(key=lambda owned: self._left_out.get(owned.pipe, len(self._left_out)))\n",
-        "",
+        "for each in sorted(alike, key=self._turn_of)]",
+        "for each in alike]",
         test=_SLOT_TESTS + "TestASlot::test_takes_from_each_pipe_in_turn_where_there_is_no_time_for_all",
+    ),
+    planted(
+        "give a lower priority a turn of a slot before a higher one's next",
+        _SLOT,
+        "key=lambda owned: owned.entry.priority)",
+        "key=lambda _: 0)",
+        test=_SLOT_TESTS
+        + "TestASlot::test_takes_nothing_of_a_lower_priority_while_there_is_no_time_for_more_than_the_higher",
     ),
     planted(
         "take from all slots before anything is handed out",

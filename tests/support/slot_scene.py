@@ -76,8 +76,8 @@ class Scene:
         made.on_free = lambda: self.freed.append(True)
         return made
 
-    def open(self, *keys, slot=3, pusher="a pusher", kind=""):
-        entry = PipeEntry(new_pipe_id(), pusher, slot=slot, type=kind, shelf=Shelf.KEYED)
+    def open(self, *keys, slot=3, pusher="a pusher", kind="", priority=0):
+        entry = PipeEntry(new_pipe_id(), pusher, priority, slot=slot, type=kind, shelf=Shelf.KEYED)
         self.storage.create_pipe("q", entry, Head(new_token()))
         self._pushed[entry.pipe] = 0
         if keys:

@@ -3,6 +3,7 @@
 import sys
 import threading
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from support.slot_scene import LEASE_S, Flaky, Scene, commit, feed, places
@@ -180,6 +181,19 @@ class TestASlot:
             for place, pipe in enumerate(pipes):
                 scene.push(pipe, f"key {place}")
         assert {pipe for pipe, _ in came} == set(pipes)
+
+    def test_takes_nothing_of_a_lower_priority_while_there_is_no_time_for_more_than_the_higher(self, scene):
+        # Given a pipe of each of two priorities, both with more, and time for one take
+        pipes = {scene.open(f"key {each}", pusher=f"pusher {each}", priority=each): each for each in (0, 9)}
+        popper = scene.popper(storage=Slow(scene.storage, scene.clock), ageing=timedelta(0))
+        came = []
+        for _ in range(6):
+            found = feed(popper)
+            came += [pipes[pipe] for pipe, _ in places(found)]
+            commit(found)
+            for pipe, priority in pipes.items():
+                scene.push(pipe, f"key {priority}")
+        assert came == [9] * 6
 
     def test_tells_of_a_pipe_that_is_over(self, scene):
         pipe = scene.open("foo")
