@@ -220,6 +220,22 @@ def test_what_was_published_is_looked_for_once(scene):
     assert [since is None for since in scene.storage.since] == [True, True, False, False]
 
 
+def frozen_before_its_entry(scene, pipes):
+    """Freeze a pusher between an id and its entry, until what is looked at begins far behind that.
+
+    Returns: the id, and a pipe of another pusher, which is the oldest that lives.
+    """
+    first = scene.open(scene.make_id())
+    scene.clock.seconds += 1.0
+    second = scene.make_id()
+    seen(pipes)
+    scene.clock.seconds += 10 * SKEW_S
+    scene.retire(first)
+    other = scene.open(scene.make_id(), "another pusher")
+    seen(pipes)
+    return second, other
+
+
 class TestPipesThatAreTakenFromOneAfterTheOther:
     """A list is no snapshot: each entry is read at a time of its own."""
 
@@ -240,14 +256,7 @@ class TestPipesThatAreTakenFromOneAfterTheOther:
     def test_are_in_it_whatever_the_clock_of_their_pusher_said_when_it_was_frozen(self, scene):
         # Given a pusher that was frozen between the id of its second pipe and the entry
         pipes = scene.pipe_list(self.ONE)
-        first = scene.open(scene.make_id())
-        scene.clock.seconds += 1.0
-        second = scene.make_id()
-        seen(pipes)
-        scene.clock.seconds += 10 * SKEW_S
-        scene.retire(first)
-        other = scene.open(scene.make_id(), "another pusher")
-        seen(pipes)
+        second, other = frozen_before_its_entry(scene, pipes)
         # When it opens that, and a third one
         scene.open(second)
         third = scene.open(scene.make_id())
@@ -259,14 +268,7 @@ class TestPipesThatAreTakenFromOneAfterTheOther:
         assert scene.storage.change_queue(None, QueueRecord("q", new_token(), SETTINGS, new_token()))
         context = context_of(scene.storage, SETTINGS, scene.clock)
         pipes = PipeList(context)
-        first = scene.open(scene.make_id())
-        scene.clock.seconds += 1.0
-        second = scene.make_id()
-        seen(pipes)
-        scene.clock.seconds += 10 * SKEW_S
-        scene.retire(first)
-        scene.open(scene.make_id(), "another pusher")
-        seen(pipes)
+        second, _ = frozen_before_its_entry(scene, pipes)
         scene.open(second)
         third = scene.open(scene.make_id())
         assert seen(pipes) >= {third}
