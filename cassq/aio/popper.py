@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self
 
+from cassq.aio.landing import landed
 from cassq.aio.twins import ClosingTwin, TwinOf, call_in_thread, in_thread
 from cassq.errors import (
     ClosedError,
@@ -107,7 +108,7 @@ class Popper(ClosingTwin[SyncPopper]):
 
 async def _popped(future: PopFuture, seconds: float | None) -> list[SyncDelivery]:
     """Return what a pop comes to in so many seconds."""
-    ended = asyncio.wrap_future(future)
+    ended = landed(future)
     try:
         done, _ = await asyncio.wait((ended,), timeout=seconds)
         while not done:
@@ -185,7 +186,7 @@ class Delivery(TwinOf[SyncDelivery]):
             self.sync.commit()  # a closed one would wait for the database here
             return
         try:
-            await asyncio.wrap_future(self.sync.commit_soon())
+            await landed(self.sync.commit_soon())
         except COMES_AGAIN as error:
             error.__dict__["raised_by"] = self.sync
             raise

@@ -13,6 +13,7 @@ from datetime import timedelta
 from itertools import islice
 from typing import Unpack
 
+from cassq.aio.landing import landed
 from cassq.aio.popper import Popper
 from cassq.aio.twins import ClosingTwin, Opening, TwinOf, call_in_thread, in_thread
 from cassq.bulk.schedules import Schedules as SyncSchedules
@@ -124,7 +125,7 @@ class Queue(ClosingTwin[SyncQueue]):
         left_s, pause_s = to_seconds(timeout), ROOM_PAUSE_S
         while True:
             try:
-                return await asyncio.wrap_future(await self._push_soon(body, headers, left_s, options))
+                return await landed(await self._push_soon(body, headers, left_s, options))
             except OverloadedError:
                 left_s = deadline - asyncio.get_running_loop().time()
                 if left_s <= 0:

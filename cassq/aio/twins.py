@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Future
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
+from cassq.aio.landing import landed
 from cassq.runtime.background_thread import BackgroundThread
 
 _P = ParamSpec("_P")
@@ -93,7 +94,7 @@ class Opening(Generic[_Sync, _Twin]):
         thread = BackgroundThread("cassq-open")  # it may outlive the event loop
         making: Future[_Sync] = thread.submit(self._make)
         try:
-            return self._wrap(await asyncio.shield(asyncio.wrap_future(making)))
+            return self._wrap(await asyncio.shield(landed(making)))
         except asyncio.CancelledError:
             thread.submit(lambda: making.result().close())
             raise

@@ -100,6 +100,8 @@ class PushFuture(Future[MessageId]):
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Return the error, or None where the message is stored; wait for it at most `timeout` seconds."""
+        if self._state == "FINISHED":
+            return self._exception
         self._check_may_wait()
         with noted():
             return super().exception(timeout)

@@ -16,6 +16,7 @@ from cassq.errors import CassqError, ClosedError, InvalidOptionError
 from cassq.model.retrying import reason_of
 from cassq.popping.delivery import Delivery
 from cassq.popping.popper import Popper
+from cassq.popping.shared_intake import CommitMode
 from cassq.worker.outcomes import Ending, check_done, ending_of, failure_of
 from cassq.worker.watchdog import Watchdog
 
@@ -34,12 +35,14 @@ class Duty:
         concurrency: so many messages at a time.
         timeout_s: so long a handler may take.
         hooks: the first is the outermost.
+        commit: whether a message waits for its commit, or is committed with others later.
     """
 
     handler: Callable[[Any], object]
     concurrency: int
     timeout_s: float
     hooks: Sequence[Hook]
+    commit: CommitMode
 
     def around(self, delivery: Delivery) -> AbstractContextManager[object]:
         """Return what enters the hooks; they leave with its block."""

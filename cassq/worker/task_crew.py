@@ -28,7 +28,7 @@ class TaskCrew:
     def __init__(
         self, popper: Popper, duty: Duty, watchdog: Watchdog, on_end: Callable[[BaseException | None], None]
     ) -> None:
-        self._popper = AioPopper(popper)
+        self._popper = AioPopper(popper, is_grouped=duty.commit == "grouped")
         self._duty = duty
         self._watchdog = watchdog
         self._on_end = on_end

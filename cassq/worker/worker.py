@@ -73,8 +73,8 @@ class Worker:
         self._hooks = tuple(hooks)
         self._clock: Clock = SystemClock()
         self._watchdog = Watchdog(self._clock)
-        # By queue and types: what is called, and how it commits.
-        self._duties: dict[tuple[str, frozenset[str]], tuple[Duty, CommitMode]] = {}
+        # By queue and types.
+        self._duties: dict[tuple[str, frozenset[str]], Duty] = {}
         # What the run under way hears, or the next one; a signal handler may put something in.
         self._news: SimpleQueue[tuple[str, Any]] = SimpleQueue()
         self._running = threading.Lock()
@@ -114,8 +114,9 @@ class Worker:
             if not callable(handler):
                 raise InvalidOptionError(f"{handler!r} is no handler: give a function of one delivery")
             timeout_s = self._timeout_s if timeout is None else to_seconds(timeout)
-            duty = Duty(handler, concurrency or self._concurrency, timeout_s, self._hooks)
-            self._duties[queue, kinds] = duty, commit
+            self._duties[queue, kinds] = Duty(
+                handler, concurrency or self._concurrency, timeout_s, self._hooks, commit
+            )
             return handler
 
         return note
@@ -158,7 +159,7 @@ class Worker:
     @property
     def slots(self) -> int:
         """How many handlers may work at a time."""
-        return sum(duty.concurrency for duty, _ in self._duties.values())
+        return sum(duty.concurrency for duty in self._duties.values())
 
     @property
     def done(self) -> int:
@@ -179,12 +180,11 @@ class Worker:
         with ExitStack() as stack:
             queues = {name: self._store.queue(name) for name, _ in self._duties}
             poppers = [
-                stack.enter_context(queues[name].popper(commit=commit, types=types or None))
-                for (name, types), (_, commit) in self._duties.items()
+                stack.enter_context(queues[name].popper(commit=duty.commit, types=types or None))
+                for (name, types), duty in self._duties.items()
             ]
             stack.enter_context(self._watchdog.open())
-            duties = [duty for duty, _ in self._duties.values()]
-            crews = [self._crew(*each) for each in zip(poppers, duties, strict=True)]
+            crews = [self._crew(*each) for each in zip(poppers, self._duties.values(), strict=True)]
             end = _End(sum(crew.start() for crew in crews), self._news, self._clock)
             self._is_started = True
             try:

@@ -11,6 +11,7 @@ import pytest
 from support.patience import patiently, until
 
 import cassq
+from cassq.popping import grouped_commits
 
 WAIT_S = 60.0
 AT_ONCE = timedelta(0)
@@ -74,6 +75,22 @@ def test_what_returns_is_committed_and_what_fails_comes_again(store, queue, awai
     with running(worker):
         until(lambda: queue.stats().committed == 3)
     assert sorted(seen) == [(b"1", 1), (b"2", 1), (b"bad", 1), (b"bad", 2), (b"bad", 3)]
+
+
+def test_no_handler_waits_for_the_commits_of_a_group(store, queue, awaited, monkeypatch):
+    monkeypatch.setattr(grouped_commits, "GROUP_S", 3600.0)
+    worker, seen = cassq.Worker(store, concurrency=1), []
+
+    @worker.on(queue.name, commit="grouped")
+    @awaited
+    def handle(delivery):
+        seen.append(delivery.body)
+
+    queue.push_many([b"1", b"2", b"3"])
+    with running(worker):
+        until(lambda: len(seen) == 3)
+        assert "mark" not in store.telemetry.snapshot()  # the group is not full, nor old
+    assert queue.stats().committed == 3
 
 
 def test_a_handler_may_reject_and_choose_when_its_message_comes_again(store, queue, awaited):
