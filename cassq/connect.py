@@ -20,7 +20,7 @@ from cassq.model.tracing import Tracer
 from cassq.runtime.clock import SystemClock
 from cassq.runtime.files import FILE_MODE
 from cassq.storage.sqlite.storage import SqliteStorage
-from cassq.store import Store
+from cassq.store import Adapters, Store
 from cassq.urls import (
     EXAMPLES,
     CassandraTarget,
@@ -123,7 +123,7 @@ def _open_cassandra(make: Callable[..., Store], target: CassandraTarget) -> Stor
         coordinator.close()
         storage.close()
 
-    store = make(target.shown, storage, coordinator, clock=clock, close_all=close_all)
+    store = make(target.shown, Adapters(storage, coordinator, close_all), clock=clock)
     return _closed_at_exit(store)
 
 
@@ -139,7 +139,7 @@ def _open_sqlite(
         storage.close()
 
     url = f"sqlite:///{path}" if path else "memory:"
-    store = make(url, storage, coordinator, clock=clock, close_all=close_all)
+    store = make(url, Adapters(storage, coordinator, close_all), clock=clock)
     return _closed_at_exit(store)
 
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from types import TracebackType
-from typing import Self, Unpack
+from typing import NamedTuple, Self, Unpack
 
 from cassq.catalog.queue_catalog import QueueCatalog
 from cassq.catalog.services import Services
@@ -44,12 +44,24 @@ from cassq.storage.port import Storage
 from cassq.storage.witnessed import witnessed
 
 
+class Adapters(NamedTuple):
+    """What a store speaks to.
+
+    Attributes:
+        close: ends both.
+    """
+
+    storage: Storage
+    coordinator: Coordinator
+    close: Callable[[], None]
+
+
 class Store:
     """An open store. Made by `cassq.connect`; threads may share it, processes may not.
 
     Args:
         url: what it was opened by, without a password, for people to read.
-        close_all: closes the adapters.
+        adapters: the database, and what coordinates poppers.
         observer: is told of calls; see `cassq.Observer`.
         tracer: follows messages; see `cassq.tracing.OpenTelemetryTracer`.
 
@@ -57,14 +69,12 @@ class Store:
         telemetry: what was asked of the database so far.
     """
 
-    def __init__(  # noqa: PLR0913 - the parts of a store, by name
+    def __init__(
         self,
         url: str,
-        storage: Storage,
-        coordinator: Coordinator,
+        adapters: Adapters,
         *,
         clock: Clock,
-        close_all: Callable[[], None],
         observer: Observer | None = None,
         tracer: Tracer | None = None,
     ) -> None:
@@ -72,14 +82,14 @@ class Store:
         self.telemetry = Telemetry()
         outages = OutageLog(url, clock)
         self._events = EventBuffer(observer.note, clock, self) if observer else None
-        storage = measured(storage, self.telemetry, outages, self._events)
+        storage = measured(adapters.storage, self.telemetry, outages, self._events)
         # A first answer to compare with; by how much nodes may differ each queue says.
         self.storage = witnessed(storage, clock, float("inf"))
         self._catalog = QueueCatalog(self.storage)
-        self.coordinator = coordinator
+        self.coordinator = adapters.coordinator
         self._services = Services(
             storage,
-            watched(coordinator, outages),
+            watched(adapters.coordinator, outages),
             clock,
             PollSpread(),
             PeriodicThread("cassq-reap", clock),
@@ -87,7 +97,7 @@ class Store:
             self._events,
             tracer,
         )
-        self._close_all = close_all
+        self._close_adapters = adapters.close
         self._birthplace = ForkGuard()
         self._guard = threading.RLock()
         self._queues: dict[str, Queue] = {}
@@ -233,7 +243,7 @@ class Store:
             queues = [*self._leaving, *self._queues.values()]
         for queue in reversed(queues):
             queue.close()
-        self._close_all()
+        self._close_adapters()
         if self._events:
             self._events.close()
 

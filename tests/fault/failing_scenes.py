@@ -20,7 +20,7 @@ from cassq.model.shelf import Shelf
 from cassq.observing.inspection import MessageState
 from cassq.runtime.clock import SystemClock
 from cassq.storage.sqlite.storage import SqliteStorage
-from cassq.store import Store
+from cassq.store import Adapters, Store
 
 #: So fast time runs.
 SPEED = 20.0
@@ -86,7 +86,7 @@ class Scene:
             self._left = coordinator.holders("q")
             coordinator.close()
 
-        self.store = Store("failing", self.storage, self.coordination, clock=self.clock, close_all=close_all)
+        self.store = Store("failing", Adapters(self.storage, self.coordination, close_all), clock=self.clock)
         self.queue = self.store.queue(
             "q", lease=LEASE, max_attempts=3, pipe_messages_max=4, retry_delay=timedelta(0)
         )

@@ -25,7 +25,7 @@ from cassq.popping.popper import Popper
 from cassq.queue import Queue
 from cassq.runtime.clock import SystemClock
 from cassq.storage.sqlite.storage import SqliteStorage
-from cassq.store import Store
+from cassq.store import Adapters, Store
 from cassq.verification.checker import judge
 from cassq.verification.ledger import Kind, Line
 from cassq.verification.verdict import Verdict
@@ -137,7 +137,7 @@ def run_history(
     storage = SqliteStorage(None, clock=clock)
     coordinator = (GenerousCoordinator if is_generous else LocalCoordinator)(None, clock)
     stores = [
-        Store(f"{seed} {name}", FaultyStorage(storage, faults), coordinator, clock=clock, close_all=_nothing)
+        Store(f"{seed} {name}", Adapters(FaultyStorage(storage, faults), coordinator, _nothing), clock=clock)
         for name in ("pushers", "reaper", *(f"popper{number}" for number in range(poppers)))
     ]
     queues = [store.queue("q", **SETTINGS) for store in stores]

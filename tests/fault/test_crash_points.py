@@ -34,7 +34,7 @@ from cassq.model.shelf import Shelf
 from cassq.storage.cassandra.statement import Call
 from cassq.storage.cassandra.storage import CassandraStorage
 from cassq.storage.sqlite.storage import SqliteStorage
-from cassq.store import Store
+from cassq.store import Adapters, Store
 
 BODIES = [f"{number}".encode() for number in range(7)]
 DAY_S = 86_400.0
@@ -189,7 +189,7 @@ class _Stage:
             coordinator.close()
             close()
 
-        return Store("test", storage, coordinator, clock=self.clock, close_all=close_all)
+        return Store("test", Adapters(storage, coordinator, close_all), clock=self.clock)
 
     def leftovers(self):
         """Return what can still be read of pipes that nobody lists."""

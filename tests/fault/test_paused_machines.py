@@ -12,7 +12,7 @@ from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.errors import DeliveryExpiredError, OutcomeUnknownError
 from cassq.runtime.clock import SystemClock
 from cassq.storage.sqlite.storage import SqliteStorage
-from cassq.store import Store
+from cassq.store import Adapters, Store
 
 PATIENCE = 10
 #: Longer than a lease, and than a pipe may be pushed into, with the margins of both.
@@ -54,7 +54,7 @@ class Scene:
 
     def _open(self, name: str, clock: SystemClock) -> Store:
         coordinator = LocalCoordinator(None, clock)
-        return Store(name, self.storage, coordinator, clock=clock, close_all=coordinator.close)
+        return Store(name, Adapters(self.storage, coordinator, coordinator.close), clock=clock)
 
     def pause(self, *, is_told: bool) -> None:
         """Pause the guest; the others heal what they take for dead."""

@@ -32,7 +32,7 @@ from cassq.popping.popper import Popper
 from cassq.queue import Queue
 from cassq.runtime.clock import SystemClock
 from cassq.storage.sqlite.storage import SqliteStorage
-from cassq.store import Store
+from cassq.store import Adapters, Store
 
 PATIENCE = 10
 
@@ -81,7 +81,7 @@ def storage(clock: ManualClock) -> Iterator[Planted]:
 @pytest.fixture
 def store(clock: ManualClock, storage: Planted) -> Iterator[Store]:
     coordinator = LocalCoordinator(None, clock)
-    with Store("planted", storage, coordinator, clock=clock, close_all=coordinator.close) as opened:
+    with Store("planted", Adapters(storage, coordinator, coordinator.close), clock=clock) as opened:
         yield opened
 
 
@@ -287,7 +287,7 @@ def test_a_reaper_frozen_before_it_read_the_list_takes_no_fresh_pipe_for_an_old_
 def test_a_reaper_of_an_earlier_queue_closes_no_pipe_of_a_later_one(store, storage, clock):
     # Given a reaper on its way to the list, while the queue is deleted, and created anew for slower pushers
     queue = store.queue("q")
-    with Store("planted", storage, store.coordinator, clock=clock, close_all=lambda: None) as other:
+    with Store("planted", Adapters(storage, store.coordinator, lambda: None), clock=clock) as other:
         later: list[Queue] = []
 
         def created_anew(*args: object) -> object:

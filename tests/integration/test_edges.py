@@ -14,7 +14,7 @@ from cassq.model.ids import new_pipe_id
 from cassq.runtime.clock import SystemClock
 from cassq.storage.forms import DeadLetter
 from cassq.storage.sqlite.storage import SqliteStorage
-from cassq.store import Store
+from cassq.store import Adapters, Store
 
 
 class Tripwire:
@@ -51,7 +51,7 @@ def tripped(tripwire):
         coordinator.close()
         tripwire._storage.close()
 
-    with Store("memory:", tripwire, coordinator, clock=SystemClock(), close_all=close_all) as store:
+    with Store("memory:", Adapters(tripwire, coordinator, close_all), clock=SystemClock()) as store:
         yield store
 
 

@@ -17,7 +17,7 @@ import cassq
 from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.runtime.clock import SystemClock
 from cassq.storage.sqlite.storage import SqliteStorage
-from cassq.store import Store
+from cassq.store import Adapters, Store
 
 EXAMPLES = int(os.environ.get("CASSQ_PROPERTY_EXAMPLES", "100"))
 
@@ -46,7 +46,7 @@ def skipping_ground(*, is_fifo: bool = False) -> Ground:
             coordinator.close()
             storage.close()
 
-        return Store("memory:", storage, coordinator, clock=clock, close_all=close_all)
+        return Store("memory:", Adapters(storage, coordinator, close_all), clock=clock)
 
     return Ground(connect, clock.skip, is_fifo)
 

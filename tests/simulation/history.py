@@ -63,7 +63,7 @@ from cassq.queue import Queue
 from cassq.runtime.clock import SystemClock
 from cassq.storage.cassandra.statement import Call
 from cassq.storage.cassandra.storage import CassandraStorage
-from cassq.store import Store
+from cassq.store import Adapters, Store
 from cassq.verification.checker import judge
 from cassq.verification.ledger import Kind, Line
 from cassq.verification.verdict import Verdict
@@ -490,7 +490,7 @@ class _Stage:
         if self.plan.pauses == "heard" and process in self.cast["pusher"]:
             storage.glance_queue = partial(self._stop_and_look, process, storage.glance_queue)  # type: ignore[method-assign]
         return Store(
-            process.name, storage, seat, clock=ProcessClock(self.world, process), close_all=seat.close
+            process.name, Adapters(storage, seat, seat.close), clock=ProcessClock(self.world, process)
         )
 
     def _stop_and_look(self, process: Process, look: Callable[[str], Any], name: str) -> Any:

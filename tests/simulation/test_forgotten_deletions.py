@@ -23,7 +23,7 @@ from cassq.runtime.clock import SystemClock
 from cassq.storage.cassandra import lists, rows
 from cassq.storage.cassandra import statements as cql
 from cassq.storage.cassandra.storage import CassandraStorage
-from cassq.store import Store
+from cassq.store import Adapters, Store
 
 BODIES = [f"{number}".encode() for number in range(5)]
 WRITERS = ["loader", f"{ONCE}{new_pipe_id()}"]
@@ -50,7 +50,7 @@ def storage(session):
 def store(storage):
     clock = SystemClock()
     coordinator = LocalCoordinator(None, clock)
-    with Store("a cluster", storage, coordinator, clock=clock, close_all=coordinator.close) as opened:
+    with Store("a cluster", Adapters(storage, coordinator, coordinator.close), clock=clock) as opened:
         yield opened
 
 

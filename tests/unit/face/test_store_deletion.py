@@ -8,7 +8,7 @@ from cassq.model.ids import MessageId, new_pipe_id
 from cassq.runtime.clock import SystemClock
 from cassq.storage.forms import DeadLetter
 from cassq.storage.sqlite.storage import SqliteStorage
-from cassq.store import Store
+from cassq.store import Adapters, Store
 
 
 class BeforeLetters:
@@ -42,7 +42,7 @@ def open_store(storage):
 
     def open_store(happens=lambda: None):
         seen = BeforeLetters(storage, happens)
-        opened.append(Store("memory:", seen, coordinator, clock=clock, close_all=lambda: None))
+        opened.append(Store("memory:", Adapters(seen, coordinator, lambda: None), clock=clock))
         return opened[-1]
 
     yield open_store

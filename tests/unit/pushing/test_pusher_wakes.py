@@ -14,7 +14,7 @@ from cassq.pushing.popper_waker import QUIET_S
 from cassq.pushing.pusher import PUSH_TIMEOUT, Pusher
 from cassq.runtime.clock import SystemClock
 from cassq.storage.sqlite.storage import SqliteStorage
-from cassq.store import Store
+from cassq.store import Adapters, Store
 
 
 class HandClock(SystemClock):
@@ -81,7 +81,7 @@ def test_pushes_do_not_wait_for_a_coordination_file_that_others_keep_locked(tmp_
     path, clock = str(tmp_path / "q.db"), SystemClock()
     coordinator = LocalCoordinator(f"{path}-coordination", clock, patience=3600.0)
     storage = SqliteStorage(path, is_synced=False, clock=clock)
-    store = Store(f"sqlite:///{path}", storage, coordinator, clock=clock, close_all=coordinator.close)
+    store = Store(f"sqlite:///{path}", Adapters(storage, coordinator, coordinator.close), clock=clock)
     queue = store.queue("q")
 
     with closing(sqlite3.connect(f"{path}-coordination", isolation_level=None)) as frozen:

@@ -28,7 +28,7 @@ from cassq.runtime.outage_log import (
     spare,
 )
 from cassq.storage.sqlite.storage import SqliteStorage
-from cassq.store import Store
+from cassq.store import Adapters, Store
 
 QUEUES = 200
 GONE = StorageUnavailableError("no node answers")
@@ -211,7 +211,7 @@ def test_an_outage_under_many_queues_is_three_lines(caplog):
         return [record.getMessage() for record in caplog.records]
 
     with ExitStack() as closing:
-        store = Store("memory:", storage, coordinator, clock=clock, close_all=coordinator.close)
+        store = Store("memory:", Adapters(storage, coordinator, coordinator.close), clock=clock)
         closing.callback(store.close)
         queues = [store.queue(f"q{number}") for number in range(QUEUES)]
         poppers = [closing.enter_context(queue.popper()) for queue in queues]
@@ -254,7 +254,7 @@ def test_an_outage_of_the_coordination_service_is_told_while_nobody_pops(told):
     clock = AheadClock()
     coordinator = Suspended(clock)
     storage = SqliteStorage(None, is_synced=False, clock=clock)
-    store = Store("memory:", storage, coordinator, clock=clock, close_all=coordinator.close)
+    store = Store("memory:", Adapters(storage, coordinator, coordinator.close), clock=clock)
     with store, store.queue("q").popper() as popper:
         popper.pop(timeout=0)
         clock.ahead_s += 2 * IDLE_S

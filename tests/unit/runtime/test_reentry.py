@@ -20,7 +20,7 @@ import cassq
 from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.runtime.clock import SystemClock
 from cassq.storage.sqlite.storage import SqliteStorage
-from cassq.store import Store
+from cassq.store import Adapters, Store
 
 LIBRARY = str(Path(cassq.__file__).parent)
 
@@ -332,7 +332,7 @@ def _hold_lease(_queue, other):
 def test_a_call_never_waits_for_a_thread_that_waits_for_the_call_it_interrupted(hold):
     clock = SystemClock()
     kept, coordinator = SqliteStorage(None, clock=clock), LocalCoordinator(None, clock)
-    with Store("memory", kept, coordinator, clock=clock, close_all=coordinator.close) as store:
+    with Store("memory", Adapters(kept, coordinator, coordinator.close), clock=clock) as store:
         queue = store.queue("orders")
         with queue.popper() as popper:
             queue.push(b"one")
