@@ -17,7 +17,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from reckoning import KEY, Reckoning
+from reckoning import DELAY, KEY, Reckoning
 from support.patience import patiently
 from workers import QUEUE, SETTINGS, commit, note_delivered
 
@@ -33,6 +33,9 @@ from cassq.verification.verdict import Verdict
 
 WORKERS = Path(__file__).with_name("workers.py")
 SEED = int(os.environ.get("CASSQ_FAULT_SEED", "0")) or random.randrange(1, 1_000_000)
+
+#: Where pipes stand that nobody stages.
+LISTS = Shelf.READY, Shelf.KEYED, Shelf.DUE, Shelf.SCHEDULED
 
 PATIENCE_S = 600.0
 LOOK_S = 0.02
@@ -233,7 +236,8 @@ class Crew:
         print(story)  # noqa: T201 - shown by pytest when the test fails, and by -s
         broken = end.broken()
         assert not broken, f"{'; '.join(broken)}; {story}"
-        assert any(KEY in name for name in end.verdict.delivered), f"no message had a key; {story}"
+        for mark in (KEY, DELAY):
+            assert any(mark in name for name in end.verdict.delivered), f"none was named with {mark}; {story}"
         return end.verdict
 
     def reckon(self) -> Reckoning:
@@ -297,7 +301,7 @@ def reap_all(store: cassq.Store, queue: Queue) -> None:
 
     def is_clean() -> bool:
         store.reap()
-        lists = (store.storage.list_pipes(queue.name, shelf=shelf) for shelf in (Shelf.READY, Shelf.KEYED))
+        lists = (store.storage.list_pipes(queue.name, shelf=shelf) for shelf in LISTS)
         return not any(listing.entries for listing in lists)
 
     settings = queue.settings

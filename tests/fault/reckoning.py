@@ -18,6 +18,12 @@ LEAVING, GONE = "leaving", "gone"
 #: Behind this the name of a message tells its key.
 KEY = "@"
 
+#: Behind this it tells how many milliseconds after its push it was to come.
+DELAY = "+"
+
+#: A due time is kept in whole milliseconds, and so is each reading of the database's clock.
+ROUNDING_S = 0.002
+
 #: What the words of messages begin with that are written together, all or none.
 BATCH = "batch "
 
@@ -53,7 +59,7 @@ class Reckoning:
                 verdict.delivered <= ended | verdict.dead
             ),
         }
-        broken = [*verdict.broken(), *broken_keys(self.lines)]
+        broken = [*verdict.broken(), *broken_keys(self.lines), *broken_dues(self.lines)]
         return [*trouble, *broken, *(what for what, is_so in rules.items() if not is_so)]
 
 
@@ -86,6 +92,17 @@ def broken_keys(lines: Sequence[Line]) -> Iterator[str]:
                 held[place] = line.until
             elif line.kind in {Kind.COMMITTING, Kind.ROLLING_BACK}:
                 held.pop(place, None)
+
+
+def broken_dues(lines: Sequence[Line]) -> Iterator[str]:
+    """Yield what came before its time, where all clocks are one machine's: its delay counts from its push."""
+    pushed_at = {line.message: line.at for line in lines if line.kind is Kind.ATTEMPTED}
+    for line in lines:
+        _, _, delay_ms = line.message.partition(DELAY)
+        if line.kind is Kind.DELIVERED and delay_ms:
+            early_s = pushed_at[line.message] + int(delay_ms) / 1000 - ROUNDING_S - line.at
+            if early_s > 0:
+                yield f"{line.message} came to {line.who} {early_s:.3f} s before it was due"
 
 
 def broken_letters(lines: Sequence[Line], finder: str) -> Iterator[str]:

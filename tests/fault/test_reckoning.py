@@ -1,7 +1,7 @@
-"""What ledgers must not tell of messages with keys."""
+"""What ledgers must not tell of messages with keys, and of those that are due later."""
 
 import pytest
-from reckoning import broken_keys
+from reckoning import ROUNDING_S, broken_dues, broken_keys
 
 from cassq.verification.ledger import Kind, Line
 
@@ -50,3 +50,17 @@ def test_an_earlier_one_that_comes_after_a_later_one_is_told():
 def test_those_of_two_pushers_come_in_any_order():
     ended = line(2, Kind.COMMITTING, "p-2")
     assert list(broken_keys([delivered(1, "p-2"), ended, delivered(3, "q-1")])) == []
+
+
+@pytest.mark.parametrize(("late_s", "told"), [(0.0, 0), (-2 * ROUNDING_S, 1), (-1.5, 1)])
+def test_what_comes_before_its_time_is_told(late_s, told):
+    lines = [
+        Line(1.0, "a pusher", Kind.ATTEMPTED, "p-1+1500"),
+        Line(2.5 + late_s, "a popper", Kind.DELIVERED, "p-1+1500", 1, 9.0),
+    ]
+    assert len(list(broken_dues(lines))) == told
+
+
+def test_what_has_no_delay_is_never_early():
+    lines = [Line(1.0, "a popper", Kind.DELIVERED, name, 1, 9.0) for name in ("p-1", "p-2@foo")]
+    assert not list(broken_dues(lines))

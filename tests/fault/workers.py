@@ -26,11 +26,12 @@ from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from kazoo.client import KazooClient
-from reckoning import KEY
+from reckoning import DELAY, KEY
 
 import cassq
 from cassq.errors import CassqError, DeliveryExpiredError, OutcomeUnknownError, UnavailableError
 from cassq.limits import BATCH_MESSAGES_MAX
+from cassq.model.options import PushOptions
 from cassq.popping.delivery import Delivery
 from cassq.popping.popper import Popper
 from cassq.queue import Queue
@@ -73,7 +74,9 @@ class Habits:
         pace_s: without a rate, the longest pause between two pushes, so that poppers can keep up.
         timeout_s: how long one push may take.
         padding: blanks behind each body.
-        keyed: without a rate, in how many calls a pusher pushes messages of one key.
+        keyed: in how many calls a pusher pushes messages of one key.
+        delayed: in how many of the others they are due later.
+        delay_s: how much later at the most.
         mishaps: how many of a popper's parts end otherwise than by a commit: rolled back, one in four of
             them forgotten. As many are extended first.
         work_s: how long a popper works on what one call brought.
@@ -87,6 +90,8 @@ class Habits:
     timeout_s: float = 30.0
     padding: int = 0
     keyed: float = 0.02
+    delayed: float = 0.02
+    delay_s: float = 3.0
     mishaps: float = 0.04
     work_s: float = 0.0
     rest_s: float = 0.02
@@ -142,36 +147,43 @@ class Worker:
         """Push unique messages, by a rate or in calls of 1 to 40."""
         queue = self.patiently(lambda: store.queue(self._habits.queue))
         begun_at = self.ledger.now()
-        made = 0
+        made = calls = 0
         while not self._is_over.is_set():
             # Never more than one request: of several, the first may be stored though the call raised.
             count = self.dice.choice((1, 1, 1, 3, 10, 40))
             if self._habits.rate:
                 count = self._due((self.ledger.now() - begun_at) * self._habits.rate - made)
-            key = ""
-            is_first = made == 0  # of any that pushes, however seldom, one has a key
-            if not self._habits.rate and (is_first or self.dice.random() < self._habits.keyed):
-                key, count = f"key{self.dice.randrange(KEYS)}", min(max(count, 3), 10)
-            ending = key and KEY + key
+            options: PushOptions = {}
+            ending = ""
+            # The first two calls, too: of any that pushes, however seldom, some have a key, and some a delay.
+            if calls == 0 or self.dice.random() < self._habits.keyed:
+                options["key"], count = f"key{self.dice.randrange(KEYS)}", min(max(count, 3), 10)
+                ending = f"{KEY}{options['key']}"
+            elif calls == 1 or self.dice.random() < self._habits.delayed:
+                options["delay"] = timedelta(
+                    milliseconds=self.dice.randrange(round(1000 * self._habits.delay_s))
+                )
+                ending = f"{DELAY}{options['delay'] // timedelta(milliseconds=1)}"
             bodies = [f"{self.ledger.who}-{made + place}{ending}" for place in range(count)]
             made += count
             if bodies:
                 self.ledger.note(Kind.ATTEMPTED, *bodies)
-                kind, words = self._push_some(queue, bodies, key or None)
+                kind, words = self._push_some(queue, bodies, options)
                 self.ledger.note(kind, *bodies, words=words)
+                calls += 1
             self._is_over.wait(self.dice.random() * self._habits.pace_s)
 
     def _due(self, late: float) -> int:
         """Return how many to push now: one by one at times, all that the rate asks for at others."""
         return min(int(late), 1 if self.dice.random() < SINGLES else BATCH_MESSAGES_MAX)
 
-    def _push_some(self, queue: Queue, bodies: Sequence[str], key: str | None) -> tuple[Kind, str]:
+    def _push_some(self, queue: Queue, bodies: Sequence[str], options: PushOptions) -> tuple[Kind, str]:
         padded = [body.encode() + b" " * self._habits.padding for body in bodies]
         try:
             if len(bodies) == 1:
-                queue.push(padded[0], timeout=self._timeout, key=key)
+                queue.push(padded[0], timeout=self._timeout, **options)
             else:
-                queue.push_many(padded, timeout=self._timeout, key=key)
+                queue.push_many(padded, timeout=self._timeout, **options)
         except UnavailableError as error:
             return Kind.REFUSED, str(error)
         except OutcomeUnknownError as error:
@@ -224,7 +236,7 @@ class Worker:
 
 
 def note_delivered(ledger: LedgerWriter, deliveries: Sequence[Delivery]) -> None:
-    """Note deliveries, in the order in which they came; of those with keys no place: it tells no order."""
+    """Note deliveries, in their order; where there are keys or due times without a place: that tells none."""
     at = ledger.now()
     ledger.append(
         Line(
@@ -234,8 +246,8 @@ def note_delivered(ledger: LedgerWriter, deliveries: Sequence[Delivery]) -> None
             name_of(each),
             each.attempt,
             each.run.ends_at,
-            pipe="" if each.key else str(each.message_id.pipe),
-            seq=0 if each.key else each.message_id.seq,
+            pipe="" if each.key or each.due else str(each.message_id.pipe),
+            seq=0 if each.key or each.due else each.message_id.seq,
         )
         for each in deliveries
     )
