@@ -16,7 +16,7 @@ from uuid import UUID
 from cassq.catalog.first_uses import FirstUses
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import ClosedError, OutcomeUnknownError, PipeLostError, StorageUnavailableError
-from cassq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
+from cassq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, MIB
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.label import UNLABELLED, Label
 from cassq.model.message import Batch, Headers, check_body, check_headers, pack_headers, size_of
@@ -37,9 +37,12 @@ PAUSE_S = 0.1
 PAUSE_MAX_S = 2.0
 PATIENCE_S = 120.0
 
-#: So many pipes are open at most, each with what is not written yet. For one more, that one is sealed to
-#: which nothing was added for longest: which labels come is a matter of the data, and no reason to fail.
-OPEN_MAX = 64
+#: So many pipes are open at most. For one more, that one is sealed to which nothing was added for longest:
+#: which labels come is a matter of the data, and no reason to fail.
+OPEN_MAX = 4096
+
+#: So much is not written yet at most, in all of them: then the largest batch is written.
+UNWRITTEN_BYTES_MAX = 32 * MIB
 
 
 @dataclass(slots=True)
@@ -96,6 +99,7 @@ class StagedPipes:
         self._name = name
         self._clock = context.clock
         self._fillings: dict[Label, _Filling] = {}  # that to which nothing was added for longest first
+        self._unwritten_bytes = 0
         self._sealed: list[UUID] = []
         self._pause = threading.Condition()
         self._is_broken = False
@@ -140,11 +144,14 @@ class StagedPipes:
         filling.bodies.append(body)
         filling.headers.append(headers)
         filling.bytes += size
+        self._unwritten_bytes += size
         filling.ttl_ms = label.ttl_ms
         if label.due_class:
             filling.dues.append(label.due_ms)
         if label.key:
             filling.keys.append(label.key)
+        if self._unwritten_bytes > UNWRITTEN_BYTES_MAX:
+            self._write(max(self._fillings.values(), key=lambda each: each.bytes))
 
     def close(self) -> Sequence[UUID]:
         """Write what is left and seal; return the pipes, those of one label as they were filled."""
@@ -155,7 +162,7 @@ class StagedPipes:
     def discard(self) -> None:
         """Delete every pipe of this task."""
         pipes = [*self._sealed, *(filling.pipe for filling in self._fillings.values())]
-        self._fillings, self._sealed = {}, []
+        self._fillings, self._sealed, self._unwritten_bytes = {}, [], 0
         for pipe in pipes:
             self._storage.delete_pipe(self._queue, pipe, shelf=Shelf.STAGED)
 
@@ -214,6 +221,7 @@ class StagedPipes:
         self._insist(lambda: self._storage.append(filling.pipe, batch))
         filling.written += batch.count
         filling.written_bytes += filling.bytes
+        self._unwritten_bytes -= filling.bytes
         filling.bodies, filling.headers, filling.bytes = [], [], 0
         filling.dues, filling.keys = [], []
 

@@ -234,6 +234,27 @@ def test_for_one_pipe_too_many_that_is_sealed_to_which_nothing_came_for_longest(
     ]
 
 
+def test_messages_of_many_labels_in_any_order_have_a_pipe_of_each(scene):
+    for number in range(3):
+        for kind in range(50):
+            for priority in range(4):
+                scene.staged.add(b"%d" % number, type=f"type-{kind}", priority=priority)
+    filled = scene.filled()
+    assert len(filled) == 200
+    assert all(bodies == [b"0", b"1", b"2"] for _, bodies in filled)
+
+
+def test_of_what_is_not_written_the_largest_batch_is_written_where_all_is_too_much(scene, monkeypatch):
+    monkeypatch.setattr(staged_pipes, "UNWRITTEN_BYTES_MAX", 100)
+    for number in range(200):
+        scene.staged.add(b"%d" % number, priority=min(number % 5, 2))
+        assert sum(filling.bytes for filling in scene.staged._fillings.values()) <= 100
+    filled = scene.filled()
+    for priority in range(3):
+        told = [int(body) for entry, bodies in filled if entry.priority == priority for body in bodies]
+        assert told == [number for number in range(200) if min(number % 5, 2) == priority]
+
+
 def test_nothing_is_left_of_pipes_of_any_label_that_were_discarded(scene):
     for options in ({}, {"priority": 1}, {"key": "a"}, {"delay": timedelta(hours=1)}):
         scene.staged.add(b"x", **options)
