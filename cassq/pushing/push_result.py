@@ -4,6 +4,7 @@ Owns how one caller hears of one message. Refuses to know what is pushed. What m
 hears of the end once, whenever it began to wait.
 """
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -15,6 +16,8 @@ from cassq.model.ids import MessageId
 from cassq.model.label import UNLABELLED, Label
 from cassq.model.message import MessageIds
 from cassq.runtime.reentry import check_may_wait, noted, refusal
+
+_log = logging.getLogger("cassq.pusher")
 
 #: A waiter looks so often whether its push ended, if nobody tells it.
 LOOK_S = 0.1
@@ -31,7 +34,8 @@ class PushFuture(Future[MessageId]):
         | locks it, looks: is it done?        | looks: was a condition made?
         | not done: waits                     | yes: locks it, notifies
 
-    Whichever of the two looks first, the other one's step before is seen.
+    Whichever of the two looks first, the other one's step before is seen. So it is with the first callback,
+    which needs no condition either: each of the two may find it, and one of them takes it.
 
     Args:
         is_inside: whether the thread that asks is in the middle of a push: then it cannot wait for one.
@@ -41,6 +45,7 @@ class PushFuture(Future[MessageId]):
     _making = threading.RLock()
     # Never looked up in `__dict__`: under CPython 3.11 two threads that do so at once may crash it.
     _made: threading.Condition | None = None
+    _first: list[Callable[[Future[MessageId]], object]] | None = None
 
     #: Whether its caller waits for room.
     is_patient = True
@@ -77,6 +82,27 @@ class PushFuture(Future[MessageId]):
             check_may_wait("waiting for a push")
             if self._is_inside():
                 raise refusal("waiting for a push")
+
+    def add_done_callback(self, fn: Callable[[Future[MessageId]], object]) -> None:
+        """Have a function called with this future once it has ended; see `Future.add_done_callback`."""
+        with self._making:
+            is_first = self._first is None and self._made is None
+            if is_first:
+                self._first = [fn]
+        if not is_first:
+            super().add_done_callback(fn)
+        elif self._state == "FINISHED":
+            self._call_first()
+
+    def _call_first(self) -> None:
+        try:
+            call = (self._first or []).pop()
+        except IndexError:  # it was taken
+            return
+        try:
+            call(self)
+        except Exception:
+            _log.exception("a callback of a push raised")
 
     def cancel(self) -> bool:
         """Return False."""
@@ -118,16 +144,19 @@ class PushFuture(Future[MessageId]):
 
     def _end(self) -> None:
         self._state = "FINISHED"
-        if self._made is None:
-            return
-        with self._condition:
-            for waiter in self._waiters:
-                if self._exception:
-                    waiter.add_exception(self)
-                else:
-                    waiter.add_result(self)
-            self._condition.notify_all()
-        self._invoke_callbacks()  # type: ignore[attr-defined]  # the base class's own
+        is_waited_for = self._made is not None
+        if is_waited_for:
+            with self._condition:
+                for waiter in self._waiters:
+                    if self._exception:
+                        waiter.add_exception(self)
+                    else:
+                        waiter.add_result(self)
+                self._condition.notify_all()
+        if self._first is not None:
+            self._call_first()
+        if is_waited_for:
+            self._invoke_callbacks()  # type: ignore[attr-defined]  # the base class's own
 
 
 def _renew_in_child() -> None:

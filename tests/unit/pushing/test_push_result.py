@@ -57,6 +57,25 @@ def test_callbacks_are_called_once_whenever_they_are_added(when):
     assert called == [future]
 
 
+@pytest.mark.parametrize("is_waited_for", [False, True])
+def test_callbacks_are_called_in_their_order_and_one_that_raises_keeps_no_other(is_waited_for, caplog):
+    future, called = PushFuture(), []
+
+    def fail(_):
+        called.append("first")
+        raise ValueError("planted")
+
+    if is_waited_for:
+        wait([future], timeout=0)
+    future.add_done_callback(fail)
+    future.add_done_callback(lambda _: called.append("second"))
+    future.add_done_callback(lambda _: called.append("third"))
+    future.set_result(an_id())
+
+    assert called == ["first", "second", "third"]
+    assert "planted" in caplog.text
+
+
 def test_the_standard_library_waits_for_them():
     futures = [PushFuture() for _ in range(3)]
     futures[1].set_exception(FAILURE)
@@ -93,11 +112,12 @@ def test_no_waiter_is_forgotten_however_it_races_with_the_end():
     begin.wait()
     for future in futures:
         future.add_done_callback(called.append)
+        future.add_done_callback(called.append)
 
     # Then each is waited for in vain by nobody, and each callback is called once
     assert [future.result(5).seq for future in futures] == list(range(1, 5001))
     ending.join()
-    assert sorted(map(id, called)) == sorted(map(id, futures))
+    assert sorted(map(id, called)) == sorted([*map(id, futures), *map(id, futures)])
 
 
 def unexpected():
