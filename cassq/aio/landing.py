@@ -17,7 +17,6 @@ import asyncio
 import threading
 from collections import deque
 from concurrent.futures import Future
-from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -48,20 +47,34 @@ class _Landing:
     def put(self, waiter: "asyncio.Future[Any]", future: "Future[Any]") -> None:
         """Have a waiter hear that this has ended; called in any thread."""
         self._ended.append((waiter, future))
-        if not self._is_told:
+        if self._is_told:
+            return
+        try:
             self._is_told = True
-            with suppress(RuntimeError):  # it was closed: nobody awaits anything of it
-                self.loop.call_soon_threadsafe(self._take_out)
+            self.loop.call_soon_threadsafe(self._take_out)
+        except RuntimeError:  # it was closed: nobody awaits anything of it
+            pass
+        except BaseException:  # Ctrl-C: who comes next tells it
+            self._is_told = False
+            raise
 
     def _take_out(self) -> None:
         self._is_told = False
-        while self._ended:
-            waiter, future = self._ended.popleft()
-            if waiter.done():
-                continue
-            if future.cancelled():
-                waiter.cancel()
-            elif error := future.exception():
-                waiter.set_exception(error)
-            else:
-                waiter.set_result(future.result())
+        try:
+            while self._ended:
+                _end_as(*self._ended[0])  # which may be done again, after a Ctrl-C
+                self._ended.popleft()
+        finally:
+            if self._ended:
+                self.loop.call_soon(self._take_out)
+
+
+def _end_as(waiter: "asyncio.Future[Any]", future: "Future[Any]") -> None:
+    if waiter.done():
+        return
+    if future.cancelled():
+        waiter.cancel()
+    elif (error := future.exception()) is not None:
+        waiter.set_exception(error)
+    else:
+        waiter.set_result(future.result())

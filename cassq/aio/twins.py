@@ -94,7 +94,7 @@ class Opening(Generic[_Sync, _Twin]):
         thread = BackgroundThread("cassq-open")  # it may outlive the event loop
         making: Future[_Sync] = thread.submit(self._make)
         try:
-            return self._wrap(await asyncio.shield(landed(making)))
+            return self._wrap(await landed(making))
         except asyncio.CancelledError:
             thread.submit(lambda: making.result().close())
             raise

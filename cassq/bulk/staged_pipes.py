@@ -41,8 +41,10 @@ PATIENCE_S = 120.0
 #: which labels come is a matter of the data, and no reason to fail.
 OPEN_MAX = 4096
 
-#: So much is not written yet at most, in all of them: then the largest batch is written.
-UNWRITTEN_BYTES_MAX = 32 * MIB
+#: So much is held at most that is not written yet, in all of them: before it is more the largest batch is
+#: written. A message takes so much besides what it carries.
+HELD_BYTES_MAX = 32 * MIB
+MESSAGE_BYTES = 512
 
 
 @dataclass(slots=True)
@@ -52,7 +54,9 @@ class _Filling:
     Attributes:
         like: what all its messages have in common.
         due_from_ms: of a pile: nothing in it is due before.
-        ttl_ms, dues, keys: of the messages that are not written yet.
+        bytes: of their bodies and headers.
+        held_bytes: of memory that they take, about.
+        ttl_ms, dues, keys: of the same messages.
     """
 
     pipe: UUID
@@ -63,6 +67,7 @@ class _Filling:
     bodies: list[bytes] = field(default_factory=list)
     headers: list[Headers] = field(default_factory=list)
     bytes: int = 0
+    held_bytes: int = 0
     ttl_ms: int = 0
     dues: list[int] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
@@ -95,11 +100,12 @@ class StagedPipes:
     ) -> None:
         self._storage = context.storage
         self._queue = context.queue
+        self._record = context.record
         self._settings = settings or context.settings
         self._name = name
         self._clock = context.clock
         self._fillings: dict[Label, _Filling] = {}  # that to which nothing was added for longest first
-        self._unwritten_bytes = 0
+        self._held_bytes = 0
         self._sealed: list[UUID] = []
         self._pause = threading.Condition()
         self._is_broken = False
@@ -141,28 +147,38 @@ class StagedPipes:
             or filling.ttl_ms != label.ttl_ms
         ):
             self._write(filling)
+        held_bytes = size + len(label.key) + MESSAGE_BYTES
+        if self._held_bytes + held_bytes > HELD_BYTES_MAX:
+            self._write(max(self._fillings.values(), key=lambda each: each.held_bytes))
         filling.bodies.append(body)
         filling.headers.append(headers)
         filling.bytes += size
-        self._unwritten_bytes += size
+        filling.held_bytes += held_bytes
+        self._held_bytes += held_bytes
         filling.ttl_ms = label.ttl_ms
         if label.due_class:
             filling.dues.append(label.due_ms)
         if label.key:
             filling.keys.append(label.key)
-        if self._unwritten_bytes > UNWRITTEN_BYTES_MAX:
-            self._write(max(self._fillings.values(), key=lambda each: each.bytes))
 
     def close(self) -> Sequence[UUID]:
-        """Write what is left and seal; return the pipes, those of one label as they were filled."""
+        """Write what is left and seal; return the pipes, those of one label as they were filled.
+
+        Raises:
+            QueueNotFoundError: the queue was deleted, and perhaps created anew: they count for nothing there.
+            StorageUnavailableError, OutcomeUnknownError: as `add`.
+        """
         for filling in list(self._fillings.values()):
             self._seal(filling)
+        # Whoever deletes the queue after this read finds them in its list. Before it another queue may have
+        # taken its name, with other slots for keys, and a record that tells nothing of what is in these.
+        self._insist(self._record.read)
         return tuple(self._sealed)
 
     def discard(self) -> None:
         """Delete every pipe of this task."""
         pipes = [*self._sealed, *(filling.pipe for filling in self._fillings.values())]
-        self._fillings, self._sealed, self._unwritten_bytes = {}, [], 0
+        self._fillings, self._sealed, self._held_bytes = {}, [], 0
         for pipe in pipes:
             self._storage.delete_pipe(self._queue, pipe, shelf=Shelf.STAGED)
 
@@ -221,8 +237,8 @@ class StagedPipes:
         self._insist(lambda: self._storage.append(filling.pipe, batch))
         filling.written += batch.count
         filling.written_bytes += filling.bytes
-        self._unwritten_bytes -= filling.bytes
-        filling.bodies, filling.headers, filling.bytes = [], [], 0
+        self._held_bytes -= filling.held_bytes
+        filling.bodies, filling.headers, filling.bytes, filling.held_bytes = [], [], 0, 0
         filling.dues, filling.keys = [], []
 
     def _seal(self, filling: _Filling) -> None:

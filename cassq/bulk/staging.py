@@ -30,10 +30,9 @@ from cassq.bulk.writers import ONCE
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import AccessDeniedError, CassqError, OutcomeUnknownError, PipeLostError, UnavailableError
 from cassq.model.ids import check_name, just_before
-from cassq.model.label import Label
 from cassq.model.queue_record import QueueRecord, Written
 from cassq.model.shelf import Shelf
-from cassq.model.uses import EVERY_POPPER, uses_types, with_uses
+from cassq.model.uses import EVERY_POPPER, uses_types
 
 #: More poppers than a queue has.
 MANY = 100_000
@@ -237,11 +236,9 @@ class Staging:
         self, writer: str, batch: int, pipes: Sequence[UUID]
     ) -> tuple[QueueRecord, UUID | None]:
         manifest: UUID | None = None
-        labels: set[Label] = set()
         looked_at = self._clock.latest()
         if pipes:
             staged = self._list.check_are_there(pipes)
-            labels = {entry.label for entry in staged}
             manifest = write_manifest(self._context, f"{writer}/{batch}/manifest", staged)
 
         def decide(record: QueueRecord) -> QueueRecord:
@@ -254,8 +251,7 @@ class Staging:
                 raise PipeLostError(
                     f"writer {writer!r}: batch {batch} was held up for too long; write it again"
                 )
-            # Of labels it was told as the pipes were filled, but a queue may have been created anew since.
-            return writers.decide(with_uses(record, *labels), writer, batch, manifest)
+            return writers.decide(record, writer, batch, manifest)
 
         while True:
             try:

@@ -13,7 +13,6 @@ from uuid import UUID
 from cassq.limits import UNDECIDED, WINDOW_OUT
 from cassq.model.ids import Source
 from cassq.model.key import NO_SLOT
-from cassq.model.label import Label
 from cassq.model.shelf import Shelf
 
 
@@ -281,11 +280,6 @@ class PipeEntry:
     def source(self) -> Source:
         """Whose pipe it is."""
         return Source(self.pusher, self.priority, self.lane, self.type, self.due_class, self.slot)
-
-    @property
-    def label(self) -> Label:
-        """What all of its messages were pushed with."""
-        return Label(priority=self.priority, type=self.type, due_class=self.due_class, slot=self.slot)
 
     @property
     def is_keyed(self) -> bool:

@@ -136,25 +136,30 @@ class Keeper:
 
     def _each(
         self, work: Callable[[PipeEntry, ReapReport], None], entries: Iterable[PipeEntry], report: ReapReport
-    ) -> None:
+    ) -> list[PipeEntry]:
+        """Work on pipes; return those for which there was no time, and those that failed."""
         ends_at = self._clock.now() + PASS_MAX_S
+        left: list[PipeEntry] = []
         for entry in entries:
             if self._clock.now() >= ends_at:
-                return  # the rest comes with the next pass
+                left.append(entry)
+                continue
             try:
                 work(entry, report)
             except CassqError as error:
                 self._note_trouble(f"pipe {entry.pipe}", error, report)
+                left.append(entry)
+        return left
 
     def _look_after_all(self, report: ReapReport) -> None:
         # What is staged has an id of about then, or later. Whoever starts reads all; later what the look
-        # before found too young, however long ago that was: the machine may have been suspended.
+        # before found too young, or did not get done, however long ago that was: machines are suspended.
         before_ms = self._looked_after_ms
         since = None if before_ms is None else new_pipe_id(before_ms - 1000 * SORTED_S)
         staged = self._storage.list_pipes(self._queue, since, shelf=Shelf.SORTED)
         old_ms = staged.now_ms - 1000 * STAGED_S
-        self._each(self._look_after, [e for e in staged.entries if e.created_at_ms < old_ms], report)
-        self._looked_after_ms = staged.now_ms
+        left = self._each(self._look_after, [e for e in staged.entries if e.created_at_ms < old_ms], report)
+        self._looked_after_ms = min((entry.created_at_ms for entry in left), default=staged.now_ms)
 
     def _near(self) -> Sequence[PipeEntry]:
         """Read what is scheduled, up to what is near."""

@@ -39,6 +39,10 @@ class Staged(WriterCommitMessage):
     pipes: Sequence[UUID]
 
 
+#: What an older driver tells of the columns.
+_NONE_TOLD = Columns(())
+
+
 @dataclass
 class BatchWriter(DataSourceArrowWriter):
     """Writes a frame; made by the planner, pickled to the executors and to the commit."""
@@ -46,7 +50,7 @@ class BatchWriter(DataSourceArrowWriter):
     target: Target
     writer: str
     batch: int
-    columns: Columns
+    columns: Columns = _NONE_TOLD
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Write one task's rows; runs in an executor."""
@@ -67,7 +71,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     """Writes the batches of a stream; made anew for each of them, and once more for its commit."""
 
     target: Target
-    columns: Columns
+    columns: Columns = _NONE_TOLD
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Write one task's rows of one batch; runs in an executor."""

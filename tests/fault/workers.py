@@ -165,7 +165,7 @@ class Worker:
                 )
                 ending = f"{DELAY}{options['delay'] // timedelta(milliseconds=1)}"
             bodies = [f"{self.ledger.who}-{made + place}{ending}" for place in range(count)]
-            made += count
+            made += len(bodies)
             if bodies:
                 self.ledger.note(Kind.ATTEMPTED, *bodies)
                 kind, words = self._push_some(queue, bodies, options)

@@ -1,6 +1,5 @@
 """Bulk writes whose messages have priorities, types, keys and due times, on every store."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -189,18 +188,3 @@ def test_a_message_that_is_due_later_is_moved_by_its_first_id(small):
     assert small.reschedule(f"{pipe}:1", delay=timedelta(0))
     assert drain(small, 1) == [b"x"]
     until(lambda: small.stats().delayed == 0)
-
-
-def test_a_batch_for_a_queue_that_was_created_anew_since_tells_it_of_its_labels(small):
-    pipes = fill(small, of_each())
-    # Given a record like that of a new queue, in which nobody has pushed yet
-    told = small._context.record.read().settings.others
-    small._context.record.change(lambda record: replace(record, settings=replace(record.settings, others={})))
-
-    assert small.staging.publish("loader", 1, pipes)
-
-    # But for the time-to-live, which no pipe tells
-    record = small._context.record.read()
-    assert told.keys() - record.settings.others == {"uses_message_ttl"}
-    assert counts(small) == [1, 1, 1, 1, 0]
-    assert sorted(drain(small, 3)) == [b"due", b"keyed", b"ready"]

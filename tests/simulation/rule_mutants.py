@@ -555,12 +555,11 @@ _STAGING = (
         + "test_no_younger_pipe_of_a_task_is_listed_with_an_older_one_where_that_is_their_turn",
     ),
     planted(
-        "decide a batch without a word of its labels",
-        "cassq.bulk.staging",
-        "writers.decide(with_uses(record, *labels), writer",
-        "writers.decide(record, writer",
-        test="tests/integration/test_staged_labels.py"
-        "::test_a_batch_for_a_queue_that_was_created_anew_since_tells_it_of_its_labels[memory]",
+        "tell of staged pipes whatever became of their queue",
+        "cassq.bulk.staged_pipes",
+        "        self._insist(self._record.read)\n",
+        "",
+        test="tests/unit/bulk/test_staged_pipes.py::test_what_is_staged_while_the_queue_is_created_anew_is_refused",
     ),
     planted(
         "publish what was staged too long ago",

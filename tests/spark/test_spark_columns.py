@@ -36,6 +36,7 @@ from cassq.model.ids import MessageId, new_pipe_id
 from cassq.model.message import Batch, Origin
 from cassq.model.pipe import Phase, PipeEntry
 from cassq.model.ranges import Range
+from cassq.spark import messages
 from cassq.spark.messages import Columns, check_write_schema, messages_of
 from cassq.spark.options import Target
 from cassq.spark.rows import SCHEMA, RowBuilder
@@ -242,10 +243,19 @@ class TestWriting:
 
 
 class TestAnExecutorThatIsOlder:
-    def test_has_no_such_class_where_it_knows_no_such_columns(self):
+    def test_has_no_such_class_where_it_knows_no_such_columns(self, monkeypatch):
         columns = check_write_schema(StructType([StructField("body", BinaryType())]))
         writer = BatchWriter(Target("sqlite:///x.db", "q"), "once", 0, columns)
-        assert b"cassq.spark.messages" in pickle.dumps(writer)
+        sent = pickle.dumps(writer)
+        monkeypatch.delattr(messages, "Columns")
+        with pytest.raises(AttributeError, match="Columns"):
+            pickle.loads(sent)
+
+    def test_may_be_newer_than_the_driver(self):
+        # Given a writer as an older driver pickled it
+        writer = object.__new__(BatchWriter)
+        vars(writer).update(target=Target("sqlite:///x.db", "q"), writer="once", batch=0)
+        pickle.loads(pickle.dumps(writer)).columns.check()
 
     def test_tells_which_column_it_does_not_know(self):
         with pytest.raises(InvalidOptionError, match="column 'colour' is not known to the cassq of this"):

@@ -98,3 +98,56 @@ def test_ends_of_many_threads_all_come_to_each_of_two_loops():
     for thread in (*loops, *enders):
         thread.join(60)
     assert found == [list(range(2000))] * 2
+
+
+class Torn(Future):
+    """A future of which the first look is torn away by Ctrl-C."""
+
+    is_torn = False
+
+    def exception(self, timeout=None):
+        if not self.is_torn:
+            self.is_torn = True
+            raise KeyboardInterrupt
+        return super().exception(timeout)
+
+
+@pytest.fixture
+def loop():
+    made = asyncio.new_event_loop()
+    yield made
+    made.close()
+
+
+async def ended():
+    """Wait for what has ended already."""
+    future = Future()
+    future.set_result("result")
+    return await asyncio.wait_for(landed(future), 60)
+
+
+def test_an_end_that_ctrl_c_tears_comes_all_the_same(loop):
+    async def begin(futures):
+        return [landed(each) for each in futures]
+
+    torn, other = Torn(), Future()
+    waiting = loop.run_until_complete(begin([torn, other]))
+    for each in (torn, other):
+        each.set_result("result")
+    with pytest.raises(KeyboardInterrupt):
+        loop.run_until_complete(waiting[1])
+    assert loop.run_until_complete(asyncio.wait_for(waiting[1], 60)) == "result"
+    assert loop.run_until_complete(waiting[0]) == "result"
+
+
+def test_a_loop_that_ctrl_c_kept_from_being_told_is_told_next_time(loop):
+    wake = loop.call_soon_threadsafe
+
+    def tear(*_):
+        loop.call_soon_threadsafe = wake
+        raise KeyboardInterrupt
+
+    loop.call_soon_threadsafe = tear
+    with pytest.raises(KeyboardInterrupt):
+        loop.run_until_complete(ended())
+    assert loop.run_until_complete(ended()) == "result"

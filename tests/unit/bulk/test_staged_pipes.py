@@ -1,5 +1,6 @@
 """What a task's staged pipes make of writes that fail, for a while and for good."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -7,7 +8,15 @@ from support.clocks import HandClock
 from support.contexts import context_of
 
 from cassq.bulk.staged_pipes import PATIENCE_S, PAUSE_MAX_S, StagedPipes
-from cassq.errors import ClosedError, OutcomeUnknownError, PipeLostError, StorageUnavailableError
+from cassq.errors import (
+    ClosedError,
+    OutcomeUnknownError,
+    PipeLostError,
+    QueueNotFoundError,
+    StorageUnavailableError,
+)
+from cassq.model.ids import new_token
+from cassq.model.queue_record import QueueRecord, QueueState
 from cassq.model.settings import QueueSettings
 from cassq.model.shelf import Shelf
 from cassq.storage.forms import BatchQuery
@@ -29,6 +38,7 @@ def clock():
 @pytest.fixture
 def storage(clock):
     made = SqliteStorage(None, is_synced=False, clock=clock)
+    assert made.change_queue(None, QueueRecord("q", new_token(), QueueSettings(), new_token()))
     yield made
     made.close()
 
@@ -139,3 +149,15 @@ def test_a_task_may_close_twice_and_go_on_after_it(storage, staged):
     assert staged.close() == pipes
     fill(staged, 2)
     assert bodies(storage, staged.close()) == [[b"0", b"1"]] * 2
+
+
+def test_what_is_staged_while_the_queue_is_created_anew_is_refused(storage, staged):
+    fill(staged, 4)
+    (old,) = storage.read_queues("q")
+    gone = replace(old, state=QueueState.DELETED, op=new_token())
+    assert storage.change_queue(old, gone)
+    assert storage.change_queue(None, QueueRecord("q", new_token(), QueueSettings(key_slots=3), new_token()))
+    fill(staged, 4)
+
+    with pytest.raises(QueueNotFoundError):
+        staged.close()

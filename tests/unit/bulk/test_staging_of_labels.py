@@ -245,10 +245,10 @@ def test_messages_of_many_labels_in_any_order_have_a_pipe_of_each(scene):
 
 
 def test_of_what_is_not_written_the_largest_batch_is_written_where_all_is_too_much(scene, monkeypatch):
-    monkeypatch.setattr(staged_pipes, "UNWRITTEN_BYTES_MAX", 100)
+    monkeypatch.setattr(staged_pipes, "HELD_BYTES_MAX", 100 * staged_pipes.MESSAGE_BYTES)
     for number in range(200):
         scene.staged.add(b"%d" % number, priority=min(number % 5, 2))
-        assert sum(filling.bytes for filling in scene.staged._fillings.values()) <= 100
+        assert sum(len(filling.bodies) for filling in scene.staged._fillings.values()) <= 100
     filled = scene.filled()
     for priority in range(3):
         told = [int(body) for entry, bodies in filled if entry.priority == priority for body in bodies]

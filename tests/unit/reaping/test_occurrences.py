@@ -241,7 +241,10 @@ def test_what_is_staged_and_never_decided_is_found_by_who_was_suspended_for_hour
         scene.record.schedule, (scene.now_ms + 5000,), scene.now_ms
     )
     scene.pass_by(3 * 3600)
+    scene.storage.before["delete_pipe"] = refuse
 
+    assert scene.keep().failed
+    scene.pass_by(LOOK_AFTER_S)
     scene.keep()
 
     assert scene.rows.load_pipe(staged) is None
