@@ -121,11 +121,11 @@ class Singles(PushRequest):
             self.callers += 1
 
     def seal(self) -> None:
-        """Be left with whole messages."""
-        del self._bodies[len(self._ends) :]
-        del self._headers[len(self._ends) :]
-        del self._dues[len(self._ends) :]
+        """Be left with whole messages; the bodies, by which `add` sees that some are not, come last."""
         del self._keys[len(self._ends) :]
+        del self._dues[len(self._ends) :]
+        del self._headers[len(self._ends) :]
+        del self._bodies[len(self._ends) :]
 
     def _end(self, ids: MessageIds, error: CassqError | None) -> None:
         latches: list[tuple[PushLatch, MessageId]] = []

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from _check_model import record
 from _check_model.rules import RULES
 from _check_model.runs import ABLATIONS, VERIFICATIONS, Run, ablation
 from _check_model.spin import ModelError, Verdict, find_spin, search, trace
@@ -26,13 +27,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.table:
             write_table()
             return 0
-        find_spin()
         if options.trace:
             return _show_trace(options.trace)
         started = time.monotonic()
-        is_good = _verify()
-        if options.without_each_rule:
-            is_good = _take_away_each_rule() and is_good
+        verifications, ablations = list(VERIFICATIONS), list(ABLATIONS)
+        if options.changed:
+            verifications = [run for run in verifications if not record.is_known(run)]
+            ablations = [run for run in ablations if not record.is_known(run)]
+            before = len(VERIFICATIONS) + len(ABLATIONS) - len(verifications) - len(ablations)
+            print(f"{before} searches are on record (docs/model/searched.json)")
+        if verifications or ablations:
+            find_spin()
+        verdicts = _verify(verifications)
+        if options.without_each_rule or options.changed or options.record:
+            verdicts |= _take_away_each_rule(ablations)
+        is_good = all(_is_good(run, verdict) for run, verdict in verdicts.items())
+        if options.record and is_good:
+            record.write(verdicts)
         print(
             f"\n{'as it should be' if is_good else 'NOT as it should be'}, {time.monotonic() - started:.0f} s"
         )
@@ -54,34 +65,48 @@ def _parser() -> argparse.ArgumentParser:
         help="and show for each rule that something goes wrong when it is taken away",
     )
     what.add_argument(
+        "--changed",
+        action="store_true",
+        help="like that, but only what is not in docs/model/searched.json as it is now",
+    )
+    what.add_argument(
+        "--record",
+        action="store_true",
+        help="like --without-each-rule, and write docs/model/searched.json anew where all is as it should be",
+    )
+    what.add_argument(
         "--trace", metavar="NO_RULE", help="show the shortest way to what goes wrong without a rule"
     )
     what.add_argument("--table", action="store_true", help="write the table in docs/model/README.md anew")
     return parser
 
 
-def _verify() -> bool:
+def _verify(runs: Sequence[Run]) -> dict[Run, Verdict]:
     print(f"{'model':8}{'what':43}{'states':>10}{'depth':>7}{'seconds':>9}  verdict")
-    is_good = True
+    verdicts = {}
     with ThreadPoolExecutor(_WIDTH) as pool:
-        for run, verdict in zip(VERIFICATIONS, pool.map(search, VERIFICATIONS), strict=True):
+        for run, verdict in zip(runs, pool.map(search, runs), strict=True):
             said = verdict.failure or ("holds, all states seen" if verdict.is_complete else "INCOMPLETE")
             measured = f"{verdict.states:>10}{verdict.depth:>7}{verdict.seconds:>9.1f}"
             print(f"{run.file:8}{run.title:43}{measured}  {said}", flush=True)
             if not verdict.is_complete:
-                is_good = False
                 print(f"        bounds: {' '.join(run.bounds)}")
-    return is_good
+            verdicts[run] = verdict
+    return verdicts
 
 
-def _take_away_each_rule() -> bool:
+def _take_away_each_rule(runs: Sequence[Run]) -> dict[Run, Verdict]:
     print(f"\n{'without':20}{'model':8}{'states':>10}{'depth':>7}{'seconds':>9}  what goes wrong")
-    is_good = True
+    verdicts = {}
     with ThreadPoolExecutor(_WIDTH) as pool:
-        for run, verdict in zip(ABLATIONS, pool.map(search, ABLATIONS), strict=True):
+        for run, verdict in zip(runs, pool.map(search, runs), strict=True):
             print(_ablation_line(run, verdict), flush=True)
-            is_good = is_good and bool(verdict.failure)
-    return is_good
+            verdicts[run] = verdict
+    return verdicts
+
+
+def _is_good(run: Run, verdict: Verdict) -> bool:
+    return bool(verdict.failure) if run.without else verdict.is_complete
 
 
 def _ablation_line(run: Run, verdict: Verdict) -> str:

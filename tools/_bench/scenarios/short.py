@@ -16,7 +16,18 @@ from pathlib import Path
 from _bench.measuring.guard import BASELINE, better, falls, keep, ratios_of, read_baseline, worse
 from _bench.options import EXIT_FAILED, run
 from _bench.page.table import read_report
-from _bench.scenarios import cost, doors, flat, latency, priority, slow_consumers, spark, throughput, width
+from _bench.scenarios import (
+    cost,
+    doors,
+    flat,
+    keys,
+    latency,
+    priority,
+    slow_consumers,
+    spark,
+    throughput,
+    width,
+)
 from _bench.servers import CassandraServer
 from _bench.stage import staged
 
@@ -29,6 +40,7 @@ ITERATIONS: dict[str, tuple[_Command, tuple[str, ...]]] = {
     "width": (width.main, ()),
     "slow-consumers": (slow_consumers.main, ()),
     "priority": (priority.main, ()),
+    "keys": (keys.main, ()),
     "cost": (cost.main, ()),
     "doors": (doors.main, ()),
     "spark": (spark.main, ()),
