@@ -156,6 +156,8 @@ class PipeStorage(Protocol):
     def mark(self, pipe: UUID, marks: Sequence[Mark]) -> None:
         """Write marks; of two with the same first number the longer one stands, or that of the later attempt.
 
+        One that tells where messages were moved stands whatever else is written, earlier or later.
+
         Guarantees: when it returns, every later `load_pipe` sees them. In a deleted pipe no effect.
         Idempotent: yes. After a time-out: call it again.
         """

@@ -3,7 +3,9 @@
 import pytest
 from stored import advance, run, take
 
+from cassq.model.ids import new_pipe_id
 from cassq.model.pipe import End, Mark
+from cassq.model.progress import Progress
 
 
 class TestMarks:
@@ -72,6 +74,27 @@ class TestMarks:
             advance(storage, pipe, marks=[set_one])
 
         assert storage.load_pipe(pipe).marks == (set_one,)
+
+    @pytest.mark.parametrize("is_moved_first", [False, True])
+    @pytest.mark.parametrize("late", [Mark(1, 9, End.COMMITTED), Mark(1, 1, End.COMMITTED, attempt=2)])
+    def test_where_messages_were_moved_is_told_whatever_commit_lands(
+        self, storage, pipe, late, is_moved_first
+    ):
+        take(storage, pipe, run(1, 9))
+        moved = Mark(1, 1, End.MOVED, target=new_pipe_id())
+
+        def move():
+            advance(storage, pipe, marks=[moved])
+
+        def commit():
+            storage.mark(pipe, [late])
+
+        for step in (move, commit) if is_moved_first else (commit, move):
+            step()
+
+        progress = Progress(storage.load_pipe(pipe))
+        assert progress.targets == {moved.target}
+        assert progress.tally(9).pushed == 8
 
     def test_no_marks_are_nothing_to_do(self, storage, pipe):
         storage.mark(pipe, [])

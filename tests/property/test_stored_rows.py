@@ -181,6 +181,17 @@ def test_a_row_of_pending_is_read_as_what_it_says_or_refused(row):
     assert len(runs) + len(marks) + bool(head) == 1
 
 
+@pytest.mark.parametrize("last", [4, 7])
+def test_where_messages_were_moved_stands_beside_a_commit_that_landed_later(last):
+    target = uuid4()
+    committed = (4, 2, *[None] * 5, last, *[None] * 11, "committed", *[None] * 4)
+    moved = (4, 3, *[None] * 5, 4, *[None] * 11, "moved", *[None] * 3, target)
+
+    _, marks = cassandra_rows.to_runs_and_marks([committed, moved], 0)
+
+    assert {mark.target for mark in marks} == {None, target}
+
+
 def test_a_head_that_no_step_leads_to_is_refused():
     impossible = [
         replace(HEAD, phase=Phase.OPEN),  # and its end is decided

@@ -251,4 +251,21 @@ MOVING_MUTANTS: tuple[Mutant, ...] = (
         test="tests/contract/test_transactions_contract.py::"
         "TestCancel::test_it_leaves_the_mark_of_a_message_that_was_moved[memory]",
     ),
+    # Beside commits that land late
+    planted(
+        "forget where a message was moved once a commit of it lands",
+        "cassq.storage.cassandra.rows",
+        "place = seq, mark.end is End.MOVED\n",
+        "place = seq, False\n",
+        test="tests/property/test_stored_rows.py"
+        "::test_where_messages_were_moved_stands_beside_a_commit_that_landed_later",
+    ),
+    planted(
+        "replace where a message was moved by a commit of it that lands",
+        "cassq.storage.sqlite.transactions",
+        """ WHERE ending <> '{End.MOVED.value}' AND (""",
+        " WHERE (",
+        test="tests/contract/test_marks_contract.py::TestMarks"
+        "::test_where_messages_were_moved_is_told_whatever_commit_lands[memory-late0-True]",
+    ),
 )

@@ -187,9 +187,12 @@ def find_head(rows: Sequence[Row]) -> Head | None:
 
 
 def to_runs_and_marks(rows: Sequence[Row], floor: int) -> tuple[tuple[Run, ...], tuple[Mark, ...]]:
-    """Read the rows of `pending` that begin above the floor."""
+    """Read the rows of `pending` that begin above the floor.
+
+    A mark that tells where messages were moved stands beside a commit that landed later.
+    """
     runs: list[Run] = []
-    marks: dict[int, Mark] = {}
+    marks: dict[tuple[int, bool], Mark] = {}
     for row in rows:
         seq, kind = row[:2]
         if kind == HEAD_KIND and seq == HEAD_SEQ:
@@ -204,8 +207,9 @@ def to_runs_and_marks(rows: Sequence[Row], floor: int) -> tuple[tuple[Run, ...],
                 runs.append(run)
             continue
         mark = _to_mark(row)
-        if seq not in marks or (marks[seq].last, marks[seq].attempt) < (mark.last, mark.attempt):
-            marks[seq] = mark
+        place = seq, mark.end is End.MOVED
+        if place not in marks or (marks[place].last, marks[place].attempt) < (mark.last, mark.attempt):
+            marks[place] = mark
     return tuple(runs), tuple(marks.values())
 
 

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from cassq.limits import NO_LIMIT, UNDECIDED
 from cassq.model.ids import time_key
-from cassq.model.pipe import Mark, Phase
+from cassq.model.pipe import End, Mark, Phase
 from cassq.model.transaction import Advance, Cancel, Drain, ForceSeal, HeadChange, Retire, RunChange, Seal
 from cassq.storage.sqlite.rows import Row, run_row
 
@@ -17,12 +17,14 @@ RUN_COLUMNS = (
     " rolled_back, window_ms, reason"
 )
 
+# What tells where messages were moved stands whatever lands later.
 MARK = (
     "INSERT INTO marks (pipe, first, last, ending, target, attempt)"
     " SELECT ?,?,?,?,?,? WHERE EXISTS (SELECT 1 FROM heads WHERE pipe = ?)"
     " ON CONFLICT (pipe, first) DO UPDATE SET last = excluded.last, ending = excluded.ending,"
     " target = excluded.target, attempt = excluded.attempt"
-    " WHERE (excluded.last, excluded.attempt, excluded.ending) > (last, attempt, ending)"
+    f" WHERE ending <> '{End.MOVED.value}' AND (excluded.ending = '{End.MOVED.value}'"
+    " OR (excluded.last, excluded.attempt, excluded.ending) > (last, attempt, ending))"
 )
 
 
