@@ -263,8 +263,8 @@ MOVING_MUTANTS: tuple[Mutant, ...] = (
     planted(
         "replace where a message was moved by a commit of it that lands",
         "cassq.storage.sqlite.transactions",
-        """ WHERE ending <> '{End.MOVED.value}' AND (""",
-        " WHERE (",
+        "\" WHERE ending <> 'moved' AND (",
+        '" WHERE (',
         test="tests/contract/test_marks_contract.py::TestMarks"
         "::test_where_messages_were_moved_is_told_whatever_commit_lands[memory-late0-True]",
     ),

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from cassq.limits import NO_LIMIT, UNDECIDED
 from cassq.model.ids import time_key
-from cassq.model.pipe import End, Mark, Phase
+from cassq.model.pipe import Mark, Phase
 from cassq.model.transaction import Advance, Cancel, Drain, ForceSeal, HeadChange, Retire, RunChange, Seal
 from cassq.storage.sqlite.rows import Row, run_row
 
@@ -23,7 +23,7 @@ MARK = (
     " SELECT ?,?,?,?,?,? WHERE EXISTS (SELECT 1 FROM heads WHERE pipe = ?)"
     " ON CONFLICT (pipe, first) DO UPDATE SET last = excluded.last, ending = excluded.ending,"
     " target = excluded.target, attempt = excluded.attempt"
-    f" WHERE ending <> '{End.MOVED.value}' AND (excluded.ending = '{End.MOVED.value}'"
+    " WHERE ending <> 'moved' AND (excluded.ending = 'moved'"
     " OR (excluded.last, excluded.attempt, excluded.ending) > (last, attempt, ending))"
 )
 
