@@ -29,11 +29,13 @@ class Horizon:
         self.ahead_ms = 0
 
     @property
-    def rests_ms(self) -> int:
-        """For how long nothing that waits is near, as the last take found it; 0 where something may be."""
-        if self._far is None or self._fenced.head.cursor + 1 < self._far[0]:
+    def next_ms(self) -> int | None:
+        """In how many milliseconds something that waits is near, as the last take found it; None: it saw all."""
+        if self._far is None or self._fenced.head.cursor >= self._far[0]:
+            return None
+        if self._fenced.head.cursor + 1 < self._far[0]:
             return 0
-        return max(0, self._far[1] - self.ahead_ms - self._fenced.estimate_now_ms())
+        return max(0, self._far[1] - self.ahead_ms - self._fenced.earliest_now_ms())
 
     @property
     def is_in_sight(self) -> bool:

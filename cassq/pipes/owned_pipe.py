@@ -62,7 +62,7 @@ class OwnedPipe(FencedPipe):
         """Whether the last look left something to take; nothing is taken beside another owner's window."""
         if self.progress.window and not self.window:
             return False
-        is_at_end = self.is_exhausted or self.head.cursor >= self.horizon.until or self.horizon.rests_ms > 0
+        is_at_end = self.is_exhausted or self.head.cursor >= self.horizon.until or bool(self.horizon.next_ms)
         return not is_at_end and self.reader.may_have_more_behind(self.head.cursor)
 
     @property
@@ -87,7 +87,10 @@ class OwnedPipe(FencedPipe):
             return True  # somebody will see
 
     def next_due(self) -> float | None:
-        """Return in how many seconds a run comes due again, or a window ends; None when nothing is out."""
+        """Return in how many seconds something may be taken: what waits and is not near, or what is out.
+
+        None when nothing is out, and nothing known to wait.
+        """
         self.heed()
         now_ms = self.estimate_now_ms()
         due: list[float] = [
@@ -96,8 +99,8 @@ class OwnedPipe(FencedPipe):
             else run.leased_at_ms + run.lease_ms + self.skew_ms - now_ms
             for run in self.progress.runs.values()
         ]
-        if rests_ms := self.horizon.rests_ms:
-            due.append(rests_ms)
+        if (next_ms := self.horizon.next_ms) is not None:
+            due.append(next_ms)
         if self.window:
             due.append(1000 * (self.window.ends_at - self.clock.latest()))
         elif window := self.progress.window:

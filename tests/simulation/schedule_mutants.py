@@ -216,4 +216,12 @@ SCHEDULE_MUTANTS: tuple[Mutant, ...] = (
         test="tests/unit/reaping/test_occurrences.py"
         "::test_what_is_staged_and_never_decided_is_found_by_who_was_suspended_for_hours",
     ),
+    planted(
+        "leave a pipe until a lease ends where something has come near since the take",
+        "cassq.pipes.owned_pipe",
+        "if (next_ms := self.horizon.next_ms) is not None:",
+        "if next_ms := self.horizon.next_ms:",
+        test="tests/unit/pipes/test_dues.py"
+        "::test_what_has_come_near_since_the_take_may_be_taken_now_whatever_is_out",
+    ),
 )

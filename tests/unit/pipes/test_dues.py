@@ -62,12 +62,25 @@ def test_a_sorted_pipe_is_taken_up_to_the_first_that_is_not_near(scene):
     assert scene.take(100) == [5, 6, 7]
 
 
+def test_what_has_come_near_since_the_take_may_be_taken_now_whatever_is_out(scene):
+    scene.due(0, 2.001)
+    scene.ahead()
+    assert scene.take(100) == [1]
+    assert scene.owned.next_due() == pytest.approx(0.001, abs=0.001)
+
+    scene.clock.seconds += 0.01
+
+    assert scene.owned.next_due() == 0
+    assert scene.take(100) == [2]
+    assert scene.owned.next_due() > 5  # a lease
+
+
 def test_whoever_holds_nothing_takes_what_is_due_and_nothing_else(scene):
     scene.due(-1, 0.001, 0.5)
     assert scene.take(100) == [1]
     scene.clock.seconds += 0.1
     assert scene.take(100) == [2]
-    assert scene.owned.horizon.rests_ms == pytest.approx(400, abs=1)
+    assert scene.owned.horizon.next_ms == pytest.approx(400, abs=1)
 
 
 def test_what_is_due_soon_is_taken_whole_by_who_holds_it(scene):
@@ -130,7 +143,7 @@ def test_what_was_cancelled_before_one_that_is_not_near_is_stepped_over(scene):
     assert scene.take(100) == [1]
     scene.take(100)
     assert scene.owned.head.cursor == 2
-    assert scene.owned.horizon.rests_ms > 0
+    assert scene.owned.horizon.next_ms > 0
 
 
 def test_a_window_never_begins_where_messages_have_due_times(scene):
