@@ -30,7 +30,7 @@ class Horizon:
 
     @property
     def next_ms(self) -> int | None:
-        """In how many milliseconds something that waits is near, as the last take found it; None: it saw all."""
+        """In how many milliseconds what waits next is near, as the last take found it; None: it saw all."""
         if self._far is None or self._fenced.head.cursor >= self._far[0]:
             return None
         if self._fenced.head.cursor + 1 < self._far[0]:
