@@ -23,6 +23,9 @@ SEEDS = json.loads((HERE / "seeds.json").read_text())
 #: So many histories at most may go by without finding a bug.
 HISTORIES_MAX = 4000
 
+#: A slow machine may have a thread look once more in time, and mend what a bug did: such a test is run again.
+TRIES = 3
+
 
 @pytest.fixture(scope="session")
 def server():
@@ -43,7 +46,10 @@ def test_a_planted_bug_is_found(mutant, server, record_property):
 
 @pytest.mark.parametrize("mutant", [m for m in MUTANTS if m.test], ids=lambda mutant: mutant.name)
 def test_a_planted_bug_fails_its_test(mutant, server):
-    ended = run_test(mutant, server)
+    for _ in range(TRIES):
+        ended = run_test(mutant, server)
+        if ended.returncode == FAILED:
+            break
 
     assert ended.returncode == FAILED, f"{mutant.name!r} was planted: {ended.stdout}"
 
