@@ -125,7 +125,7 @@ class Rounds:
             wanted = max(wanted, min(self._room_ahead, most))
         self._take(claimed, wanted, fetched)
         self._room_ahead = max(0, self._room_ahead - sum(taken.count for _, taken in fetched[before:]))
-        if owned.pipe in self._claims and owned.horizon.is_in_sight:
+        if owned.pipe in self._claims and owned.horizon.next_ms is not None:
             rests_s = owned.next_due() or 0.0
             if rests_s > LOOK_S:
                 self._claims.let_go(owned.pipe)
