@@ -91,7 +91,6 @@ class Workers:
         self.check_usable()
         pusher = self._pusher
         if pusher is None:
-            self._record.check_open()
             with alone(self._making, "the first push of a queue"):
                 self.check_usable()
                 if self._pusher is None:
@@ -123,7 +122,7 @@ class Workers:
         self.check_usable()
         check_commit(commit)
         kinds = to_types(types)
-        self._record.check_open()
+        self._may_take()  # raises where the queue was deleted
         self._context.coordinator.may_take()  # a store that can never pop says so here
         with alone(self._making, "popper()"):
             self.check_usable()

@@ -1,7 +1,8 @@
 """A queue's record, as one process remembers it.
 
 Owns how old that memory may be. Pushers and poppers ask here whether the queue still stands and whether it
-is paused, without a read for every message.
+is paused, without a read for every message. The rule that must not break: where the record cannot be read,
+who would acknowledge a push waits, for the queue may have been deleted meanwhile; who only takes goes on.
 """
 
 import threading
@@ -33,6 +34,7 @@ class CachedRecord:
         self._record = record
         self._clock = clock
         self._read_at = clock.now()
+        self._unanswered_at = float("-inf")
         self._reading = threading.RLock()
         self._is_looking = False
 
@@ -41,13 +43,14 @@ class CachedRecord:
         return record.incarnation == self._record.incarnation
 
     def check_open(self) -> None:
-        """Raise `QueueNotFoundError` when the queue was deleted, as far as is known."""
+        """Check that the queue stood a second ago, or later.
+
+        Raises:
+            QueueNotFoundError: it was deleted.
+            UnavailableError: it may be, for nobody could look.
+        """
         self._refresh()
-        if self._record.state is QueueState.DELETED:
-            raise QueueNotFoundError(
-                f"queue {self._record.name!r} was deleted: nothing was pushed or popped; "
-                f"open it anew with store.queue({self._record.name!r})"
-            )
+        self._refuse_deleted()
 
     @property
     def incarnation(self) -> UUID:
@@ -70,8 +73,17 @@ class CachedRecord:
         return self._record.samples
 
     def may_take(self) -> bool:
-        """Return False while the queue is paused; raise `QueueNotFoundError` when it was deleted."""
-        self.check_open()
+        """Return False while the queue is paused; raise `QueueNotFoundError` when it was deleted.
+
+        Where nobody could look, what was known counts for another second: whoever needs the database will
+        hear of it there.
+        """
+        if self._clock.now() - self._unanswered_at >= REFRESH_S:
+            try:
+                self._refresh()
+            except UnavailableError:
+                self._unanswered_at = self._clock.now()
+        self._refuse_deleted()
         return self._record.state is QueueState.ACTIVE
 
     def read(self) -> QueueRecord:
@@ -81,8 +93,7 @@ class CachedRecord:
         """
         with self._alone():
             found = self._read()
-        if found.state is QueueState.DELETED:
-            self.check_open()
+        self._refuse_deleted()
         return found
 
     def change(self, edit: Callable[[QueueRecord], QueueRecord]) -> QueueRecord:
@@ -117,24 +128,27 @@ class CachedRecord:
             raise OutcomeUnknownError(told) from error
         raise OutcomeUnknownError(f"queue {self._record.name!r}: others kept changing it; try again")
 
+    def _refuse_deleted(self) -> None:
+        if self._record.state is QueueState.DELETED:
+            raise QueueNotFoundError(
+                f"queue {self._record.name!r} was deleted: nothing was pushed or popped; "
+                f"open it anew with store.queue({self._record.name!r})"
+            )
+
     def _refresh(self) -> None:
         if self._is_fresh():
             return
         if self._is_looking:
             # Another thread looks, or this one did, and was interrupted. What is known may be much older, and
             # to wait for the other would know no deadline.
-            with suppress(UnavailableError, UsageError):
+            with suppress(UsageError):
                 self.note(self._storage.glance_queue(self._record.name))
             return
         with self._alone():  # of whom Ctrl-C tears out of here nothing stays locked
             if self._is_fresh():
                 return
-            try:
-                # Every process of the queue does this, and a settled read is a transaction: many would meet.
-                self._look(lambda: self._storage.glance_queue(self._record.name))
-            except UnavailableError:
-                # What was known goes on to count; whoever needs the database will hear of it there.
-                self._read_at = self._clock.now()
+            # Every process of the queue does this, and a settled read is a transaction: many would meet.
+            self._look(lambda: self._storage.glance_queue(self._record.name))
 
     def _alone(self) -> AbstractContextManager[object]:
         return alone(self._reading, "a look at the queue's record")

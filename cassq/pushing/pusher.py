@@ -274,7 +274,7 @@ class Pusher:
     def _settings(self, is_fresh: bool) -> QueueSettings:  # noqa: FBT001 - of the cutter's making
         if is_fresh:  # who only pushes what is too large hears of an alteration nowhere else
             with Deadline(self._clock.now() + CALL_S):
-                self._record.check_open()
+                self._record.may_take()
         return self._record.settings
 
     @property

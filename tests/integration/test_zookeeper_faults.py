@@ -123,7 +123,7 @@ def within(seconds, call):
 
 def test_a_server_that_stops_and_comes_back_needs_no_new_coordinator(running, seat):
     # A busy machine takes its time for a restart.
-    a, b = seat(session_timeout=20.0), seat(session_timeout=20.0)  # the most that this server grants
+    a, b = seat(session_timeout=120.0), seat(session_timeout=120.0)  # the most that this server grants
     assert a.wait_connected(PATIENCE)
     assert a.claim("orders", PIPE, "A")
     woken = threading.Event()

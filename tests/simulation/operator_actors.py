@@ -68,7 +68,7 @@ class Steering:
     def known_at(self, told_at: float) -> float:
         """Return by when everybody knows of a pause or a deletion.
 
-        Where a look at the record fails, what was known before counts for as long as after one that does not.
+        Where a look at the record fails, what a popper knew before counts for as long again.
         """
         if self.slipped and told_at <= self.slipped[1] and self.slipped[0] <= told_at + NOTICE_S:
             return self.slipped[1] + NOTICE_S

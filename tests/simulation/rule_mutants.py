@@ -39,6 +39,7 @@ _PURGING = "tests/unit/observing/test_purging.py::"
 _FORKS = "tests/integration/test_forks.py::"
 _FIGURES = "tests/unit/metrics/test_store_figures.py::"
 _EVENTS = "tests/unit/runtime/test_event_buffer.py::"
+_CACHED = "tests/unit/catalog/test_cached_record.py::"
 _RECORD = "tests/unit/catalog/test_contended_record.py::"
 
 _PUSH = (
@@ -787,6 +788,13 @@ _ORDER = (
 )
 
 _RECORDS = (
+    planted(
+        "acknowledge by a record that nobody could read",
+        "cassq.catalog.cached_record",
+        "        self._refresh()\n        self._refuse_deleted()\n\n    @property\n",
+        "        self.may_take()\n\n    @property\n",
+        test=_CACHED + "test_who_would_acknowledge_hears_that_nobody_could_look_and_looks_again_at_once",
+    ),
     planted(
         "take whatever became of the record for one's own change",
         "cassq.catalog.cached_record",

@@ -21,8 +21,9 @@ def configure(state: State, node: Node, directory: Path) -> None:
 def render(state: State, node: Node, data: Path) -> str:
     """Return the content of zoo.cfg."""
     lines = [
-        # A session lasts two ticks at least: tests may ask for two seconds.
+        # A session lasts two ticks at least: tests may ask for two seconds, or for two minutes.
         "tickTime=1000",
+        "maxSessionTimeout=120000",
         "initLimit=20",
         "syncLimit=10",
         f"dataDir={data}",

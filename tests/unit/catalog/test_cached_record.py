@@ -131,6 +131,29 @@ def is_open(cached):
     return True
 
 
+def test_who_would_acknowledge_hears_that_nobody_could_look_and_looks_again_at_once(storage, record):
+    # Given a record at which nobody could look once, and whose queue was deleted a second ago
+    clock = HandClock()
+    cached = CachedRecord(Away(storage, failures=1), record, clock)
+    assert storage.change_queue(record, delete(replace(record, op=new_token())))
+    clock.seconds += REFRESH_S
+    # When a pusher asks
+    with pytest.raises(StorageUnavailableError):
+        cached.check_open()
+    # Then what was known counts no more
+    assert not is_open(cached)
+
+
+def test_who_only_takes_goes_on_while_nobody_can_look_and_looks_once_a_second(storage, record):
+    clock = HandClock()
+    away = Slow(Away(storage, failures=1000), lambda _: None)
+    cached = CachedRecord(away, record, clock)
+    for _ in range(40):
+        clock.seconds += REFRESH_S / 4
+        assert cached.may_take()
+    assert 10 <= len(away.calls) + 1 <= 11
+
+
 def delete(seen):
     return replace(seen, state=QueueState.DELETED)
 
