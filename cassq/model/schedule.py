@@ -29,6 +29,10 @@ LEAD_MAX_S = 5 * 366 * 86400
 #: A pile takes messages for this part of the least lead of its class: so it is sealed long before one is due.
 PILE_PART = 3
 
+#: What waited to be stored still goes into a pile of its class while it is due in this part of the least
+#: lead of that, or later: by then the pile is sealed, and there is time to sort it.
+WAITED_PART = 2
+
 #: A popper takes what is due so soon ahead, and holds it.
 AHEAD_MS = 2000
 
@@ -42,6 +46,11 @@ def class_of(lead_s: float) -> int:
     while lead_s >= least_s:
         due_class, least_s = due_class + 1, least_s * STEP
     return due_class
+
+
+def class_left(due_class: int, lead_s: float) -> int:
+    """Return the class of messages that waited to be stored, of which the first is due in so many seconds."""
+    return min(due_class, class_of(lead_s * WAITED_PART))
 
 
 def is_pile(due_class: int) -> bool:

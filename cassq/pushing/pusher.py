@@ -21,7 +21,7 @@ from cassq.model.arguments import to_seconds
 from cassq.model.ids import MessageId, Source, new_token
 from cassq.model.label import UNLABELLED, Label
 from cassq.model.message import Headers, MessageIds, check_body, check_headers
-from cassq.model.schedule import class_of
+from cassq.model.schedule import class_left
 from cassq.model.settings import QueueSettings
 from cassq.pushing.batch_cutter import BatchCutter, bounds_of
 from cassq.pushing.callers import CALL_S
@@ -253,7 +253,7 @@ class Pusher:
         if not kind.due_class:
             return kind
         lead_s = (min(min(request.dues) for request in requests) - self._due_clock.latest_ms()) / 1000
-        return kind._replace(due_class=min(kind.due_class, class_of(lead_s)))
+        return kind._replace(due_class=class_left(kind.due_class, lead_s))
 
     def _make_lane(self, number: int, label: Label) -> Lane:
         source = Source(self._name, label.priority, number, label.type, label.due_class, label.slot)

@@ -9,7 +9,7 @@ from support.patience import patiently, until
 
 import cassq
 import cassq.aio
-from cassq.model.schedule import SOON_S
+from cassq.model.schedule import SOON_S, class_of
 from cassq.model.shelf import Shelf
 from cassq.model.uses import uses_due
 
@@ -32,6 +32,17 @@ def pop(popper, count):
     while len(found) < count:
         found += popper.pop_many(count - len(found), timeout=60)
     return found
+
+
+def test_what_waits_a_moment_to_be_stored_goes_into_a_pile_of_its_class(queue):
+    least_s = 15_360
+    futures = [queue.push_soon(b"%d" % number, delay=timedelta(seconds=least_s)) for number in range(300)]
+    for future in futures:
+        future.result()
+
+    storage = queue._context.storage
+    entries = [entry for shelf in Shelf for entry in storage.list_pipes(queue.name, shelf=shelf).entries]
+    assert {entry.due_class for entry in entries} == {class_of(least_s)}
 
 
 def test_nothing_comes_before_its_delay_has_passed(queue):

@@ -224,4 +224,12 @@ SCHEDULE_MUTANTS: tuple[Mutant, ...] = (
         test="tests/unit/pipes/test_dues.py"
         "::test_what_has_come_near_since_the_take_may_be_taken_now_whatever_is_out",
     ),
+    planted(
+        "put all that is written together among what is due soon once one message has waited a moment",
+        "cassq.model.schedule",
+        "class_of(lead_s * WAITED_PART)",
+        "class_of(lead_s)",
+        test="tests/unit/model/test_due_classes.py"
+        "::test_what_waited_to_be_stored_stays_in_its_class_until_its_lead_has_halved",
+    ),
 )

@@ -17,6 +17,7 @@ from cassq.model.schedule import (
     SOON,
     SOON_S,
     STEP,
+    class_left,
     class_of,
     is_pile,
     least_lead_s,
@@ -58,6 +59,15 @@ def test_a_pile_is_sealed_long_before_the_first_of_it_is_due():
     assert (
         open_max_s(SOON, settings) == open_max_s(AT_ONCE, settings) == settings.push_age_max.total_seconds()
     )
+
+
+@pytest.mark.parametrize(
+    ("due_class", "lead_s", "left"),
+    [(2, 14.9, 2), (2, 7.5, 2), (2, 7.4, 1), (3, 31, 3), (3, 29, 2), (3, -1, 1)],
+)
+def test_what_waited_to_be_stored_stays_in_its_class_until_its_lead_has_halved(due_class, lead_s, left):
+    assert class_left(due_class, lead_s) == left
+    assert not is_pile(left) or lead_s > open_max_s(left, QueueSettings())  # it is sealed before
 
 
 def test_a_due_time_is_taken_in_any_zone_and_rounded_up():
