@@ -564,7 +564,7 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
             Edit(
                 "cassq.catalog.cached_record",
-                "            with suppress(UnavailableError, UsageError):\n"
+                "            with suppress(UsageError):\n"
                 "                self.note(self._storage.glance_queue(self._record.name))\n",
                 "",
             ),
