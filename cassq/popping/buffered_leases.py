@@ -73,7 +73,7 @@ class BufferedLeases:
 
     def give_excess_back(self) -> None:
         """Give back what came due and is more than consumers here work off in a moment."""
-        _return(self._buffer.take_excess())
+        _return(self._buffer.take_last(self._buffer.excess(2)))
 
 
 def _return(back: Mapping[HeldRun, Ranges]) -> None:

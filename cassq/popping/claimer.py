@@ -67,6 +67,11 @@ class Claimer:
         self.opener.drop()
         self.claims.let_all_go()
 
+    def leave(self) -> None:
+        """Give up what may feed others."""
+        self.opener.drop()
+        self.claims.leave()
+
     def keep_listed(self) -> None:
         """Give up, and forget, what is not listed any more."""
         listed = {entry.pipe for entry in self.pipes.entries}

@@ -108,6 +108,13 @@ class Claims:
             for pipe in reversed(list(self._claimed)):
                 letting_go.callback(self.let_go, pipe)
 
+    def leave(self) -> None:
+        """Let every pipe go but those that `_is_of_use_here`."""
+        with ExitStack() as letting_go:  # as above
+            for claimed in self:
+                if not _is_of_use_here(claimed.owned):
+                    letting_go.callback(self.let_go, claimed.owned.pipe)
+
     def keep_only(self, listed: Container[UUID]) -> None:
         """Let go of what is not listed any more."""
         for pipe in [pipe for pipe in self._claimed if pipe not in listed]:
@@ -118,27 +125,29 @@ class Claims:
         """The types of the messages in the pipes."""
         return {claimed.owned.entry.type for claimed in self._claimed.values()}
 
-    def leave_some(self, types: Container[str]) -> Counter[str]:
+    def leave_some(self, types: Container[str], *, is_full: bool) -> Counter[str]:
         """Let pipes go that may feed others.
 
         Args:
             types: that those take.
+            is_full: this popper has enough, so that it leaves what it could take itself by and by.
 
         Returns: how many of each type are known to have messages.
         """
-        spare = self._spare(types)
+        spare = self._spare(types, is_full=is_full)
         for owned, _ in spare:
             self.let_go(owned.pipe, COURTESY_S)
         # What looked empty may have been pushed into since, for a popper that found it claimed: one read here
         # spares the others a claim, a load and a read for nothing.
         return Counter(owned.entry.type for owned, is_full in spare if is_full or owned.has_news())
 
-    def _spare(self, types: Container[str]) -> list[tuple[OwnedPipe, bool]]:
+    def _spare(self, types: Container[str], *, is_full: bool) -> list[tuple[OwnedPipe, bool]]:
         """Return the pipes that may feed other poppers, and whether each is known to have messages.
 
         Of several full pipes half are enough for the others; what is empty is of no use here.
         """
         meant = [claimed.owned for claimed in self if claimed.owned.entry.type in types]
+        meant = [owned for owned in meant if is_full or not _is_of_use_here(owned)]
         full = [owned for owned in meant if owned.may_have_more]
         empty = [owned for owned in meant if owned not in full]
         return [(owned, False) for owned in empty] + [(owned, True) for owned in full[len(full) // 2 :]]
@@ -265,3 +274,11 @@ class Claims:
             # Somebody is working on the rest. It comes due when a lease ends, or sooner by a rollback.
             self.let_go(owned.pipe)
             self._memory.note_drained(owned.pipe, owned.sent_at, min(LOOK_S if due is None else due, LOOK_S))
+
+
+def _is_of_use_here(owned: OwnedPipe) -> bool:
+    """Tell whether what a pipe still has comes due by and by: to others it is of no more use.
+
+    Each that claims it reads all rows of it. What may be pushed into is for whoever a push wakes.
+    """
+    return bool(owned.entry.due_class) and owned.head.phase is not Phase.OPEN and not owned.is_exhausted

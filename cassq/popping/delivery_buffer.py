@@ -1,7 +1,6 @@
 """What is between the thread that takes messages and the consumers that pop them.
 
-Owns the one lock between them, and who is handed what. Knows neither pipes nor the database; what is in hand,
-who waits, what wakes the thread and which looks ended are kept by parts of it, which share the lock.
+Owns who is handed what, and the one lock, which its parts share: the hand, the line, the alarm, the looks.
 Consumers that wait stand in line: who puts messages in hands them to the first in line and wakes nobody else,
 so that a hundred consumers cost no more than one. What must not break: a delivery whose lease has ended never
 leaves the buffer.
@@ -61,7 +60,6 @@ class DeliveryBuffer:
 
         Args:
             deadline: None for what is in hand, be it nothing.
-            asker: the popper that is asked.
 
         Raises:
             ClosedError: the popper, or the buffer, is closed.
@@ -134,8 +132,7 @@ class DeliveryBuffer:
                 # The fetch thread hands out what comes due, but for while it waits for the database.
                 until = min(until, self._hand.held.plan() if self._line.first is consumer else until)
                 self._clock.wait(changed, None if until == float("inf") else until - self._clock.now())
-                if self._hand.held.next_at <= self._clock.now():
-                    self._hand_out_due()
+                self._hand_out_due()
                 if consumer.given:
                     self.drop_ended(consumer)
             given, consumer.given = consumer.given, []
@@ -194,10 +191,15 @@ class DeliveryBuffer:
         held = self._hand.held
         return max(0, BUFFER_MESSAGES_MAX - held.count) if held.size < BUFFER_BYTES_MAX else 0
 
-    def take_excess(self) -> dict[HeldRun, Ranges]:
-        """Take out what came due and is more than consumers here work off in a moment; return it, by run."""
+    def excess(self, moments: int) -> int:
+        """Return how many messages came due beyond what consumers here work off in so many moments."""
         with self._lock:
-            return self._hand.cut_last(self._hand.count - 2 * self._ahead() - self._line.demand)
+            return self._hand.count - moments * self._ahead() - self._line.demand
+
+    def take_last(self, count: int) -> dict[HeldRun, Ranges]:
+        """Take out up to `count` messages of those that came due last; return them, by run."""
+        with self._lock:
+            return self._hand.cut_last(count)
 
     def _serve(self) -> None:
         while (first := self._line.first) and (given := self._hand.cut(first.count)):
@@ -247,8 +249,7 @@ class DeliveryBuffer:
         with self._lock:
             if self.is_idle(self.slow_s):
                 return 0  # however fast they were: what is taken now would only go back
-            ahead = self._ahead()
-            in_hand, demand = self._hand.count, self._line.demand
+            ahead, in_hand, demand = self._ahead(), self._hand.count, self._line.demand
             if in_hand > ahead // 2 and demand <= in_hand:
                 return 0
             return demand + ahead - in_hand

@@ -41,6 +41,9 @@ from cassq.runtime.poll_spread import LOOKS_PER_S, RETRIES_PER_S
 
 _log = logging.getLogger("cassq.popper")
 
+#: A popper that has more in hand than its consumers work off in so many moments leaves to others what comes due.
+MUCH = 10
+
 
 class _Step(Enum):
     """What the thread does next, as the table above tells."""
@@ -122,7 +125,7 @@ class FetchThread:
         """Leave to others what is more than enough here, and rest."""
         if self._buffer.is_idle(self._buffer.slow_s):
             self._fetcher.let_go()
-        self._fetcher.share()
+        self._fetcher.share(is_full=self._buffer.excess(MUCH) > 0)
         if is_woken:
             self._rivals.pass_on()
         if uses_due(self._context.settings) and self._rivals.count():

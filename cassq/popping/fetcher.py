@@ -140,8 +140,12 @@ class Fetcher:
                 f"{self._coordinator} is out of reach, so no pipe may be claimed: pops wait for it"
             )
 
-    def share(self) -> None:
-        """After a take: when others are hungry, let go of what may feed them, and wake them."""
+    def share(self, *, is_full: bool = False) -> None:
+        """When others are hungry, let go of what may feed them, and wake them.
+
+        Args:
+            is_full: this popper has enough; else it took something just now.
+        """
         own, foreign = self._slots.types_there()
         if own and self.rivals.count(own) and (left := self._slots.leave_some()):
             self.rivals.wake(left, own)
@@ -153,7 +157,7 @@ class Fetcher:
         if not wanted and (held or not self.rivals.count()):
             return
         self._opener.drop()
-        for kind, count in self._claims.leave_some(wanted).items():
+        for kind, count in self._claims.leave_some(wanted, is_full=is_full).items():
             self.rivals.wake(count, (kind,))
 
     def listen(self, on_end_asked: Callable[[], None], on_free: Callable[[], None]) -> None:
@@ -184,8 +188,8 @@ class Fetcher:
         return self._slots.is_holding
 
     def leave(self) -> None:
-        """Give up every claim, but for slots of which something is held: that is of no use to others."""
-        self._claimer.let_go()
+        """Give up every claim, but for what is of no use to others: slots of which something is held, say."""
+        self._claimer.leave()
         self._slots.leave_empty()
 
     def leave_slots(self) -> None:

@@ -12,6 +12,9 @@ from cassq.pipes.held_run import HeldRun
 from cassq.popping.delivery import BatchSlice, Delivery
 from cassq.popping.holding import Holding
 
+#: In so many parts a run may go back of which messages came due in another order than they have in the pipe.
+PARTS_MAX = 8
+
 #: Some messages of a batch slice, from the first to the last.
 Portion = tuple[BatchSlice, int, int]
 
@@ -79,17 +82,26 @@ class Hand:
         return given
 
     def cut_last(self, count: int) -> dict[HeldRun, Ranges]:
-        """Cut off up to `count` messages that came last; return them, by run."""
+        """Cut off up to `count` messages that came last; return them, by run.
+
+        A run stays that would go back in many parts: each is a row from then on, which whoever claims the
+        pipe reads, and takes by itself.
+        """
         back: dict[HeldRun, Ranges] = {}
+        last_ones: list[BatchSlice] = []
         while self._slices and count > 0:
-            batch_slice = self._slices[-1]
+            batch_slice = self._slices.pop()
             first, last = max(batch_slice.next, batch_slice.last - count + 1), batch_slice.last
             back.setdefault(batch_slice.run, Ranges()).add(first, last)
-            self.count -= last - first + 1
             count -= last - first + 1
-            batch_slice.last = first - 1
-            if first == batch_slice.next:
-                self._slices.pop()
+            last_ones.append(batch_slice)
+        back = {run: parts for run, parts in back.items() if len(list(parts)) <= PARTS_MAX}
+        for batch_slice in reversed(last_ones):
+            for part in back.get(batch_slice.run, Ranges()).within(batch_slice.next, batch_slice.last):
+                batch_slice.last = part.first - 1
+                self.count -= part.size
+            if batch_slice.next <= batch_slice.last:
+                self._slices.append(batch_slice)
         return back
 
     def take_back(self) -> dict[HeldRun, Ranges]:

@@ -1,12 +1,13 @@
 """What is let go of the pipes that a popper claims, and that nothing of it is left behind."""
 
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
 from cassq.errors import StorageUnavailableError
 from cassq.model.ids import just_before, new_pipe_id
-from cassq.model.pipe import PipeEntry
+from cassq.model.pipe import Phase, PipeEntry
 from cassq.model.settings import QueueSettings
 from cassq.pipes import window_steps
 from cassq.popping.claims import Claims
@@ -18,9 +19,12 @@ class Owned:
 
     is_exhausted = False
 
-    def __init__(self, *, may_have_more=True, due=None, window=None, priority=0):
+    def __init__(
+        self, *, may_have_more=True, due=None, window=None, priority=0, due_class=0, phase=Phase.OPEN
+    ):
         self.pipe = new_pipe_id()
-        self.entry = PipeEntry(self.pipe, "a pusher", priority)
+        self.entry = PipeEntry(self.pipe, "a pusher", priority, due_class=due_class)
+        self.head = SimpleNamespace(phase=phase)
         self.sent_at = 0.0
         self.may_have_more = may_have_more
         self.due = due
@@ -124,9 +128,30 @@ def test_others_get_what_is_empty_here_and_half_of_what_is_full(claims):
     empty = Owned(may_have_more=False)
     add(claims, *full, empty)
     assert claims.types == {""}
-    assert claims.leave_some({"refund"}) == {}
-    assert claims.leave_some({""}) == {"": 2}
+    assert claims.leave_some({"refund"}, is_full=True) == {}
+    assert claims.leave_some({""}, is_full=False) == {"": 2}
     assert list(claims) == [claims.get(full[0].pipe)]
+
+
+def test_what_comes_due_by_and_by_is_left_to_others_only_by_who_has_enough_or_where_it_is_pushed_into(claims):
+    later = Owned(due_class=2, phase=Phase.SEALED)
+    pushed_into = Owned(due_class=1)
+    plain = Owned(phase=Phase.SEALED)
+    add(claims, later, pushed_into, plain)
+    claims.leave()
+    assert [each.owned for each in claims] == [later]
+    assert claims.leave_some({""}, is_full=False) == {}
+    assert later.pipe in claims
+    assert claims.leave_some({""}, is_full=True) == {"": 1}
+    assert later.pipe not in claims
+
+
+def test_what_is_over_is_left_whatever_its_due_times(claims):
+    over = Owned(due_class=2, phase=Phase.SEALED)
+    add(claims, over)
+    over.is_exhausted = True
+    claims.leave()
+    assert over.pipe not in claims
 
 
 def test_a_claim_is_given_up_though_its_window_cannot_be_ended(monkeypatch, context, claims):

@@ -7,7 +7,7 @@ import pytest
 from cassq.model.message import Batch
 from cassq.model.ranges import Ranges
 from cassq.popping.delivery import BatchSlice
-from cassq.popping.hand import Hand, count_of, to_deliveries
+from cassq.popping.hand import PARTS_MAX, Hand, count_of, to_deliveries
 from cassq.popping.holding import TICK_S
 
 
@@ -122,6 +122,22 @@ def test_what_came_last_is_cut_off(hand):
     assert found == {other: [(1, 1)], run: [(4, 5)]}
     assert hand.cut_last(0) == hand.cut_last(-5) == {}
     assert hand.count == count_of(hand.cut(100)) == 3
+
+
+def test_a_run_that_would_go_back_in_many_parts_stays(hand):
+    # Given twenty messages of which each second one came due, and others behind them that all did
+    run, other = Run(), Run()
+    hand.add([slice_of(run, [1000 + 8000 * (n % 2) for n in range(2 * PARTS_MAX + 4)])], 0.0)
+    hand.add([slice_of(other, [2000] * 3)], 0.0)
+    hand.release(3.0)
+    before = hand.count
+    # When all but one of them is to go back
+    back = hand.cut_last(before - 1)
+    # Then only those behind do, and the others are handed out in their order
+    assert {each: list(parts) for each, parts in back.items()} == {other: [(1, 3)]}
+    assert hand.count == before - 3 == PARTS_MAX + 2
+    given = hand.cut(100)
+    assert [first for _, first, _ in given] == [1 + 2 * n for n in range(PARTS_MAX + 2)]
 
 
 def test_what_is_due_already_is_in_hand_at_once(hand):
