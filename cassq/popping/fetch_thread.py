@@ -41,7 +41,7 @@ from cassq.runtime.poll_spread import LOOKS_PER_S, RETRIES_PER_S
 
 _log = logging.getLogger("cassq.popper")
 
-#: A popper that has more in hand than its consumers work off in so many moments leaves to others what comes due.
+#: A popper with more in hand than its consumers work off in so many moments leaves to others what comes due.
 MUCH = 10
 
 
