@@ -16,9 +16,9 @@ from typing import NamedTuple
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
-from cassq.errors import CassqError
+from cassq.errors import CassqError, DecodeError
 from cassq.model.message import Batch
-from cassq.model.pipe import Run, RunState
+from cassq.model.pipe import Phase, Run, RunState
 from cassq.model.ranges import Range, Ranges
 from cassq.model.take_plan import Taken
 from cassq.pipes.batch_reader import BatchReader
@@ -166,9 +166,19 @@ class KeyedHand:
         for run in runs if unknown else ():
             if any(run.first <= seq <= run.last for seq in unknown):
                 outlines = BatchReader(self._context.storage, owned.pipe, is_outline=True)
-                for batch in outlines.read_run(run, run.last):
+                try:
+                    batches = outlines.read_run(run, run.last)
+                except DecodeError:
+                    if not self._is_cleared(owned.pipe):
+                        raise
+                    return PipeKeys(owned.entry.source, owned.pipe, {}, {})  # all of it has ended
+                for batch in batches:
                     keys.update(_keys_of(batch))
         return PipeKeys(owned.entry.source, owned.pipe, standings, keys)
+
+    def _is_cleared(self, pipe: UUID) -> bool:
+        state = self._context.storage.load_pipe(pipe)
+        return state is None or state.head.phase is Phase.RETIRED
 
     def _standing(self, place: Place, run: Run) -> Standing:
         if run.state is RunState.LEASED and run.lease_id in self._own[place.pipe]:

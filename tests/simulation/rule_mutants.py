@@ -39,6 +39,7 @@ _PURGING = "tests/unit/observing/test_purging.py::"
 _FORKS = "tests/integration/test_forks.py::"
 _FIGURES = "tests/unit/metrics/test_store_figures.py::"
 _EVENTS = "tests/unit/runtime/test_event_buffer.py::"
+_SLOTS = "tests/unit/popping/test_slots.py::"
 _CACHED = "tests/unit/catalog/test_cached_record.py::"
 _RECORD = "tests/unit/catalog/test_contended_record.py::"
 
@@ -788,6 +789,13 @@ _ORDER = (
 )
 
 _RECORDS = (
+    planted(
+        "take a pipe that was cleared meanwhile for a damaged one",
+        "cassq.popping.keyed_hand",
+        "        return state is None or state.head.phase is Phase.RETIRED\n",
+        "        return False\n",
+        test=_SLOTS + "TestASlot::test_takes_what_was_cleared_since_it_was_loaded_for_no_damage",
+    ),
     planted(
         "acknowledge by a record that nobody could read",
         "cassq.catalog.cached_record",

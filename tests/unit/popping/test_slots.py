@@ -13,6 +13,7 @@ from cassq.errors import DecodeError, OutcomeUnknownError, StorageUnavailableErr
 from cassq.model.pipe import RunState
 from cassq.model.ranges import Ranges
 from cassq.model.settings import QueueSettings
+from cassq.model.shelf import Shelf
 from cassq.pipes import fenced_pipe
 from cassq.pipes.run_rows import Return
 from cassq.popping import slots
@@ -48,6 +49,25 @@ class Slow:
     def transact(self, *args):
         self._clock.seconds += 1.0
         return self._storage.transact(*args)
+
+
+class Cleared:
+    """A storage of which one pipe loses its batches just before they are read, with or without its rows."""
+
+    def __init__(self, storage, pipe, *, is_whole):
+        self._storage = storage
+        self._pipe = pipe
+        self._is_whole = is_whole
+
+    def __getattr__(self, name):
+        return getattr(self._storage, name)
+
+    def read_batches(self, pipe, query):
+        if pipe != self._pipe:
+            return self._storage.read_batches(pipe, query)
+        if self._is_whole:
+            self._storage.delete_pipe("q", pipe, Shelf.KEYED)
+        return []
 
 
 def feed_first(scene, popper):
@@ -122,6 +142,23 @@ class TestASlot:
         scene.clock.seconds += LOOK_S
         feed(other)  # reads the pipe anew
         assert places(feed(other)) == [(pipe, 1)]
+
+    def test_takes_what_was_cleared_since_it_was_loaded_for_no_damage(self, scene):
+        # Given a pipe of which another popper has all, and that is cleared while its keys are read
+        pipe = scene.open("foo")
+        feed(scene.popper())
+        free = scene.open("foo", pusher="another pusher")
+        other = scene.popper("another", storage=Cleared(scene.storage, pipe, is_whole=True))
+        # Then its keys are free
+        assert places(feed(other)) == [(free, 1)]
+
+    def test_tells_of_damage_where_the_keys_of_a_pipe_that_stands_are_gone(self, scene):
+        pipe = scene.open("foo")
+        feed(scene.popper())
+        scene.open("bar", pusher="another pusher")
+        other = scene.popper("another", storage=Cleared(scene.storage, pipe, is_whole=False))
+        with pytest.raises(DecodeError, match="messages 1 to 1 were handed out, and are gone"):
+            feed(other)
 
     def test_gives_no_younger_pipe_of_a_source_before_the_older_is_known_to_the_end(self, scene):
         older, younger = scene.open(), scene.open("foo")
