@@ -75,8 +75,8 @@ class CachedRecord:
     def may_take(self) -> bool:
         """Return False while the queue is paused; raise `QueueNotFoundError` when it was deleted.
 
-        Where nobody could look, what was known counts for another second: whoever needs the database will
-        hear of it there.
+        Where nobody could look, what was known goes on to count, and a second later the next one looks:
+        whoever needs the database will hear of it there.
         """
         if self._clock.now() - self._unanswered_at >= REFRESH_S:
             try:

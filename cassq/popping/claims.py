@@ -109,7 +109,7 @@ class Claims:
                 letting_go.callback(self.let_go, pipe)
 
     def leave(self) -> None:
-        """Let every pipe go but those that `_is_of_use_here`."""
+        """Let every pipe go but those of which all that is left comes due by and by."""
         with ExitStack() as letting_go:  # as above
             for claimed in self:
                 if not _is_of_use_here(claimed.owned):
@@ -139,7 +139,7 @@ class Claims:
             self.let_go(owned.pipe, COURTESY_S)
         # What looked empty may have been pushed into since, for a popper that found it claimed: one read here
         # spares the others a claim, a load and a read for nothing.
-        return Counter(owned.entry.type for owned, is_full in spare if is_full or owned.has_news())
+        return Counter(owned.entry.type for owned, has_some in spare if has_some or owned.has_news())
 
     def _spare(self, types: Container[str], *, is_full: bool) -> list[tuple[OwnedPipe, bool]]:
         """Return the pipes that may feed other poppers, and whether each is known to have messages.
