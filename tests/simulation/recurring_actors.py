@@ -62,10 +62,14 @@ def _forget_deletions(stage: RecurringStage) -> None:
 def end_schedules(stage: RecurringStage, queue: Queue) -> None:
     """Ask for all schedules, and delete them, now that nothing fails."""
     for schedule in list(queue.schedules):
-        stage.recurring.check_told(queue.schedules.get(schedule.name))
         call = stage.recurring.call(schedule.name)
-        queue.schedules.delete(schedule.name)
-        stage.recurring.note_deleted(call, was_there=True)
+        try:
+            stage.recurring.check_told(queue.schedules.get(schedule.name))
+            queue.schedules.delete(schedule.name)
+        except ScheduleNotFoundError:  # a look finished the deletion that an operator was told nothing of
+            stage.recurring.note_deleted(call, was_there=False)
+        else:
+            stage.recurring.note_deleted(call, was_there=True)
 
 
 def _insist(stage: RecurringStage, queue: Queue, call: Call) -> None:
