@@ -15,7 +15,8 @@ from cassq.cli.output import print_json, print_table, say
 from cassq.cli.session import Session, common_options, find_queue, pass_session
 from cassq.cli.values import to_bytes, to_duration
 from cassq.model.options import AlterOptions, QueueOptions
-from cassq.model.settings import settings_known, tell_setting
+from cassq.model.settings import settings_known
+from cassq.model.stored_settings import tell_setting
 
 SETTINGS = settings_known()
 
