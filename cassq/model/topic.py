@@ -55,6 +55,11 @@ class TopicRecord:
     groups: Mapping[str, UUID] = field(default_factory=dict)
     read_at_ms: int = field(default=0, compare=False)
 
+    @property
+    def is_deleted(self) -> bool:
+        """Whether it was deleted, and is being cleared, or was."""
+        return self.state is TopicState.DELETED
+
 
 class PartitionKey(NamedTuple):
     """One partition of one incarnation of a topic."""

@@ -1,0 +1,120 @@
+"""What is published into one partition by one process: a buffer, and a thread that links what is in it.
+
+Owns who is linked together: whatever came in while the link before was on its way. What must not break: a
+caller hears "published" only after the link is known to be applied, and always hears something.
+"""
+
+import threading
+from collections import deque
+
+from cassq.errors import CassqError, ClosedError, OutcomeUnknownError, StorageUnavailableError
+from cassq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, BUFFER_BYTES_MAX, BUFFER_MESSAGES_MAX
+from cassq.runtime.background_thread import BackgroundThread
+from cassq.runtime.clock import rest
+from cassq.runtime.deadline import Deadline
+from cassq.runtime.reentry import noted
+from cassq.topics.bell import Bell
+from cassq.topics.log_end import LogEnd
+from cassq.topics.publish_request import PublishRequest
+from cassq.topics.topic_context import TopicContext
+
+#: So long rests who could not reach the database.
+RETRY_S = 0.1
+
+
+class PartitionLane:
+    """Publishes into one partition; shared by all threads of a process.
+
+    Attributes:
+        thread: the one that links.
+    """
+
+    def __init__(self, context: TopicContext, partition: int, bell: Bell) -> None:
+        self._context = context
+        self._clock = context.clock
+        self._bell = bell
+        self._end = LogEnd(context, partition)
+        self.thread = BackgroundThread(f"cassq-publish-{context.name}")
+        self._changed = threading.Condition(threading.RLock())
+        self._waiting: deque[PublishRequest] = deque()
+        self._messages = 0
+        self._bytes = 0
+        self._is_closed = False
+
+    def put(self, request: PublishRequest) -> None:
+        """Take a request in; waits while the buffer is full, until the request's deadline.
+
+        Raises:
+            ClosedError: the topic was closed.
+            StorageUnavailableError: the buffer stayed full.
+        """
+        with noted(), self._changed:
+            while self._is_full and not self.thread.is_current and not self._is_closed:
+                left_s = request.deadline - self._clock.now()
+                if left_s <= 0:
+                    raise StorageUnavailableError(
+                        f"topic {self._context.name!r}: not published: the buffer stayed full, as the "
+                        "database takes in less than is published, or is out of reach"
+                    )
+                self._clock.wait(self._changed, left_s)
+            if self._is_closed:
+                raise ClosedError(f"topic {self._context.name!r} is closed: open it anew with store.topic()")
+            self._messages += request.count
+            self._bytes += request.size
+            self._waiting.append(request)
+            is_first = len(self._waiting) == 1
+        if is_first:
+            self.thread.submit(self._publish_all)
+
+    @property
+    def _is_full(self) -> bool:
+        return self._messages >= BUFFER_MESSAGES_MAX or self._bytes >= BUFFER_BYTES_MAX
+
+    def close(self) -> None:
+        """Publish what is in the buffer, and end; who puts something later hears that it is closed."""
+        with noted(), self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+        self.thread.shutdown()
+
+    def _publish_all(self) -> None:
+        while requests := self._take():
+            self._publish([each for each in requests if each.begin()])
+
+    def _take(self) -> list[PublishRequest]:
+        """Return what is linked together next."""
+        with noted(), self._changed:
+            requests: list[PublishRequest] = []
+            messages = size = 0
+            while self._waiting:
+                each = self._waiting[0]
+                messages, size = messages + each.count, size + each.size
+                if requests and (messages > BATCH_MESSAGES_MAX or size > BATCH_BYTES_MAX):
+                    break
+                requests.append(self._waiting.popleft())
+                self._messages -= each.count
+                self._bytes -= each.size
+            self._changed.notify_all()
+            return requests
+
+    def _publish(self, requests: list[PublishRequest]) -> None:
+        until = max((each.deadline for each in requests), default=0.0)
+        while left := [each for each in requests if not each.is_over]:
+            try:
+                with Deadline(until):
+                    self._end.publish(left, until)
+                self._bell.ring()
+            except StorageUnavailableError as error:
+                self._fail([each for each in left if each.deadline <= self._clock.now()], error)
+                rest(self._clock, RETRY_S)
+            except OutcomeUnknownError as error:
+                told = f"topic {self._context.name!r}: it may be published, and may not be: {error}"
+                self._fail(left, OutcomeUnknownError(told))
+            except CassqError as error:
+                self._fail(left, error)
+
+    @staticmethod
+    def _fail(requests: list[PublishRequest], error: CassqError) -> None:
+        for each in requests:
+            if not each.is_over:
+                each.fail(error)

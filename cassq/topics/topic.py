@@ -1,0 +1,261 @@
+"""What users hold: one topic, to publish into, to read, and to consume by groups.
+
+Owns the public interface; decides nothing about messages itself.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import Future
+from datetime import datetime, timedelta
+from typing import Literal, NamedTuple, Unpack
+
+from cassq.errors import InvalidOptionError
+from cassq.limits import SEQ_MAX
+from cassq.model.arguments import check_count
+from cassq.model.ids import shorten
+from cassq.model.message import Headers
+from cassq.model.topic import Position, TopicMessage
+from cassq.model.topic_settings import TopicSettings
+from cassq.runtime.reentry import Closing
+from cassq.topics.bell import Bell
+from cassq.topics.log_reader import LogReader
+from cassq.topics.publisher import (
+    PUBLISH_TIMEOUT,
+    Publisher,
+    PublishOptions,
+    Stretch,
+    check_partition,
+)
+from cassq.topics.retention import Retention
+from cassq.topics.segments import Segments
+from cassq.topics.topic_context import TopicContext
+from cassq.topics.topic_reader import Start, TopicReader, check_offset
+
+
+class Page(NamedTuple):
+    """What `Topic.read` returns.
+
+    Attributes:
+        messages: in the order that was asked for.
+        next: where to read on in that order; None where nothing follows by now.
+        oldest: the oldest offset that is left in the partition.
+        latest: the offset that its next message gets.
+    """
+
+    messages: list[TopicMessage]
+    next: int | None
+    oldest: int
+    latest: int
+
+
+class PartitionStats(NamedTuple):
+    """Figures of one partition.
+
+    Attributes:
+        oldest: the oldest offset that is left.
+        latest: the offset that the next message gets.
+        segments: how many there are.
+        size: bytes of bodies and headers in them.
+    """
+
+    partition: int
+    oldest: int
+    latest: int
+    segments: int
+    size: int
+
+
+class Topic:
+    """One topic. Made by `Store.topic`; threads may share it.
+
+    Attributes:
+        name: its name.
+    """
+
+    def __init__(self, context: TopicContext) -> None:
+        self._context = context
+        self.name = context.name
+        self._bell = Bell(context.coordinator, context.name, context.clock)
+        self._publisher = Publisher(context, self._bell)
+        self._closing = Closing(context.clock)
+
+    @property
+    def settings(self) -> TopicSettings:
+        """Its settings, as far as is known."""
+        return self._context.settings
+
+    @property
+    def partitions(self) -> int:
+        """How many ordered logs it has."""
+        return self._context.settings.partitions
+
+    def publish(
+        self,
+        body: bytes,
+        headers: Headers | None = None,
+        *,
+        timeout: float | timedelta = PUBLISH_TIMEOUT,
+        **options: Unpack[PublishOptions],
+    ) -> Position:
+        """Publish one message; return its place once it is durable, and every reader can see it.
+
+        Messages with one header `key` are in one partition, in the order in which they were published.
+
+        Args:
+            body: the bytes.
+            headers: str to str; readers may ask for some values of `type`.
+            timeout: how long it may take.
+            options: `partition`, from 0 on; else that of the header `key`, of the writer's name, or any one.
+                `writer` and `number`: a number that a writer has used before publishes nothing, for ever; it
+                has to rise, and is compared in its partition alone.
+
+        Raises:
+            InvalidOptionError, InvalidNameError, BodyTooLargeError: a value breaks a rule; nothing happened.
+            TopicNotFoundError, ClosedError: the topic was deleted or closed.
+            StorageUnavailableError: nothing was published.
+            OutcomeUnknownError: it may be published; with the writer's number it may be published again.
+        """
+        return self._publisher.publish(body, headers, timeout, options)
+
+    def publish_soon(
+        self,
+        body: bytes,
+        headers: Headers | None = None,
+        *,
+        timeout: float | timedelta = PUBLISH_TIMEOUT,
+        **options: Unpack[PublishOptions],
+    ) -> "Future[Position]":
+        """Publish one message soon; return a future that ends as `publish` does.
+
+        Those of one thread into one partition are published in order. Waits while the buffer is full.
+        """
+        return self._publisher.publish_soon(body, headers, timeout, options)
+
+    def publish_many(
+        self,
+        bodies: Iterable[bytes | tuple[bytes, Headers]],
+        *,
+        partition: int | None = None,
+        progress: Callable[[int], None] | None = None,
+        timeout: float | timedelta = PUBLISH_TIMEOUT,
+    ) -> list[Stretch]:
+        """Publish many messages, in large batches; return where they are.
+
+        In each partition they are in the order of the bodies.
+
+        Args:
+            bodies: bodies, or pairs of a body and its headers.
+            progress: is told how many more are published.
+            timeout: how long each batch may take.
+
+        Raises:
+            OutcomeUnknownError: some are published, and others are not or may not be.
+            StorageUnavailableError: none is.
+        """
+        return self._publisher.publish_many(bodies, progress, timeout, partition)
+
+    def reader(
+        self,
+        start: Start = "earliest",
+        *,
+        types: Collection[str] | None = None,
+        partitions: Collection[int] | None = None,
+        on_gone: Literal["error", "oldest"] = "error",
+    ) -> TopicReader:
+        """Return a reader that follows the topic; it stores nothing, and may begin anywhere.
+
+        Args:
+            start: "earliest"; "latest", for what is published from now on; a datetime; or an offset for some
+                partitions, as `TopicReader.positions` says.
+            types: shell patterns: only messages whose header `type` matches one.
+            partitions: only these.
+            on_gone: what to do where retention was faster: raise `OffsetGoneError`, or go on at the oldest.
+        """
+        return TopicReader(
+            self._context, self._bell, start=start, partitions=partitions, types=types, on_gone=on_gone
+        )
+
+    def read(
+        self,
+        partition: int,
+        *,
+        since: int | None = None,
+        limit: int = 100,
+        order: Literal["ascending", "descending"] = "ascending",
+    ) -> Page:
+        """Read a page of one partition, once.
+
+        Args:
+            since: the first offset of the page; None for the oldest, or the newest where it descends.
+            order: "descending" reads from `since` back.
+
+        Raises:
+            OffsetGoneError: `since` was deleted.
+            InvalidOptionError: a value breaks a rule.
+        """
+        check_partition(partition, self._context)
+        check_count(limit)
+        if order not in {"ascending", "descending"}:
+            raise InvalidOptionError(f"order={shorten(order)} must be 'ascending' or 'descending'")
+        segments = Segments(self._context, partition)
+        oldest, latest = segments.earliest(), segments.latest()
+        if since is not None and check_offset(since) < oldest:
+            raise segments.gone(since)
+        if order == "ascending":
+            begin = oldest if since is None else since
+            messages = self._stretch(partition, begin, begin + limit - 1)
+            after = begin + len(messages)
+            return Page(messages, after if after < latest else None, oldest, latest)
+        end = latest - 1 if since is None else min(since, latest - 1)
+        begin = max(oldest, end - limit + 1)
+        messages = self._stretch(partition, begin, end)[::-1]
+        return Page(messages, begin - 1 if begin > oldest else None, oldest, latest)
+
+    def _stretch(self, partition: int, first: int, last: int) -> list[TopicMessage]:
+        reader = LogReader(self._context, partition, first)
+        found: list[TopicMessage] = []
+        while reader.next <= min(last, SEQ_MAX) and (more := reader.read()):
+            found += more
+        return [each for each in found if each.offset <= last]
+
+    def offset_at(self, partition: int, when: datetime) -> int:
+        """Return the first offset of a partition that was published at a time or later.
+
+        By the database's clock, whose nodes differ by `clock_skew_max` at most.
+        """
+        check_partition(partition, self._context)
+        return Segments(self._context, partition).offset_at(when)
+
+    def stats(self) -> list[PartitionStats]:
+        """Return figures of each partition."""
+        return [self._stats_of(each) for each in range(self.partitions)]
+
+    def _stats_of(self, partition: int) -> PartitionStats:
+        found = Segments(self._context, partition).standing()
+        oldest = found[0][0].first if found else 1
+        latest = found[-1][1].next if found else 1
+        return PartitionStats(partition, oldest, latest, len(found), sum(head.size for _, head in found))
+
+    def clear(self) -> int:
+        """Delete what was published until now; return how many segments went. Offsets go on."""
+        return sum(Retention(self._context, each).clear() for each in range(self.partitions))
+
+    def reap(self) -> int:
+        """Close segments that are old, and delete those that are over; return how many went."""
+        self._context.known.look()
+        return sum(Retention(self._context, each).run_once() for each in range(self.partitions))
+
+    def close(self) -> None:
+        """Publish what is in the buffers, and end."""
+        self._closing.run(self._close)
+
+    def _close(self) -> None:
+        self._publisher.close()
+        self._bell.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed, or is being closed."""
+        return self._closing.has_begun
+
+    def __repr__(self) -> str:
+        return f"<Topic {self.name!r}>"

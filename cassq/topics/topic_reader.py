@@ -1,0 +1,227 @@
+"""Follows a topic, or reads it again: all its partitions, or some, from any point on.
+
+Owns where it is, in memory alone: nothing is stored. What must not break: each message of a partition comes,
+in the order of the offsets, and none twice.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from fnmatch import fnmatchcase
+from types import TracebackType
+from typing import Literal, Self
+
+from cassq.errors import ClosedError, InvalidOptionError, OffsetGoneError
+from cassq.limits import SEQ_MAX
+from cassq.model.arguments import check_count, to_seconds
+from cassq.model.ids import new_token, shorten
+from cassq.model.topic import TopicMessage
+from cassq.runtime.fork_guard import process_name
+from cassq.topics.bell import Bell
+from cassq.topics.log_reader import LogReader
+from cassq.topics.publisher import check_partition
+from cassq.topics.segments import Segments
+from cassq.topics.topic_context import TopicContext
+
+#: Where a reader begins.
+Start = Literal["earliest", "latest"] | datetime | Mapping[int, int]
+
+#: How often a reader looks that hears nothing: first, and at last.
+POLL_S = 0.25
+POLL_MAX_S = 2.0
+
+
+class TopicReader:
+    """One reader; used by one thread at a time. Made by `Topic.reader`.
+
+    Attributes:
+        skipped: messages that were gone, with `on_gone="oldest"`.
+    """
+
+    def __init__(  # noqa: PLR0913 - what a reader is asked for
+        self,
+        context: TopicContext,
+        bell: Bell,
+        *,
+        start: Start,
+        partitions: Collection[int] | None,
+        types: Collection[str] | None,
+        on_gone: str,
+    ) -> None:
+        if on_gone not in {"error", "oldest"}:
+            raise InvalidOptionError(f"on_gone={shorten(on_gone)} must be 'error' or 'oldest'")
+        chosen = range(context.settings.partitions) if partitions is None else partitions
+        self._context = context
+        self._bell = bell
+        self._name = f"{process_name()}-{str(new_token())[:8]}"
+        self._wants = filter_of(types)
+        self._skips_gone = on_gone == "oldest"
+        self.skipped = 0
+        self._logs = {
+            each: LogReader(context, each, offset_of(context, each, start))
+            for each in (check_partition(given, context) for given in chosen)
+        }
+        self._turns = deque(self._logs)
+        self._ready: deque[TopicMessage] = deque()
+        self._changed = threading.Condition(threading.RLock())
+        self._is_listening = False
+        self._is_closed = False
+
+    @property
+    def positions(self) -> dict[int, int]:
+        """The offset that comes next, by partition: `Topic.reader` takes it as `start`."""
+        return {each: log.next for each, log in self._logs.items()} | {
+            each.partition: each.offset for each in reversed(self._ready)
+        }
+
+    def seek(self, positions: Mapping[int, int]) -> None:
+        """Go on at other offsets; partitions that are not named go on where they are."""
+        for partition, offset in positions.items():
+            if partition not in self._logs:
+                read = ", ".join(map(str, self._logs))
+                raise InvalidOptionError(f"partition {shorten(partition)} is not read here; it reads {read}")
+            check_offset(offset)
+        self._ready = deque(each for each in self._ready if each.partition not in positions)
+        for partition, offset in positions.items():
+            self._logs[partition].seek(offset)
+
+    def read_many(self, limit: int = 100, timeout: object = 0.0) -> list[TopicMessage]:
+        """Return up to `limit` messages, at once where some are there; waits for the first one.
+
+        Args:
+            timeout: how long it waits; 0 looks once.
+
+        Raises:
+            OffsetGoneError: what comes next was deleted, and the reader is to be told.
+            TopicNotFoundError, ClosedError: the topic was deleted; the reader was closed.
+            StorageUnavailableError: nothing was read; call again.
+        """
+        check_count(limit)
+        ends_at = self._context.clock.now() + to_seconds(timeout)
+        poll_s = POLL_S
+        while not self._ready:
+            self._check_open()
+            has_moved = self._fill()
+            left_s = ends_at - self._context.clock.now()
+            if self._ready or left_s <= 0:
+                break
+            if not has_moved:
+                self._sleep(min(left_s, poll_s))
+                poll_s = min(2 * poll_s, POLL_MAX_S)
+        return [self._ready.popleft() for _ in range(min(limit, len(self._ready)))]
+
+    def __iter__(self) -> Iterator[TopicMessage]:
+        """Yield each message as it comes; ends when the reader is closed."""
+        while not self._is_closed:
+            try:
+                yield from self.read_many(1000, POLL_MAX_S)
+            except ClosedError:
+                if not self._is_closed:
+                    raise  # the store was
+                return
+
+    def close(self) -> None:
+        """Read no more; a call that waits ends."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+        self._bell.unlisten(self._name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _check_open(self) -> None:
+        self._context.guard.check(f"a reader of topic {self._context.name!r}")
+        if self._is_closed:
+            raise ClosedError(f"this reader of topic {self._context.name!r} is closed: make another one")
+
+    def _fill(self) -> bool:
+        """Read of each partition in turn until one has what is wanted; tell whether there was anything."""
+        has_moved = False
+        for _ in range(len(self._turns)):
+            log = self._logs[self._turns[0]]
+            self._turns.rotate(-1)
+            found = self._read(log)
+            has_moved = has_moved or bool(found)
+            self._ready.extend(filter(self._wants, found))
+            if self._ready:
+                break
+        return has_moved
+
+    def _read(self, log: LogReader) -> Sequence[TopicMessage]:
+        try:
+            return log.read()
+        except OffsetGoneError as error:
+            if not self._skips_gone:
+                raise
+            self.skipped += error.oldest - error.wanted
+            log.seek(error.oldest)
+            return log.read()
+
+    def _sleep(self, seconds: float) -> None:
+        """Wait until something is published, or so long."""
+        if not self._is_listening:
+            self._is_listening = True
+            self._bell.listen(self._name, self._wake)
+            if self._fill():  # what was published before rang for nobody
+                return
+        with self._changed:
+            if self._is_listening and not self._is_closed:
+                self._context.clock.wait(self._changed, seconds)
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._is_listening = False
+            self._changed.notify_all()
+
+
+def filter_of(types: Collection[str] | None) -> Callable[[TopicMessage], bool]:
+    """Return what tells whether a message is of some types: shell patterns; None for all.
+
+    Raises: InvalidOptionError: they are no collection of str.
+    """
+    if types is None:
+        return lambda _: True
+    if isinstance(types, str) or not all(isinstance(each, str) for each in types):
+        raise InvalidOptionError(f"types={shorten(types)} must be patterns of types, as ['order.*']")
+    patterns = tuple(types)
+    return lambda message: any(fnmatchcase(message.type or "", each) for each in patterns)
+
+
+def check_offset(offset: object) -> int:
+    """Return an offset.
+
+    Raises: InvalidOptionError: it is no int of 1 or more.
+    """
+    if type(offset) is not int or not 1 <= offset < SEQ_MAX:
+        raise InvalidOptionError(f"offset={shorten(offset)} must be an int of 1 or more")
+    return offset
+
+
+def offset_of(context: TopicContext, partition: int, start: object) -> int:
+    """Return the offset that a start means in a partition.
+
+    Raises: InvalidOptionError: it is none.
+    """
+    segments = Segments(context, partition)
+    if start == "earliest":
+        return segments.earliest()
+    if start == "latest":
+        return segments.latest()
+    if isinstance(start, datetime):
+        return segments.offset_at(start)
+    if isinstance(start, Mapping):
+        return check_offset(start[partition]) if partition in start else segments.earliest()
+    raise InvalidOptionError(
+        f"start={shorten(start)} must be 'earliest', 'latest', a datetime with a timezone, or "
+        "{partition: offset}"
+    )
