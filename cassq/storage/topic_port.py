@@ -109,13 +109,14 @@ class TopicStorage(Protocol):
         place: SegmentKey,
         seen: LogHead,
         wanted: LogHead,
-        batch: LogBatch | None = None,
+        batches: Sequence[LogBatch] = (),
         writers: Sequence[WriterRow] = (),
     ) -> bool:
-        """Write a head, and with it a batch and rows of writers, if the head still has `seen.op`.
+        """Write a head, and with it batches and rows of writers, if the head still has `seen.op`.
 
         Args:
-            batch: begins at `seen.next`, and its `link_id` is `wanted.op`; `published_at_ms` is filled in.
+            batches: the first begins at `seen.next`, each other one where the one before ends; the `link_id`
+                of each is `wanted.op`; `published_at_ms` is filled in.
 
         Returns: whether it was applied: all of it or nothing.
         Guarantees: atomic and linearizable with every other `link` into the segment. A segment that is gone

@@ -17,6 +17,7 @@ only once its link is known to be applied, and an unknown link is settled before
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from uuid import UUID
 
 from cassq.errors import (
     CorruptError,
@@ -38,7 +39,7 @@ from cassq.model.topic import (
 )
 from cassq.runtime.clock import rest
 from cassq.storage.topic_port import LogQuery
-from cassq.topics.publish_request import PublishRequest
+from cassq.topics.publish_request import PublishRequest, in_batches
 from cassq.topics.topic_context import TopicContext
 
 #: So many writers with names a partition remembers.
@@ -64,7 +65,7 @@ class LogEnd:
         self._writers: dict[str, WriterRow] | None = None
 
     def publish(self, requests: Sequence[PublishRequest], until: float) -> None:
-        """Link the messages of all requests, and tell each request its offset.
+        """Link the messages of all requests at once, and tell each request its offset.
 
         A number that its writer had before publishes nothing, and is told so.
 
@@ -80,11 +81,9 @@ class LogEnd:
             rows, sent = self._number(left, place, head.next)
             if not sent:
                 continue
-            bodies = tuple(body for each in sent for body in each.bodies)
-            headers = tuple(header for each in sent for header in each.headers)
-            wanted = linked(head, len(bodies), sum(each.size for each in sent))
-            batch = LogBatch(head.next, len(bodies), bodies, headers if any(headers) else None, wanted.op)
-            if not self._link(Link(place, head, wanted, batch, list(rows.values())), until):
+            wanted = linked(head, sum(each.count for each in sent), sum(each.size for each in sent))
+            batches = _cut(sent, head.next, wanted.op)
+            if not self._link(Link(place, head, wanted, batches, list(rows.values())), until):
                 self._forget()
                 continue
             self._place, self._head = place, wanted
@@ -199,12 +198,12 @@ class LogEnd:
             raise StorageUnavailableError("the end of a segment is not known yet")
         if found.op == link.wanted.op:
             return True
-        query = LogQuery(link.batch.first, is_edge=True, is_outline=True)
-        linked_there = self._storage.read_log(link.place, query)
-        return bool(linked_there) and linked_there[0].link_id == link.batch.link_id
+        query = LogQuery(link.head.next, is_edge=True, is_outline=True)
+        there = self._storage.read_log(link.place, query)
+        return bool(there) and there[0].link_id == link.wanted.op
 
     def _send(self, link: "Link") -> bool:
-        return self._storage.link(link.place, link.head, link.wanted, link.batch, link.writers)
+        return self._storage.link(link.place, link.head, link.wanted, link.batches, link.writers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +213,19 @@ class Link:
     place: SegmentKey
     head: LogHead
     wanted: LogHead
-    batch: LogBatch
+    batches: Sequence[LogBatch]
     writers: Sequence[WriterRow]
+
+
+def _cut(requests: Sequence[PublishRequest], first: int, link_id: UUID) -> list[LogBatch]:
+    """Return the messages of requests in batches, none of which is larger than it may be."""
+    batches: list[LogBatch] = []
+    for part in in_batches(requests):
+        bodies = tuple(body for each in part for body in each.bodies)
+        headers = tuple(header for each in part for header in each.headers)
+        batches.append(LogBatch(first, len(bodies), bodies, headers if any(headers) else None, link_id))
+        first += len(bodies)
+    return batches
 
 
 def open_next(context: TopicContext, place: SegmentKey, head: LogHead) -> None:

@@ -6,17 +6,21 @@ caller hears "published" only after the link is known to be applied, and always 
 
 import threading
 from collections import deque
+from itertools import chain, islice
 
 from cassq.errors import CassqError, ClosedError, OutcomeUnknownError, StorageUnavailableError
-from cassq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, BUFFER_BYTES_MAX, BUFFER_MESSAGES_MAX
+from cassq.limits import BUFFER_BYTES_MAX, BUFFER_MESSAGES_MAX
 from cassq.runtime.background_thread import BackgroundThread
 from cassq.runtime.clock import rest
 from cassq.runtime.deadline import Deadline
 from cassq.runtime.reentry import noted
 from cassq.topics.bell import Bell
 from cassq.topics.log_end import LogEnd
-from cassq.topics.publish_request import PublishRequest
+from cassq.topics.publish_request import PublishRequest, in_batches
 from cassq.topics.topic_context import TopicContext
+
+#: So many batches are linked at once: on Cassandra they are written side by side.
+LINK_BATCHES_MAX = 8
 
 #: So long rests who could not reach the database.
 RETRY_S = 0.1
@@ -84,14 +88,10 @@ class PartitionLane:
     def _take(self) -> list[PublishRequest]:
         """Return what is linked together next."""
         with noted(), self._changed:
-            requests: list[PublishRequest] = []
-            messages = size = 0
-            while self._waiting:
-                each = self._waiting[0]
-                messages, size = messages + each.count, size + each.size
-                if requests and (messages > BATCH_MESSAGES_MAX or size > BATCH_BYTES_MAX):
-                    break
-                requests.append(self._waiting.popleft())
+            parts = islice(in_batches(self._waiting), LINK_BATCHES_MAX)
+            requests = list(chain.from_iterable(parts))
+            for each in requests:
+                self._waiting.popleft()
                 self._messages -= each.count
                 self._bytes -= each.size
             self._changed.notify_all()

@@ -4,10 +4,11 @@ Owns the promise to the caller: a request ends exactly once, with the place of i
 that says whether they are published.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from cassq.errors import CassqError
+from cassq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from cassq.model.message import Headers, size_of
 from cassq.model.topic import Position
 from cassq.runtime.background_thread import AnsweredFuture, BackgroundThread
@@ -68,3 +69,17 @@ class PublishRequest:
     def fail(self, error: CassqError) -> None:
         """End it with an error."""
         self.future.set_exception(error)
+
+
+def in_batches(requests: Iterable[PublishRequest]) -> Iterator[list[PublishRequest]]:
+    """Yield requests in parts that fit into one batch each."""
+    part: list[PublishRequest] = []
+    messages = size = 0
+    for each in requests:
+        if part and (messages + each.count > BATCH_MESSAGES_MAX or size + each.size > BATCH_BYTES_MAX):
+            yield part
+            part, messages, size = [], 0, 0
+        part.append(each)
+        messages, size = messages + each.count, size + each.size
+    if part:
+        yield part

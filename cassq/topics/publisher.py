@@ -30,15 +30,15 @@ from cassq.model.topic_settings import TopicSettings
 from cassq.pushing.batch_cutter import BatchCutter
 from cassq.runtime.reentry import alone, check_may_wait
 from cassq.topics.bell import Bell
-from cassq.topics.partition_lane import PartitionLane
+from cassq.topics.partition_lane import LINK_BATCHES_MAX, PartitionLane
 from cassq.topics.publish_request import Numbered, PublishRequest
 from cassq.topics.topic_context import TopicContext
 
 #: How long a publish may take by default.
 PUBLISH_TIMEOUT = timedelta(seconds=30)
 
-#: How many parts of one `publish_many` are on their way at once.
-PARTS_IN_FLIGHT = 4
+#: How many parts of one `publish_many` are on their way at once: as many as two links take.
+PARTS_IN_FLIGHT = 2 * LINK_BATCHES_MAX
 
 
 class PublishOptions(TypedDict, total=False):

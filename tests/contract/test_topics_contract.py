@@ -56,7 +56,7 @@ def batch_of(head, wanted, *bodies, headers=None):
 def publish(storage, place, *bodies, headers=None, writers=()):
     head = storage.load_head(place)
     wanted = linked(head, len(bodies), sum(map(len, bodies)))
-    assert storage.link(place, head, wanted, batch_of(head, wanted, *bodies, headers=headers), writers)
+    assert storage.link(place, head, wanted, [batch_of(head, wanted, *bodies, headers=headers)], writers)
     return wanted
 
 
@@ -188,12 +188,27 @@ class TestLinks:
         (outline,) = read_all(storage, place, is_outline=True)
         assert outline == replace(found, bodies=(), headers=None)
 
+    def test_one_link_may_bring_several_batches(self, storage, place):
+        seen = storage.load_head(place)
+        wanted = linked(seen, 4, 4)
+        batches = [
+            LogBatch(1, 2, (b"a", LARGE), None, wanted.op),
+            LogBatch(3, 1, (b"",), ({"x": "y"},), wanted.op),
+            LogBatch(4, 1, (b"d",), None, wanted.op),
+        ]
+
+        assert storage.link(place, seen, wanted, batches)
+
+        found = read_all(storage, place)
+        assert [replace(each, published_at_ms=0) for each in found] == batches
+        assert storage.load_head(place) == wanted
+
     def test_a_link_needs_the_op_that_was_seen(self, storage, place):
         seen = storage.load_head(place)
         publish(storage, place, b"a")
         late = linked(seen, 1, 1)
 
-        assert not storage.link(place, seen, late, batch_of(seen, late, b"late"), [WriterRow("w", 1, 1)])
+        assert not storage.link(place, seen, late, [batch_of(seen, late, b"late")], [WriterRow("w", 1, 1)])
 
         assert bodies_of(read_all(storage, place)) == [b"a"]
         assert list(storage.read_writers(place)) == []
@@ -203,7 +218,7 @@ class TestLinks:
         wanted = [linked(seen, 1, 1) for _ in range(4)]
 
         def link(each):
-            return storage.link(place, seen, each, batch_of(seen, each, str(each.op).encode()))
+            return storage.link(place, seen, each, [batch_of(seen, each, str(each.op).encode())])
 
         with ThreadPoolExecutor(4) as pool:
             applied = list(pool.map(link, wanted))

@@ -96,11 +96,11 @@ DELETE_LINKS = Statement(Call.WRITE, f"DELETE FROM {{ks}}.links USING TIMESTAMP 
 
 APPEND_LARGE = Statement(
     Call.WRITE,
-    "INSERT INTO {ks}.batches (incarnation, partition, segment, link_id, bodies, headers) "
-    f"VALUES (?, ?, ?, ?, ?, ?) USING TIMESTAMP {BORN_AT}",
+    "INSERT INTO {ks}.batches (incarnation, partition, segment, link_id, at, bodies, headers) "
+    f"VALUES (?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP {BORN_AT}",
 )
 READ_LARGE = Statement(
-    Call.READ, f"SELECT bodies, headers FROM {{ks}}.batches WHERE {_SEGMENT} AND link_id = ?"
+    Call.READ, f"SELECT bodies, headers FROM {{ks}}.batches WHERE {_SEGMENT} AND link_id = ? AND at = ?"
 )
 DELETE_LARGE = Statement(Call.WRITE, f"DELETE FROM {{ks}}.batches USING TIMESTAMP {DIES_AT} WHERE {_SEGMENT}")
 

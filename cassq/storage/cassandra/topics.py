@@ -111,18 +111,21 @@ class CassandraTopics:
         place: SegmentKey,
         seen: LogHead,
         wanted: LogHead,
-        batch: LogBatch | None = None,
+        batches: Sequence[LogBatch] = (),
         writers: Sequence[WriterRow] = (),
     ) -> bool:
         """See `TopicStorage.link`."""
         work: list[Work] = [(cql.CHANGE_HEAD, (*_head_values(wanted), *place, seen.op))]
-        if batch:
-            carried: Values = batch.bodies, UNSET_VALUE if batch.headers is None else batch.headers
-            if sum(map(size_of, batch.bodies, batch.headers or ({},) * batch.count)) > _SMALL:
-                # Nothing is linked by it: who hears that it failed has published nothing.
-                self._session.execute(cql.APPEND_LARGE, (*place, batch.link_id, *carried))
-                carried = UNSET_VALUE, UNSET_VALUE
-            work.append((cql.INSERT_BATCH, (*place, batch.first, batch.link_id, batch.count, *carried)))
+        sizes = [sum(map(size_of, each.bodies, each.headers or ({},) * each.count)) for each in batches]
+        is_large = sum(sizes) > _SMALL
+        if is_large:
+            # Nothing is linked by it: who hears that it failed has published nothing.
+            self._session.execute_each(
+                (cql.APPEND_LARGE, (*place, each.link_id, each.first, *_carried(each))) for each in batches
+            )
+        for each in batches:
+            carried = (UNSET_VALUE, UNSET_VALUE) if is_large else _carried(each)
+            work.append((cql.INSERT_BATCH, (*place, each.first, each.link_id, each.count, *carried)))
         work += [(cql.SET_WRITER, (*place, *row)) for row in writers]
         return bool(self._session.execute_conditional(work)[0]["[applied]"])
 
@@ -140,7 +143,7 @@ class CassandraTopics:
     def _completed(self, place: SegmentKey, batches: list[LogBatch]) -> list[LogBatch]:
         """Return the batches with the bodies of large ones, up to the first whose bodies are gone."""
         asked = {
-            batch.first: self._session.start(cql.READ_LARGE, (*place, batch.link_id))
+            batch.first: self._session.start(cql.READ_LARGE, (*place, batch.link_id, batch.first))
             for batch in batches
             if not batch.bodies
         }
@@ -235,6 +238,10 @@ def _to_batch(row: Row, *, is_outline: bool) -> LogBatch:
         )
         bodies, headers = row[12:14]
         return outline if is_outline or bodies is None else _with_bodies(outline, bodies, headers)
+
+
+def _carried(batch: LogBatch) -> Values:
+    return batch.bodies, UNSET_VALUE if batch.headers is None else batch.headers
 
 
 def _with_bodies(batch: LogBatch, bodies: Any, headers: Any) -> LogBatch:  # noqa: ANN401 - of a stored row

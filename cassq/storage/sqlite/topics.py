@@ -127,7 +127,7 @@ class SqliteTopics:
         place: SegmentKey,
         seen: LogHead,
         wanted: LogHead,
-        batch: LogBatch | None = None,
+        batches: Sequence[LogBatch] = (),
         writers: Sequence[WriterRow] = (),
     ) -> bool:
         """See `TopicStorage.link`."""
@@ -137,8 +137,8 @@ class SqliteTopics:
         with self._file.writing() as db:
             if db.execute(change, (*_head_row(wanted), *row, seen.op.bytes)).rowcount != 1:
                 return False
-            if batch:
-                db.execute(_LINK, (*row, *_batch_row(batch, self._file.now_ms())))
+            now_ms = self._file.now_ms()
+            db.executemany(_LINK, [(*row, *_batch_row(batch, now_ms)) for batch in batches])
             db.executemany(_WRITER, [(*row, *each) for each in writers])
         return True
 

@@ -6,7 +6,7 @@ from cassq.errors import BodyTooLargeError, InvalidOptionError
 from cassq.limits import BATCH_MESSAGES_MAX
 from cassq.model.message import NO_HEADERS, size_of
 from cassq.model.settings import QueueSettings
-from cassq.pushing.batch_cutter import BatchCutter, bounds_of, bounds_of
+from cassq.pushing.batch_cutter import BatchCutter, bounds_of
 
 SMALL = QueueSettings(pipe_messages_max=3, body_bytes_max=2000, pipe_bytes_max=2**20)
 
