@@ -93,6 +93,14 @@ class TopicNotFoundError(UsageError):
     http_status = 404
 
 
+class GroupNotFoundError(UsageError):
+    """Raised when a topic has no group of a name."""
+
+    code = "group-not-found"
+    exit_code = 66
+    http_status = 404
+
+
 class ClosedError(UsageError):
     """Raised when a store, queue, popper or delivery is used after it was closed or finished."""
 

@@ -8,16 +8,14 @@ from concurrent.futures import Future
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, Unpack
 
-from cassq.errors import InvalidOptionError
-from cassq.limits import SEQ_MAX
-from cassq.model.arguments import check_count
-from cassq.model.ids import shorten
 from cassq.model.message import Headers
-from cassq.model.topic import Position, TopicMessage
+from cassq.model.topic import Position
 from cassq.model.topic_settings import TopicSettings
 from cassq.runtime.reentry import Closing
 from cassq.topics.bell import Bell
-from cassq.topics.log_reader import LogReader
+from cassq.topics.consumer import CommitHow, Consumer
+from cassq.topics.group import Group, PartitionLag
+from cassq.topics.pages import Page, read_page
 from cassq.topics.publisher import (
     PUBLISH_TIMEOUT,
     Publisher,
@@ -28,23 +26,7 @@ from cassq.topics.publisher import (
 from cassq.topics.retention import Retention
 from cassq.topics.segments import Segments
 from cassq.topics.topic_context import TopicContext
-from cassq.topics.topic_reader import Start, TopicReader, check_offset
-
-
-class Page(NamedTuple):
-    """What `Topic.read` returns.
-
-    Attributes:
-        messages: in the order that was asked for.
-        next: where to read on in that order; None where nothing follows by now.
-        oldest: the oldest offset that is left in the partition.
-        latest: the offset that its next message gets.
-    """
-
-    messages: list[TopicMessage]
-    next: int | None
-    oldest: int
-    latest: int
+from cassq.topics.topic_reader import Start, TopicReader
 
 
 class PartitionStats(NamedTuple):
@@ -174,6 +156,57 @@ class Topic:
             self._context, self._bell, start=start, partitions=partitions, types=types, on_gone=on_gone
         )
 
+    def consumer(
+        self,
+        group: str,
+        *,
+        start: Start = "earliest",
+        commit: CommitHow = "grouped",
+        types: Collection[str] | None = None,
+    ) -> Consumer:
+        """Return a member of a group: its members share the partitions, and each message has one of them.
+
+        A group that is new begins at `start`; one that exists goes on where it was.
+
+        Args:
+            group: its name, in the letters of a topic's name.
+            start: see `reader`.
+            commit: "grouped": progress is written every 100 ms; "each": with each message, and its end waits
+                for that; "manual": by `Consumer.commit` alone.
+            types: see `reader`; progress moves past what does not match.
+
+        Raises: InvalidOptionError: a value breaks a rule, or the store names no coordination service.
+        """
+        made = Group(self._context, group)
+        return Consumer(self._context, self._bell, made, commit=commit, types=types, start=start)
+
+    def groups(self) -> list[str]:
+        """Return the names of its groups, in order."""
+        return sorted(self._context.known.look().groups)
+
+    def lag(self, group: str) -> list[PartitionLag]:
+        """Return how far a group is in each partition.
+
+        Raises: GroupNotFoundError: there is none of this name.
+        """
+        return Group(self._context, group).lags()
+
+    def reset(self, group: str, to: Start) -> None:
+        """Have a group go on somewhere else; what its members have in hand by then is not committed any more.
+
+        Raises:
+            GroupNotFoundError: there is none of this name.
+            OutcomeUnknownError: some partitions may have been reset; resetting again is harmless.
+        """
+        Group(self._context, group).reset(to)
+
+    def delete_group(self, group: str) -> None:
+        """Delete a group and its progress.
+
+        Raises: GroupNotFoundError: there is none of this name.
+        """
+        Group(self._context, group).delete()
+
     def read(
         self,
         partition: int,
@@ -192,30 +225,7 @@ class Topic:
             OffsetGoneError: `since` was deleted.
             InvalidOptionError: a value breaks a rule.
         """
-        check_partition(partition, self._context)
-        check_count(limit)
-        if order not in {"ascending", "descending"}:
-            raise InvalidOptionError(f"order={shorten(order)} must be 'ascending' or 'descending'")
-        segments = Segments(self._context, partition)
-        oldest, latest = segments.earliest(), segments.latest()
-        if since is not None and check_offset(since) < oldest:
-            raise segments.gone(since)
-        if order == "ascending":
-            begin = oldest if since is None else since
-            messages = self._stretch(partition, begin, begin + limit - 1)
-            after = begin + len(messages)
-            return Page(messages, after if after < latest else None, oldest, latest)
-        end = latest - 1 if since is None else min(since, latest - 1)
-        begin = max(oldest, end - limit + 1)
-        messages = self._stretch(partition, begin, end)[::-1]
-        return Page(messages, begin - 1 if begin > oldest else None, oldest, latest)
-
-    def _stretch(self, partition: int, first: int, last: int) -> list[TopicMessage]:
-        reader = LogReader(self._context, partition, first)
-        found: list[TopicMessage] = []
-        while reader.next <= min(last, SEQ_MAX) and (more := reader.read()):
-            found += more
-        return [each for each in found if each.offset <= last]
+        return read_page(self._context, partition, since, limit, order)
 
     def offset_at(self, partition: int, when: datetime) -> int:
         """Return the first offset of a partition that was published at a time or later.

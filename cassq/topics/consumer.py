@@ -1,0 +1,253 @@
+"""A member of a group: what it hands out, and when it commits.
+
+Owns the thread that commits and looks after the share. What must not break: what is handed out is of a
+partition whose claim stands, and was read in its epoch.
+"""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
+from types import TracebackType
+from typing import Literal, Self
+from uuid import UUID
+
+from cassq.errors import (
+    CassqError,
+    ClosedError,
+    InvalidOptionError,
+    OutcomeUnknownError,
+    PartitionLostError,
+    UnavailableError,
+)
+from cassq.model.arguments import check_count, to_seconds
+from cassq.model.ids import new_token, shorten
+from cassq.runtime.fork_guard import process_name
+from cassq.runtime.outage_log import log_trouble
+from cassq.runtime.periodic_thread import PeriodicThread
+from cassq.topics.bell import Bell
+from cassq.topics.group import Group
+from cassq.topics.held_partition import GroupMessage, HeldPartition
+from cassq.topics.share import Share
+from cassq.topics.topic_context import TopicContext
+from cassq.topics.topic_reader import POLL_MAX_S, POLL_S, Start, filter_of
+
+_log = logging.getLogger("cassq.consumer")
+
+#: How often grouped commits are written.
+COMMIT_S = 0.1
+
+CommitHow = Literal["grouped", "each", "manual"]
+
+
+class Consumer:
+    """One member of a group; made by `Topic.consumer`. One thread polls; messages may end on any.
+
+    Close it, or use it as a context manager, so that others have its partitions at once.
+    """
+
+    def __init__(  # noqa: PLR0913 - what a consumer is asked for
+        self,
+        context: TopicContext,
+        bell: Bell,
+        group: Group,
+        *,
+        commit: CommitHow,
+        types: Collection[str] | None,
+        start: Start,
+    ) -> None:
+        if commit not in {"grouped", "each", "manual"}:
+            raise InvalidOptionError(f"commit={shorten(commit)} must be 'grouped', 'each' or 'manual'")
+        context.coordinator.may_take()  # where there is none it says so
+        self._context = context
+        self._bell = bell
+        self._commit = commit
+        self._wants = filter_of(types)
+        self._name = f"{process_name()}-{str(new_token())[:8]}"
+        self._guard = threading.RLock()
+        self._changed = threading.Condition(self._guard)
+        self._ready: deque[GroupMessage] = deque()
+        self._turn = 0
+        self._is_listening = self._is_closed = False
+        self._error: CassqError | None = None
+        self._share = Share(context, group, group.ensure(start), self._name, self)
+        thread = PeriodicThread(f"cassq-group-{context.name}", context.clock)
+        self._step = thread.repeat(f"group {group.name} of topic {context.name}", self._tend, COMMIT_S)
+        self._step.poke()
+
+    @property
+    def partitions(self) -> list[int]:
+        """The partitions that it has now."""
+        return sorted(held.partition for held in self._share.held() if not held.is_leaving)
+
+    def poll(self, limit: int = 100, timeout: object = 0.0) -> list[GroupMessage]:
+        """Return up to `limit` messages, at once where some are there; waits for the first one.
+
+        Raises:
+            OffsetGoneError: what comes next was deleted by retention: `Topic.reset` the group.
+            TopicNotFoundError, GroupNotFoundError, ClosedError: the topic or the group was deleted; it was
+                closed.
+            StorageUnavailableError: nothing was read; call again.
+        """
+        check_count(limit)
+        ends_at = self._context.clock.now() + to_seconds(timeout)
+        poll_s = POLL_S
+        while True:
+            self._check_open()
+            has_moved = self._fill()
+            handed = self._take(limit)
+            left_s = ends_at - self._context.clock.now()
+            if handed or left_s <= 0:
+                return handed
+            if not has_moved:
+                self._sleep(min(left_s, poll_s))
+                poll_s = min(2 * poll_s, POLL_MAX_S)
+
+    def __iter__(self) -> Iterator[GroupMessage]:
+        """Yield each message as it comes; ends when the consumer is closed."""
+        while not self._is_closed:
+            try:
+                found = self.poll(1, POLL_MAX_S)
+            except ClosedError:
+                if not self._is_closed:
+                    raise  # the store was
+                return
+            yield from found
+
+    def commit(self, messages: Sequence[GroupMessage] = ()) -> None:
+        """Say that messages were worked on, and write all progress there is.
+
+        Raises:
+            PartitionLostError: another member has a partition now, and may get its messages again.
+            UnavailableError, OutcomeUnknownError: it may not be written yet: call again.
+        """
+        for each in messages:
+            each.done()
+        for held in self._share.held():
+            held.commit_all()
+
+    def close(self) -> None:
+        """Write what is done, and let others have the partitions."""
+        with self._changed:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._changed.notify_all()
+        self._step.close()
+        for held in self._share.held():
+            self._let_go(held)
+        self._share.close()
+        self._bell.unlisten(self._name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _check_open(self) -> None:
+        self._context.guard.check(f"a consumer of topic {self._context.name!r}")
+        if self._error:
+            raise self._error
+        if self._is_closed:
+            raise ClosedError(f"this consumer of topic {self._context.name!r} is closed: make another one")
+
+    # What is handed out
+
+    def _fill(self) -> bool:
+        """Read of each partition in turn until one has what is wanted; tell whether there was anything."""
+        if self._ready:
+            return True
+        held = self._share.held()
+        self._turn += 1
+        for place in range(len(held)):
+            each = held[(self._turn + place) % len(held)]
+            if found := each.read() if self._share.has(each) else []:
+                with self._guard:
+                    self._ready.extend(found)
+                return True
+        return False
+
+    def _take(self, limit: int) -> list[GroupMessage]:
+        handed: list[GroupMessage] = []
+        with self._guard:
+            while self._ready and len(handed) < limit:
+                message = self._ready.popleft()
+                if message.is_out:
+                    handed.append(message)
+        return handed
+
+    def _sleep(self, seconds: float) -> None:
+        """Wait until something is published, or the share changed, or so long."""
+        if not self._is_listening:
+            self._is_listening = True
+            self._bell.listen(self._name, self._wake)
+            if self._fill():
+                return
+        with self._changed:
+            if self._is_listening and not self._is_closed:
+                self._context.clock.wait(self._changed, seconds)
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._is_listening = False
+            self._changed.notify_all()
+
+    # What it does besides
+
+    def make_held(self, group: UUID) -> HeldPartition:
+        """Return what holds a partition of the group, once it is taken over."""
+        return HeldPartition(self._context, group, self._name, self._wants, is_each=self._commit == "each")
+
+    def leave(self, held: HeldPartition) -> None:
+        """Hand nothing out of a partition any more; it goes once what was handed out has ended."""
+        with self._guard:
+            held.is_leaving = True
+            waiting = [each for each in self._ready if each.is_of(held)]
+            if waiting:
+                held.rewind(waiting[0].offset)
+
+    def hear_of_share(self, *, is_urgent: bool = False) -> None:
+        """Hear that there are other partitions, or that the share is to be looked at soon."""
+        if is_urgent:
+            self._step.poke()
+        self._wake()
+
+    def _tend(self) -> None:
+        """Commit, let go of what others miss, and look at the share."""
+        for held in self._share.held():
+            try:
+                if held.is_lost or not self._share.has(held):
+                    self._share.drop(held)
+                elif held.is_leaving and held.is_idle:
+                    self._let_go(held)
+                elif self._commit != "manual":
+                    held.commit()
+            except PartitionLostError as error:
+                _log.info("%s", error)
+                self._share.drop(held)
+            except (UnavailableError, OutcomeUnknownError) as error:
+                log_trouble(_log, error, "%s: its progress waits to be written: %s", self, error)
+        try:
+            self._share.look()
+        except (UnavailableError, OutcomeUnknownError) as error:
+            log_trouble(_log, error, "%s: its share waits: %s", self, error)
+        except CassqError as error:  # there is no group any more, or it is damaged: who polls hears of it
+            self._error = error
+            self._wake()
+
+    def _let_go(self, held: HeldPartition) -> None:
+        try:
+            if self._commit != "manual":
+                held.commit_all()
+        except CassqError as error:
+            log_trouble(_log, error, "%s: what was done may come again: %s", self, error)
+        self._share.drop(held)
+
+    def __repr__(self) -> str:
+        return f"<Consumer {self._name} of {self._share}>"
