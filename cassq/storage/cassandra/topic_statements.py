@@ -81,7 +81,7 @@ READ_BATCHES = {
     )
     for is_outline in (False, True)
 }
-READ_HOLDER = Statement(Call.READ, f"{_OUTLINE}{_BATCHES} <= ? ORDER BY kind DESC, at DESC LIMIT 1")
+READ_HOLDER = Statement(Call.READ, f"{_OUTLINE}{_BATCHES} <= ? ORDER BY at DESC LIMIT 1")
 _WRITER = (
     "INSERT INTO {ks}.links (incarnation, partition, segment, kind, at, who, number, first) "
     f"VALUES (?, ?, ?, {WRITER_KIND}, 0, ?, ?, ?)"
