@@ -81,9 +81,11 @@ class LogReader:
                 raise self._segments.gone(self.next)
             return True
         if self.next < head.next:
-            # Linked between the two reads; or what the head counts is not there.
+            # Linked between the two reads, or half done still: one node has all of it, and the read of the
+            # head had others write the head alone. A settled look has a quorum write the rest.
+            settled = self._storage.load_head(place)
             query = LogQuery(self.next, 1, is_edge=self._is_edge, is_outline=True)
-            if self._storage.read_log(place, query) or self._storage.glance_head(place) != head:
+            if self._storage.read_log(place, query) or settled != head:
                 return True
             raise CorruptError(
                 f"topic {self._context.name!r}, partition {self._partition}: offset {self.next} is missing, "

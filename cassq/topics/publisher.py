@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import timedelta
-from random import randrange
 from typing import NamedTuple, TypedDict
 
 from cassq.errors import (
@@ -23,7 +22,7 @@ from cassq.errors import (
 )
 from cassq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, SEQ_MAX
 from cassq.model.arguments import to_seconds
-from cassq.model.ids import check_name, shorten
+from cassq.model.ids import check_name, new_token, shorten
 from cassq.model.message import Headers, check_body, check_headers
 from cassq.model.topic import KEY_HEADER, Position, partition_of
 from cassq.model.topic_settings import TopicSettings
@@ -66,7 +65,7 @@ class Publisher:
         self._bell = bell
         self._guard = threading.RLock()
         self._lanes: dict[int, PartitionLane] = {}
-        self._own = randrange(context.settings.partitions)
+        self._own = new_token().int % context.settings.partitions
         self._cutter = BatchCutter(self._settings, lambda _: (BATCH_MESSAGES_MAX, BATCH_BYTES_MAX))
 
     def publish(

@@ -12,6 +12,7 @@ from typing import Protocol
 from uuid import UUID
 
 from cassq.errors import CassqError, PartitionLostError
+from cassq.model.ids import new_token
 from cassq.topics.group import Group
 from cassq.topics.held_partition import HeldPartition
 from cassq.topics.topic_context import TopicContext
@@ -59,6 +60,7 @@ class Share:
         self._held: dict[int, HeldPartition] = {}
         self._seen_op = context.known.record.op
         self._look_at = float("-inf")
+        self._turn = 0
         self._is_hungry = False
         self._is_closed = False
 
@@ -120,11 +122,14 @@ class Share:
     def _heed_changes(self) -> None:
         """Look at the progress of each partition once the record's op is another: an operator came by."""
         record = self._context.known.look()
+        checked = self.held()
         if record.op == self._seen_op:
-            return
-        if self._group.find() != self._id:
+            # Who reset the group may have died before its record said so: one partition at each look.
+            self._turn += 1
+            checked = checked[self._turn % len(checked) :][:1] if checked else []
+        elif self._group.find() != self._id:
             raise PartitionLostError(f"group {self._line} was deleted, and made anew: make another consumer")
-        for held in self.held():
+        for held in checked:
             with suppress(PartitionLostError):  # its next commit is told the same
                 held.check()
         self._seen_op = record.op
@@ -132,7 +137,7 @@ class Share:
     def _claim(self, count: int, taken: Collection[UUID]) -> None:
         """Claim so many of the partitions that are free, each member from another one on."""
         partitions = self._context.settings.partitions
-        begin = hash(self._name) % partitions
+        begin = new_token().int % partitions
         for partition in [*range(begin, partitions), *range(begin)]:
             pipe = UUID(int=partition)
             if count <= 0 or self._is_closed:
