@@ -1,18 +1,18 @@
 /* Topics: each offset of a partition has one message for ever, and a message has one offset.
  *
- * One partition, in segments. A publisher without a name, and two processes that publish the same number of one writer; somebody
- * closes segments; retention retires and deletes the oldest; somebody deletes the topic; a reader goes from offset 1 on. A
- * segment has a head, in which are the batches and the rows of writers, bodies beside it, and a line in the list. A batch
- * has one message here. Whoever finds a closed segment at the end opens the next one.
+ * One partition, in segments. A publisher without a name, and two processes that publish the same number of one writer;
+ * somebody closes segments; retention retires and deletes the oldest; somebody deletes the topic; a reader goes from offset 1
+ * on. A segment has a head, beside it batches, rows of writers and bodies, and a line in the list. A batch has one message here.
+ * Whoever finds a closed segment at the end opens the next one.
  *
  * A change of a head is conditional on the op that was seen. One whose reply is lost was applied, or is in flight and lands
- * later, or never. Whoever published it may then stop for ever, and tells that nobody knows. Everybody may stop between any two
- * steps. A plain read may or may not show a link that was applied and not acknowledged: the head and the batch each for
- * itself, until somebody loads the head or changes it, which settles it. A read of several batches looks at each at a time
- * of its own. Retention may die while it deletes, and begins anew.
+ * later, or never. A publisher may then stop for ever, and tells that nobody knows. Everybody may stop between any two steps. A
+ * plain read may or may not show a link that was applied and not acknowledged, the head and the batch each for itself, until
+ * somebody loads the head or changes it: that settles it. A read of several batches looks at the bodies of each at a time of
+ * its own. Retention may die while it deletes, and begins anew.
  *
- * Of an op matters only whether the one that somebody saw, or set, is the one that stands. Segments that were deleted do not come
- * back: inserts have fixed timestamps, and deletions one in the far future, as in push.pml.
+ * Of an op matters only whether the one that somebody saw, or set, is the one that stands. Segments that were deleted do not
+ * come back: inserts have fixed timestamps, and deletions one in the far future, as in push.pml.
  *
  * Rules are taken away by -DNO_...; docs/model/README.md has the table.
  */
@@ -520,7 +520,8 @@ gone:
         printf("reader: %d is gone\n", at_read);
         assert(deleted || was_retired(at_read));             /* a reader hears that something is gone that was not retired */
         if
-        :: oldest > 0 ->
+        :: oldest > 0 && deleted -> goto over
+        :: oldest > 0 && !deleted ->
             assert(oldest == 1 || retired[oldest - 1]);      /* a reader goes on behind what was not retired */
             assert(at_read < first[oldest]);                 /* a reader hears that something is gone that stands */
             at_read = first[oldest]; place = 0
