@@ -129,7 +129,8 @@ class TopicStorage(Protocol):
     def read_log(self, place: SegmentKey, query: LogQuery) -> Sequence[LogBatch]:
         """Return batches of a segment, in order.
 
-        Guarantees: every batch is there whose `link` had returned True before the call; a batch that one call
+        Guarantees: every batch is there whose `link` had returned True before the call, or which the head
+        counts that a `load_head` before the call returned; a batch that one call
         returned every later call returns, with its bodies. In a segment that is being deleted batches may be
         missing: the head decides then.
         """

@@ -107,8 +107,12 @@ class GroupMessage:
         self._held.end(self)
 
     def again(self) -> None:
-        """Have it, and what follows it in its partition, handed out again."""
-        self._held.rewind(self.offset)
+        """Have it, and what follows it in its partition, handed out again.
+
+        Nothing happens where it was done, or comes again already, as one before it did.
+        """
+        if not (self.is_done or self.is_dropped):
+            self._held.rewind(self.offset)
 
     def __enter__(self) -> Self:
         return self

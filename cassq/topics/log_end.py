@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from cassq.errors import (
+    CassqError,
     CorruptError,
     InvalidOptionError,
     OutcomeUnknownError,
@@ -182,6 +183,8 @@ class LogEnd:
                 if self._context.clock.now() >= until:
                     return None
                 rest(self._context.clock, LOOK_PAUSE_S)
+            except CassqError:  # whatever refuses a look tells nothing of the link
+                return None
 
     def _settle(self, link: "Link") -> bool | None:
         """Tell whether a link was applied; send it again where it may be applied still.
@@ -198,9 +201,11 @@ class LogEnd:
             raise StorageUnavailableError("the end of a segment is not known yet")
         if found.op == link.wanted.op:
             return True
+        if found.next == link.head.next:  # nothing was linked there, and nothing of this link ever will be
+            return False
         query = LogQuery(link.head.next, is_edge=True, is_outline=True)
         there = self._storage.read_log(link.place, query)
-        return bool(there) and there[0].link_id == link.wanted.op
+        return there[0].link_id == link.wanted.op if there else None
 
     def _send(self, link: "Link") -> bool:
         return self._storage.link(link.place, link.head, link.wanted, link.batches, link.writers)

@@ -14,7 +14,7 @@ are there than the head counts, the head decides between gone and damaged.
 from collections.abc import Sequence
 
 from cassq.errors import CorruptError
-from cassq.model.topic import LogBatch, SegmentKey, SegmentState, TopicMessage, to_messages
+from cassq.model.topic import LogBatch, LogHead, SegmentKey, SegmentState, TopicMessage, to_messages
 from cassq.storage.topic_port import LogQuery
 from cassq.topics.segments import Segments
 from cassq.topics.topic_context import TopicContext
@@ -37,6 +37,7 @@ class LogReader:
         self._segments = Segments(context, partition)
         self._place: SegmentKey | None = None
         self._is_edge = False
+        self._missed: tuple[LogHead | None, int] | None = None
         self.next = since
 
     def seek(self, offset: int) -> None:
@@ -84,8 +85,8 @@ class LogReader:
             # Linked between the two reads, or half done still: one node has all of it, and the read of the
             # head had others write the head alone. A settled look has a quorum write the rest.
             settled = self._storage.load_head(place)
-            query = LogQuery(self.next, 1, is_edge=self._is_edge, is_outline=True)
-            if self._storage.read_log(place, query) or settled != head:
+            missed, self._missed = self._missed, (settled, self.next)
+            if self._missed != missed:
                 return True
             raise CorruptError(
                 f"topic {self._context.name!r}, partition {self._partition}: offset {self.next} is missing, "

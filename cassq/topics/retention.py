@@ -63,18 +63,22 @@ class Retention:
 
     def end(self) -> int:
         """Delete everything, for ever; the record says that the topic is deleted."""
-        while True:
+        listed = self._storage.list_segments(self._key).segments
+        while listed and not self._retire_last(self._key.segment(listed[-1].number)):
             listed = self._storage.list_segments(self._key).segments
-            if not listed or self._retire_last(self._key.segment(listed[-1].number)):
-                break
         return self._delete([each.number for each in listed])
 
     def _retire_last(self, place: SegmentKey) -> bool:
-        """Retire the last segment; False where it is not the last one any more."""
+        """Retire the last segment; False where it is not the last one any more.
+
+        Whoever found it open retires it for good: nothing follows one that was never closed. Where somebody
+        else retired it, it may have been closed before, and the next one be listed by now.
+        """
         for _ in range(LOOKS_MAX):
             head = self._storage.load_head(place)
             if head is None or head.state is SegmentState.RETIRED:
-                return True
+                listed = self._storage.list_segments(self._key).segments
+                return not listed or listed[-1].number == place.number
             if head.state is SegmentState.CLOSED:
                 open_next(self._context, place, head)
                 return False
@@ -92,6 +96,8 @@ class Retention:
                 if head is None or head.state is SegmentState.RETIRED:
                     break
                 self._change(place, head, SegmentState.RETIRED)
+            else:
+                raise OutcomeUnknownError(f"topic {self._context.name!r}: others kept changing a segment")
             self._storage.delete_segment(place)
         return len(numbers)
 

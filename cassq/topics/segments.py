@@ -71,7 +71,11 @@ class Segments:
         return None
 
     def gone(self, offset: int) -> OffsetGoneError:
-        """Return the error for an offset that was deleted."""
+        """Return the error for an offset that was deleted.
+
+        Raises: TopicNotFoundError: the topic was.
+        """
+        self._context.known.look()
         oldest = max(self.earliest(), offset + 1)
         return OffsetGoneError(
             f"topic {self._context.name!r}, partition {self._key.partition}: offset {offset} is gone by "
@@ -95,7 +99,10 @@ class Segments:
             since = segment.first
             while since < head.next:
                 query = LogQuery(since, _OUTLINES, is_edge=True, is_outline=True)
-                batches = self._storage.read_log(self.place(segment.number), query)
+                place = self.place(segment.number)
+                batches = self._storage.read_log(place, query)
+                if not batches and self._storage.load_head(place):  # half done, until such a look
+                    batches = self._storage.read_log(place, query)
                 for batch in batches:
                     if batch.published_at_ms >= at_ms:
                         return batch.first

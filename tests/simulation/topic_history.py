@@ -214,7 +214,8 @@ class _History:
         self.done_by_group: set[tuple[int, int]] = set()
         self.progress: dict[Any, tuple[int, int, str]] = {}
         self.deleted_at: float | None = None
-        self.is_disturbed = bool(plan.blows or plan.resets or plan.again or plan.is_generous)
+        # Who finds its offset gone resets the group.
+        self.is_disturbed = bool(plan.blows or plan.resets or plan.again or plan.is_generous or plan.clears)
         self.is_disturbed |= max(plan.odds.crash, plan.odds.freeze, plan.seat_odds.doubted) > 0
 
     def play(self) -> None:

@@ -38,8 +38,8 @@ TOPIC_MUTANTS: tuple[Mutant, ...] = (
     _in_histories(
         "take whatever is at an offset for one's own",
         _END,
-        "        return bool(there) and there[0].link_id == link.wanted.op\n",
-        "        return bool(there)\n",
+        "        return there[0].link_id == link.wanted.op if there else None\n",
+        "        return True if there else None\n",
     ),
     _in_histories(
         "tell an unknown publish as not published",
@@ -65,6 +65,12 @@ TOPIC_MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         about="topics",
+    ),
+    _in_histories(
+        "take a segment that is being deleted for one without one's own link",
+        _END,
+        "link.wanted.op if there else None\n",
+        "link.wanted.op if there else False\n",
     ),
     # Numbers
     _in_histories(
@@ -95,8 +101,8 @@ TOPIC_MUTANTS: tuple[Mutant, ...] = (
     _in_histories(
         "delete a segment that was not retired",
         _RETENTION,
-        "                self._change(place, head, SegmentState.RETIRED)\n            self._storage.delete",
-        "                break\n            self._storage.delete",
+        "                if head is None or head.state is SegmentState.RETIRED:\n                    break\n",
+        "                break\n",
     ),
     _in_histories(
         "delete the last segment, too",
@@ -107,8 +113,14 @@ TOPIC_MUTANTS: tuple[Mutant, ...] = (
     _in_histories(
         "delete a topic without retiring its last segment",
         _RETENTION,
-        "            if not listed or self._retire_last(self._key.segment(listed[-1].number)):\n",
-        "            if listed or not listed:\n",
+        "        while listed and not self._retire_last(self._key.segment(listed[-1].number)):\n",
+        "        while not self._key:\n",
+    ),
+    _in_histories(
+        "end a topic at a segment that somebody else retired",
+        _RETENTION,
+        "                return not listed or listed[-1].number == place.number\n",
+        "                return True\n",
     ),
     # Readers
     _in_histories(
@@ -172,6 +184,12 @@ TOPIC_MUTANTS: tuple[Mutant, ...] = (
         "cassq.topics.share",
         "            checked = checked[self._turn % len(checked) :][:1] if checked else []\n",
         "            checked = []\n",
+    ),
+    _in_histories(
+        "go back to a message that comes again already",
+        _HELD,
+        "        if not (self.is_done or self.is_dropped):\n",
+        "        if not self.is_done:\n",
     ),
     _in_histories(
         "let a partition go while its messages are in hand",
