@@ -449,14 +449,14 @@ read:
         sees = false; sees_next = false; goto again
     };
 no_more:
-#ifdef NO_GAP_STOP
+#ifdef NO_LOG_GAP
     atomic {
         if
         :: sees_next -> accept(at_read + 1)
         :: else
         fi
     };
-#endif                                           /* RULE gap_stop */
+#endif                                           /* RULE log_gap */
     /* The head, by a plain read. */
     atomic {
         sees = false; sees_next = false; state = head[place]; counted = next[place];

@@ -105,6 +105,12 @@ TOPIC_MUTANTS: tuple[Mutant, ...] = (
         "                break\n",
     ),
     _in_histories(
+        "delete the line of a segment first",
+        _ADAPTER,
+        "        deletions = cql.DELETE_LARGE, cql.DELETE_LINKS, cql.DELETE_SEGMENT\n",
+        "        deletions = cql.DELETE_SEGMENT, cql.DELETE_LARGE, cql.DELETE_LINKS\n",
+    ),
+    _in_histories(
         "delete the last segment, too",
         _RETENTION,
         "        return self._delete([each.number for each in listed[:-1]])\n",

@@ -267,7 +267,7 @@ _TOPIC_BOUNDS = {
     "successor_stands": _topic("", FAULTS=0, RETENTION=1),
     "line_last": _topic("", FAULTS=0, RETENTION=1, CRASHES=1),
     "gone_head": _topic("", FAULTS=0, RETENTION=1, READERS=1),
-    "gap_stop": _topic("", FAULTS=0, MESSAGES=2, RETENTION=1, READERS=1),
+    "log_gap": _topic("", FAULTS=0, MESSAGES=2, RETENTION=1, READERS=1),
     "gap_settled": _topic("", CLOSES=0, READERS=1),
     "end_retired": _topic("", FAULTS=0, END=1),
     "end_listed": _topic("", FAULTS=0, RETENTION=1, END=1),

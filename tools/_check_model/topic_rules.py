@@ -56,7 +56,7 @@ TOPIC_RULES = (
         "no head, or a retired one, means gone, never the end of the log",
         f"{_READER}._may_have_more",
     ),
-    ("gap_stop", "a reader stops at the first gap", f"{_READER}._accept"),
+    ("log_gap", "a reader stops at the first gap", f"{_READER}._accept"),
     (
         "gap_settled",
         "where the head counts what no read shows, it is loaded, and what it counts is read again",
