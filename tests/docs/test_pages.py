@@ -21,7 +21,8 @@ from cassq.storage.cassandra import open_session, open_storage, session
 
 OPERATIONS = ROOT / "docs" / "operations.md"
 PROTOCOL = ROOT / "docs" / "protocol.md"
-RULES = table_below(PROTOCOL, "## Where each rule lives")
+TOPICS = ROOT / "docs" / "topics.md"
+RULES = [row for page in (PROTOCOL, TOPICS) for row in table_below(page, "## Where each rule lives")]
 
 #: What loggers are called in the code; `__name__` would be a name that no page tells.
 LOGGERS = {
