@@ -198,9 +198,13 @@ class LogEnd:
             raise StorageUnavailableError("the end of a segment is not known yet")
         if found.op == link.wanted.op:
             return True
+        if found.next == link.head.next:
+            return False  # the segment was closed there
         query = LogQuery(link.head.next, is_edge=True, is_outline=True)
         there = self._storage.read_log(link.place, query)
-        return bool(there) and there[0].link_id == link.wanted.op
+        if not there:
+            return None  # deleted since the head was read: whose it was went with it
+        return there[0].link_id == link.wanted.op
 
     def _send(self, link: "Link") -> bool:
         return self._storage.link(link.place, link.head, link.wanted, link.batches, link.writers)
