@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from cassq.errors import (
+    CassqError,
     CorruptError,
     InvalidOptionError,
     OutcomeUnknownError,
@@ -182,6 +183,10 @@ class LogEnd:
                 if self._context.clock.now() >= until:
                     return None
                 rest(self._context.clock, LOOK_PAUSE_S)
+            except OutcomeUnknownError:
+                raise
+            except CassqError as error:
+                raise OutcomeUnknownError(f"it cannot be told any more: {error}") from error
 
     def _settle(self, link: "Link") -> bool | None:
         """Tell whether a link was applied; send it again where it may be applied still.
