@@ -96,12 +96,22 @@ class LogEnd:
                 offset += each.count
 
     def close_segment(self) -> None:
-        """Close the open segment, unless it is empty, and open the next one."""
+        """Close the open segment, unless it is empty, and open the next one.
+
+        Raises: OutcomeUnknownError: others kept publishing into it.
+        """
         self._forget()
-        place, head = self._find()
-        if head.next > head.first:
+        closing, head = self._find()
+        place = closing
+        for _ in range(LOOKS_MAX):
+            if place != closing or head.next == head.first:
+                return
             self._roll(place, head)
-            self._find()
+            place, head = self._find()
+        raise OutcomeUnknownError(
+            f"topic {self._context.name!r}, partition {self._key.partition}: others kept publishing while a "
+            "segment was closed; try again"
+        )
 
     def _find(self) -> tuple[SegmentKey, LogHead]:
         """Return the open segment and its head."""
