@@ -63,11 +63,14 @@ class Retention:
 
     def end(self) -> int:
         """Delete everything, for ever; the record says that the topic is deleted."""
-        while True:
-            listed = self._storage.list_segments(self._key).segments
-            if not listed or self._retire_last(self._key.segment(listed[-1].number)):
-                break
-        return self._delete([each.number for each in listed])
+        deleted, last = 0, None
+        while listed := self._storage.list_segments(self._key).segments:
+            place = self._key.segment(listed[-1].number)
+            if place == last:  # no other one came while it was retired
+                deleted += self._delete([each.number for each in listed])
+            elif self._retire_last(place):
+                last = place
+        return deleted
 
     def _retire_last(self, place: SegmentKey) -> bool:
         """Retire the last segment; False where it is not the last one any more."""
