@@ -82,8 +82,9 @@ class LogReader:
             return True
         if self.next < head.next:
             # Linked between the two reads; or what the head counts is not there.
-            query = LogQuery(self.next, 1, is_edge=self._is_edge, is_outline=True)
-            if self._storage.read_log(place, query) or self._storage.glance_head(place) != head:
+            found = self._storage.read_log(place, LogQuery(self.next, 1, is_edge=self._is_edge))
+            is_there = any(each.first <= self.next < each.next for each in found)
+            if is_there or self._storage.glance_head(place) != head:
                 return True
             raise CorruptError(
                 f"topic {self._context.name!r}, partition {self._partition}: offset {self.next} is missing, "
