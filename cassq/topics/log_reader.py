@@ -14,7 +14,7 @@ are there than the head counts, the head decides between gone and damaged.
 from collections.abc import Sequence
 
 from cassq.errors import CorruptError
-from cassq.model.topic import LogBatch, SegmentKey, SegmentState, TopicMessage, to_messages
+from cassq.model.topic import LogBatch, LogHead, SegmentKey, SegmentState, TopicMessage, to_messages
 from cassq.storage.topic_port import LogQuery
 from cassq.topics.segments import Segments
 from cassq.topics.topic_context import TopicContext
@@ -75,16 +75,17 @@ class LogReader:
     def _may_have_more(self, place: SegmentKey) -> bool:
         """Ask the head, where a read showed nothing; tell whether to read again at once."""
         head = self._storage.glance_head(place)
-        if head is None or head.state is SegmentState.RETIRED:
+        if head is None or self._is_gone(head):
             self._place = self._segments.holder(self.next)
             if self._place == place:  # its line goes last
                 raise self._segments.gone(self.next)
             return True
         if self.next < head.next:
-            # Linked between the two reads; or what the head counts is not there.
-            found = self._storage.read_log(place, LogQuery(self.next, 1, is_edge=self._is_edge))
-            is_there = any(each.first <= self.next < each.next for each in found)
-            if is_there or self._storage.glance_head(place) != head:
+            # Linked between the two reads; or on its way to all replicas, which the settling of the head ends;
+            # or what the head counts is not there.
+            if self._is_there(place) or self._is_gone(self._storage.load_head(place)):
+                return True
+            if self._is_there(place) or self._is_gone(self._storage.glance_head(place)):
                 return True
             raise CorruptError(
                 f"topic {self._context.name!r}, partition {self._partition}: offset {self.next} is missing, "
@@ -94,6 +95,14 @@ class LogReader:
             self._place = place.successor
             return True
         return False
+
+    def _is_there(self, place: SegmentKey) -> bool:
+        found = self._storage.read_log(place, LogQuery(self.next, 1, is_edge=self._is_edge))
+        return any(each.first <= self.next < each.next for each in found)
+
+    @staticmethod
+    def _is_gone(head: LogHead | None) -> bool:
+        return head is None or head.state is SegmentState.RETIRED
 
     def _has(self, place: SegmentKey) -> bool:
         return self._storage.glance_head(place) is not None

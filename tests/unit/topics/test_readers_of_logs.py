@@ -57,6 +57,23 @@ class TestLogReader:
         with pytest.raises(CorruptError):
             reader.read()
 
+    def test_a_log_with_a_hole_is_told_as_damaged_though_others_publish_all_the_time(self, scene):
+        scene.publish(b"1")
+        damaged = Damaged(scene.rows, lambda each, _: each.first == 1)
+        reader = LogReader(scene.context_of(damaged), 0, 1)
+        scene.rows.glance_head = lambda place: (scene.publish(b"more"), scene.rows.load_head(place))[1]
+
+        with pytest.raises(CorruptError):
+            reader.read()
+
+    def test_a_batch_that_is_on_its_way_to_all_replicas_is_read_once_the_head_is_settled(self, scene):
+        scene.publish(b"1")
+        slow = Damaged(scene.rows, lambda *_: not settled)
+        settled = []
+        slow.load_head = lambda place: (settled.append(place), scene.rows.load_head(place))[1]
+
+        assert offsets(LogReader(scene.context_of(slow), 0, 1).read()) == [1]
+
     def test_a_reader_at_the_end_of_a_segment_that_goes_reads_on_in_the_next_one(self, scene):
         scene.publish(b"1")
         reader = LogReader(scene.context, 0, 1)
