@@ -81,8 +81,8 @@ class LogReader:
                 raise self._segments.gone(self.next)
             return True
         if self.next < head.next:
-            # Linked between the two reads; or on its way to all replicas, which the settling of the head ends;
-            # or what the head counts is not there.
+            # Linked between the two reads; or on its way to all replicas still, until the head is settled; or
+            # what the head counts is not there.
             if self._is_there(place) or self._is_gone(self._storage.load_head(place)):
                 return True
             if self._is_there(place) or self._is_gone(self._storage.glance_head(place)):
@@ -102,7 +102,7 @@ class LogReader:
 
     @staticmethod
     def _is_gone(head: LogHead | None) -> bool:
-        return head is None or head.state is SegmentState.RETIRED
+        return head is None or head.is_retired
 
     def _has(self, place: SegmentKey) -> bool:
         return self._storage.glance_head(place) is not None
