@@ -121,7 +121,8 @@ class TestWhereALogBeginsAndEnds:
 
 
 class TestTopicReader:
-    def test_a_reader_that_skips_what_is_gone_skips_it_again_where_retention_is_faster(self, scene):
+    @pytest.mark.parametrize("call", range(1, 5))
+    def test_a_reader_that_skips_what_is_gone_skips_it_again_where_retention_is_faster(self, scene, call):
         scene.publish(b"1")
         bell = Bell(scene.coordinator, "t", scene.clock)
         reader = TopicReader(
@@ -133,15 +134,15 @@ class TestTopicReader:
 
         def clear_again(*_, **__):
             lists.append(1)
-            if len(lists) == 2:  # the beginning was found
+            if len(lists) == call:
                 scene.clear()
                 scene.publish(b"3")
             scene.storage.after["list_segments"] = clear_again
 
         scene.storage.after["list_segments"] = clear_again
 
-        assert offsets(reader.read_many()) == [3]
-        assert reader.skipped == 2
+        assert offsets(reader.read_many()) == ([3] if len(lists) >= call else [2])
+        assert reader.skipped == (2 if len(lists) >= call else 1)
 
 
 def test_a_storage_without_interruptions_reads_all(scene):
