@@ -208,7 +208,7 @@ class Consumer:
         """Hand nothing out of a partition any more; it goes once what was handed out has ended."""
         with self._guard:
             held.is_leaving = True
-            waiting = [each for each in self._ready if each.is_of(held)]
+            waiting = [each for each in self._ready if each.is_of(held) and each.is_out]
             if waiting:
                 held.rewind(waiting[0].offset)
 

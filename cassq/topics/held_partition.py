@@ -238,8 +238,9 @@ class HeldPartition:
     def rewind(self, offset: int) -> None:
         """See `GroupMessage.again`."""
         with self._guard:
-            if self._goes_back_to is None or offset < self._goes_back_to:
-                self._goes_back_to = self._read_to = offset
+            if offset >= self._read_to:
+                return  # it went back before, and is about to come again
+            self._goes_back_to = self._read_to = offset
             for each in self._out:
                 each.is_dropped = each.offset >= offset
             self._out = deque(each for each in self._out if not each.is_dropped)
