@@ -233,7 +233,7 @@ class HeldPartition:
             while self._out and self._out[0].is_done:
                 self._out.popleft()
         if self._is_each:
-            self.commit()
+            self.commit_all()
 
     def rewind(self, offset: int) -> None:
         """See `GroupMessage.again`."""
