@@ -217,7 +217,7 @@ class HeldPartition:
                 self._goes_back_to = None
         found = log.read()
         with self._guard:
-            if self._goes_back_to is not None:
+            if self._goes_back_to is not None or self.is_leaving or self.is_lost:
                 return []
             handed = [GroupMessage(each, self) for each in found if self._wants(each)]
             self._out.extend(handed)
