@@ -145,7 +145,7 @@ class Group:
         group = self.find()
         self._context.known.change(
             lambda seen: replace(
-                seen, groups={name: each for name, each in seen.groups.items() if name != self.name}
+                seen, groups={name: each for name, each in seen.groups.items() if each != group}
             )
         )
         self._storage.delete_progress(group, self._context.settings.partitions)
