@@ -43,7 +43,7 @@ class PartitionLane:
         self._waiting: deque[PublishRequest] = deque()
         self._messages = 0
         self._bytes = 0
-        self._is_closed = False
+        self._is_publishing = self._is_closed = False
 
     def put(self, request: PublishRequest) -> None:
         """Take a request in; waits while the buffer is full, until the request's deadline.
@@ -66,8 +66,8 @@ class PartitionLane:
             self._messages += request.count
             self._bytes += request.size
             self._waiting.append(request)
-            is_first = len(self._waiting) == 1
-        if is_first:
+            is_called = self._is_publishing
+        if not is_called:  # Ctrl-C before this call leaves it to the next request, or to the closing
             self.thread.submit(self._publish_all)
 
     @property
@@ -79,6 +79,9 @@ class PartitionLane:
         with noted(), self._changed:
             self._is_closed = True
             self._changed.notify_all()
+            is_left = bool(self._waiting)
+        if is_left:
+            self.thread.submit(self._publish_all)
         self.thread.shutdown()
 
     def _publish_all(self) -> None:
@@ -90,6 +93,7 @@ class PartitionLane:
         with noted(), self._changed:
             parts = islice(in_batches(self._waiting), LINK_BATCHES_MAX)
             requests = list(chain.from_iterable(parts))
+            self._is_publishing = bool(requests)
             for each in requests:
                 self._waiting.popleft()
                 self._messages -= each.count
