@@ -4,6 +4,7 @@ Owns who is linked together: whatever came in while the link before was on its w
 caller hears "published" only after the link is known to be applied, and always hears something.
 """
 
+import logging
 import threading
 from collections import deque
 from itertools import chain, islice
@@ -18,6 +19,8 @@ from cassq.topics.bell import Bell
 from cassq.topics.log_end import LogEnd
 from cassq.topics.publish_request import PublishRequest, in_batches
 from cassq.topics.topic_context import TopicContext
+
+_log = logging.getLogger("cassq.publisher")
 
 #: So many batches are linked at once: on Cassandra they are written side by side.
 LINK_BATCHES_MAX = 8
@@ -116,6 +119,9 @@ class PartitionLane:
                 self._fail(left, OutcomeUnknownError(told))
             except CassqError as error:
                 self._fail(left, error)
+            except Exception as error:
+                _log.exception("a publish ended in an error that nobody expected")
+                self._fail(left, OutcomeUnknownError(f"it may be published, and may not be: {error!r}"))
 
     @staticmethod
     def _fail(requests: list[PublishRequest], error: CassqError) -> None:
