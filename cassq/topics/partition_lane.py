@@ -7,6 +7,8 @@ caller hears "published" only after the link is known to be applied, and always 
 import logging
 import threading
 from collections import deque
+from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import chain, islice
 
 from cassq.errors import CassqError, ClosedError, OutcomeUnknownError, StorageUnavailableError
@@ -109,10 +111,11 @@ class PartitionLane:
         while left := [each for each in requests if not each.is_over]:
             try:
                 with Deadline(until):
-                    self._end.publish(left, until)
+                    self._end.publish(left, until, partial(self._tell_late, left))
                 self._bell.ring()
             except StorageUnavailableError as error:
-                self._fail([each for each in left if each.deadline <= self._clock.now()], error)
+                self._fail(self._late(left), error)
+                self._tell_late(())
                 rest(self._clock, RETRY_S)
             except OutcomeUnknownError as error:
                 told = f"topic {self._context.name!r}: it may be published, and may not be: {error}"
@@ -122,6 +125,25 @@ class PartitionLane:
             except Exception as error:
                 _log.exception("a publish ended in an error that nobody expected")
                 self._fail(left, OutcomeUnknownError(f"it may be published, and may not be: {error!r}"))
+
+    def _tell_late(self, sent: Sequence[PublishRequest]) -> None:
+        """Tell those that nobody waits for any more, while what was sent is settled: it, and what waits."""
+        self._fail(
+            self._late(sent),
+            OutcomeUnknownError(f"topic {self._context.name!r}: no answer in time: it may be published"),
+        )
+        with noted(), self._changed:
+            late = [each for each in self._late(self._waiting) if each.begin()]
+        self._fail(
+            late,
+            StorageUnavailableError(
+                f"topic {self._context.name!r}: not published in time: others were first"
+            ),
+        )
+
+    def _late(self, requests: Iterable[PublishRequest]) -> list[PublishRequest]:
+        now = self._clock.now()
+        return [each for each in requests if each.deadline <= now and not each.is_over]
 
     @staticmethod
     def _fail(requests: list[PublishRequest], error: CassqError) -> None:
