@@ -75,9 +75,10 @@ class Publisher:
         """Publish one message; see `Topic.publish`."""
         check_may_wait("publish()")
         seconds = to_seconds(timeout)
+        ends_at = self._clock.now() + seconds
         future = self.publish_soon(body, headers, timeout, options)
         with suppress(TimeoutError):
-            return future.result(seconds)
+            return future.result(max(0.0, ends_at - self._clock.now()))
         if future.cancel():
             raise StorageUnavailableError(
                 f"topic {self._context.name!r}: not published within {seconds:g} s: others were first"
