@@ -67,7 +67,7 @@ class PartitionLane:
                     )
                 self._clock.wait(self._changed, left_s)
             if self._is_closed:
-                raise ClosedError(f"topic {self._context.name!r} is closed: open it anew with store.topic()")
+                raise closed_error(self._context.name)
             self._messages += request.count
             self._bytes += request.size
             self._waiting.append(request)
@@ -150,3 +150,8 @@ class PartitionLane:
         for each in requests:
             if not each.is_over:
                 each.fail(error)
+
+
+def closed_error(topic: str) -> ClosedError:
+    """Return the error for a publish into a topic that was closed."""
+    return ClosedError(f"topic {topic!r} is closed: open it anew with store.topic()")

@@ -30,7 +30,7 @@ from cassq.model.topic_settings import TopicSettings
 from cassq.pushing.batch_cutter import BatchCutter
 from cassq.runtime.reentry import alone, check_may_wait
 from cassq.topics.bell import Bell
-from cassq.topics.partition_lane import LINK_BATCHES_MAX, PartitionLane
+from cassq.topics.partition_lane import LINK_BATCHES_MAX, PartitionLane, closed_error
 from cassq.topics.publish_request import Numbered, PublishRequest
 from cassq.topics.topic_context import TopicContext
 
@@ -66,6 +66,7 @@ class Publisher:
         self._bell = bell
         self._guard = threading.RLock()
         self._lanes: dict[int, PartitionLane] = {}
+        self._is_closed = False
         self._own = randrange(context.settings.partitions)
         self._cutter = BatchCutter(self._settings, lambda _: (BATCH_MESSAGES_MAX, BATCH_BYTES_MAX))
 
@@ -169,6 +170,7 @@ class Publisher:
     def close(self) -> None:
         """Publish what is in the buffers, and end."""
         with self._guard:
+            self._is_closed = True
             lanes = list(self._lanes.values())
         for lane in lanes:
             lane.close()
@@ -178,6 +180,8 @@ class Publisher:
         lane = self._lanes.get(partition)
         if lane is None:
             with alone(self._guard, "publish()"):
+                if self._is_closed:
+                    raise closed_error(self._context.name)
                 made = PartitionLane(self._context, partition, self._bell)
                 lane = self._lanes.setdefault(partition, made)
         return lane
