@@ -122,7 +122,7 @@ class Publisher:
 
         def land() -> None:
             request = flying[0]
-            position = request.future.result(max(0.0, request.deadline - self._clock.now()) + 1.0)
+            position = self._landed(request)
             flying.popleft()
             _add(stretches, position, request.count)
             if progress:
@@ -150,15 +150,13 @@ class Publisher:
         self, error: BaseException, flying: Iterable[PublishRequest], stretches: list[Stretch]
     ) -> None:
         """Tell with an error how much was published; nothing of the call is published after it."""
-        errors = []
+        errors: list[CassqError] = []
         for request in flying:
             if request.future.cancel():
                 continue
-            left_s = max(0.0, request.deadline - self._clock.now()) + 1.0
-            found = request.future.exception(left_s)
-            if found is None:
-                _add(stretches, request.future.result(), request.count)
-            else:
+            try:
+                _add(stretches, self._landed(request), request.count)
+            except CassqError as found:
                 errors.append(found)
         published = sum(each.last - each.first + 1 for each in stretches)
         told = f"{published} of the messages are published"
@@ -166,6 +164,18 @@ class Publisher:
         if isinstance(error, CassqError) and not isinstance(error, UsageError) and (published or is_unknown):
             raise OutcomeUnknownError(f"at least {told}, others are not: {error}") from error
         error.add_note(told)
+
+    def _landed(self, request: PublishRequest) -> Position:
+        """Wait for a request until shortly after its deadline, and return the place of its first message."""
+        with suppress(TimeoutError):
+            return request.future.result(max(0.0, request.deadline - self._clock.now()) + 1.0)
+        if request.future.cancel():
+            raise StorageUnavailableError(
+                f"topic {self._context.name!r}: not published in time: others were first"
+            )
+        with suppress(TimeoutError):
+            return request.future.result(0)
+        raise OutcomeUnknownError(f"topic {self._context.name!r}: no answer in time: it may be published")
 
     def close(self) -> None:
         """Publish what is in the buffers, and end."""
