@@ -10,7 +10,14 @@ from dataclasses import replace
 from typing import Unpack
 
 from cassq.catalog.services import Services
-from cassq.errors import AccessDeniedError, CassqError, CorruptError, OutcomeUnknownError, UnavailableError
+from cassq.errors import (
+    AccessDeniedError,
+    CassqError,
+    CorruptError,
+    OutcomeUnknownError,
+    TopicNotFoundError,
+    UnavailableError,
+)
 from cassq.model.ids import check_name
 from cassq.model.options import AlterTopicOptions, TopicOptions
 from cassq.model.topic import TopicRecord
@@ -109,7 +116,9 @@ class TopicStore:
                 if record.is_deleted:
                     deleted += self._topic_catalog.clear(record)
                 else:
-                    deleted += self._open_topic(record).reap()
+                    deleted += self._topic_catalog.reap(record)
+            except TopicNotFoundError:
+                continue  # deleted meanwhile: the next pass clears it
             except (AccessDeniedError, UnavailableError, OutcomeUnknownError, CorruptError) as error:
                 note_failure(f"topic {record.name}: {error}", error)
         return deleted
