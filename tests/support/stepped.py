@@ -42,6 +42,7 @@ class Steps:
         self._go: list[threading.Semaphore] = []
         self._rests = threading.Semaphore(0)
         self._over: set[int] = set()
+        self._error: BaseException | None = None
 
     def run(self, *scripts: Callable[[Any], object]) -> None:
         """Run the scripts, each with a storage of its own; returns once all have ended."""
@@ -60,11 +61,15 @@ class Steps:
                 assert self._rests.acquire(timeout=20), "a script waits for ever"
         for thread in threads:
             thread.join(20)
+        if self._error:
+            raise self._error
 
     def _run(self, me: int, script: Callable[[Any], object]) -> None:
         self._go[me].acquire()
         try:
             script(_Seen(self, me))
+        except BaseException as error:
+            self._error = error
         finally:
             self._over.add(me)
             self._rests.release()

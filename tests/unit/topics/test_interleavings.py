@@ -1,6 +1,7 @@
 """Ways in which the calls of two processes follow each other: one change of turns there, and one back."""
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 
@@ -8,8 +9,17 @@ import pytest
 from support.stepped import Fault, Steps
 from support.topic_scene import TopicScene
 
-from cassq.errors import CassqError, OffsetGoneError, OutcomeUnknownError, TopicNotFoundError
+from cassq.errors import (
+    CassqError,
+    OffsetGoneError,
+    OutcomeUnknownError,
+    PartitionLostError,
+    StorageUnavailableError,
+    TopicNotFoundError,
+)
 from cassq.model.topic import TopicState
+from cassq.topics.group import Group
+from cassq.topics.held_partition import HeldPartition
 from cassq.topics.log_end import LogEnd
 from cassq.topics.log_reader import LogReader
 from cassq.topics.publish_request import Numbered
@@ -24,6 +34,10 @@ FAULTS = (
     *(Fault(0, "link", number, "late", later) for number, later in product((0, 1), (1, 2, 3, 5))),
     *(Fault(0, "create_segment", 0, kind) for kind in ("lost", "unanswered", "late")),
 )
+
+
+#: So many plans share the faults: all of them with each plan would take minutes.
+SHARE = 7
 
 
 class Log(TopicScene):
@@ -95,30 +109,42 @@ class Log(TopicScene):
 
 def plans(first, second):
     """Return plans: so many calls of one script, so many of the other, and then the first one to its end."""
-    return product(range(0, first, 1), range(1, second))
+    return product(range(first), range(1, second))
+
+
+def shared(first, second, faults):
+    """Return each plan with some of the faults."""
+    return [
+        (plan, fault)
+        for place, plan in enumerate(plans(first, second))
+        for fault in faults[place % SHARE :: SHARE]
+    ]
 
 
 def explore(make, first, second, faults=FAULTS):
-    for (begun, between), fault in product(plans(first, second), faults):
+    """Run two scripts by every plan, each with some of the faults: all of them have their turn."""
+    for (begun, between), fault in shared(first, second, faults):
         log = Log()
         scripts = make(log)
         try:
             Steps(log.rows, [(0, begun), (1, between), (0, 1_000)], fault).run(*scripts)
             log.check()
+            assert log.refused.isdisjoint(log.ever.values())
+            assert not any(isinstance(each, Exception) for each in log.refused)
         except Exception as error:
             raise AssertionError(f"after {begun} calls {between} of the other, and {fault}") from error
 
 
-def unexpected(log, run):
-    """Return a script whose errors are heard."""
+def heard(scene, run):
+    """Return a script whose errors are heard, and kept where they are none that have to be reckoned with."""
 
     def script(storage):
         try:
             run(storage)
-        except (OutcomeUnknownError, TopicNotFoundError):
+        except (OutcomeUnknownError, PartitionLostError, StorageUnavailableError, TopicNotFoundError):
             pass
-        except CassqError as error:
-            log.refused.add(error)
+        except Exception as error:
+            scene.refused.add(error)
 
     return script
 
@@ -140,7 +166,7 @@ def test_a_publisher_and_who_clears(is_named):
     explore(
         lambda log: (
             log.publisher("a", [b"a1", b"a2" + FULL, b"a3"], is_named=is_named),
-            unexpected(log, lambda storage: Retention(log.context_of(storage), 0).clear()),
+            heard(log, lambda storage: Retention(log.context_of(storage), 0).clear()),
         ),
         14,
         14,
@@ -156,7 +182,7 @@ def test_a_publisher_and_who_deletes_the_topic(is_named):
             Retention(context, 0).end()
             log.is_ended = True
 
-        return log.publisher("a", [b"a1", b"a2" + FULL, b"a3"], is_named=is_named), unexpected(log, delete)
+        return log.publisher("a", [b"a1", b"a2" + FULL, b"a3"], is_named=is_named), heard(log, delete)
 
     explore(make, 14, 14)
 
@@ -187,6 +213,80 @@ def test_a_reader_and_who_publishes_and_clears():
             Retention(log.context_of(storage), 0).clear()
             log.publisher("c", [b"c1"])(storage)
 
-        return unexpected(log, reader), unexpected(log, others)
+        return heard(log, reader), heard(log, others)
 
-    explore(make, 14, 30, (None,))
+    explore(make, 14, 30, (None,) * SHARE)
+
+
+class Members(TopicScene):
+    """A group, how its progress moved, and what its members were handed out and ended."""
+
+    def __init__(self):
+        super().__init__()
+        for each in range(3):
+            self.publish(b"%d" % each)
+        self.id = self.group().ensure("earliest")
+        self.done = set()
+        self.refused = set()
+        self.moves = []
+        real = self.rows.change_progress
+
+        def change(group, seen, wanted):
+            is_applied = real(group, seen, wanted)
+            if is_applied:
+                self.moves.append((seen, wanted))
+                if wanted.owner:
+                    assert wanted.next >= seen.next, "it moved back"
+                    assert set(range(seen.next, wanted.next)) <= self.done, "it was skipped"
+                    assert wanted.epoch == seen.epoch + (wanted.next == seen.next)
+            return is_applied
+
+        self.rows.change_progress = change
+
+    def member(self, name):
+        """Return a script that takes the partition over, and works on what it gets."""
+
+        def run(storage):
+            held = HeldPartition(self.context_of(storage), self.id, name, lambda _: True)
+            for _ in range(3):
+                if held.take_over(0):
+                    break
+            else:
+                return
+            for _ in range(3):
+                for message in held.read():
+                    self.done.add(message.offset)
+                    message.done()
+                    with suppress(OutcomeUnknownError, StorageUnavailableError):
+                        held.commit()
+            held.commit_all()
+
+        return heard(self, run)
+
+
+PROGRESS_FAULTS = (
+    None,
+    *(
+        Fault(0, "change_progress", number, kind)
+        for number, kind in product(range(4), ("lost", "unanswered", "refused"))
+    ),
+    *(Fault(0, "change_progress", number, "late", later) for number, later in product(range(4), (1, 2, 4))),
+)
+
+
+@pytest.mark.parametrize("other", ["a member", "a reset", "a deletion"])
+def test_a_member_and(other):
+    def make(members):
+        scripts = {
+            "a member": members.member("b"),
+            "a reset": heard(
+                members, lambda storage: Group(members.context_of(storage), "g").reset("earliest")
+            ),
+            "a deletion": heard(members, lambda storage: Group(members.context_of(storage), "g").delete()),
+        }
+        return members.member("a"), scripts[other]
+
+    for (begun, between), fault in shared(10, 8, PROGRESS_FAULTS):
+        members = Members()
+        Steps(members.rows, [(0, begun), (1, between), (0, 1_000)], fault).run(*make(members))
+        assert not members.refused, f"after {begun} calls {between} of the other, and {fault}"
