@@ -145,9 +145,7 @@ class Consumer:
             self._is_closed = True
             self._changed.notify_all()
         self._step.close()
-        for held in self._share.held():
-            self._let_go(held)
-        self._share.close()
+        self._let_all_go()
         self._bell.unlisten(self._name)
 
     def __enter__(self) -> Self:
@@ -231,6 +229,9 @@ class Consumer:
 
     def _tend(self) -> None:
         """Commit, let go of what others miss, and look at the share."""
+        if self._error:  # who polls hears of nothing else any more: others may have all
+            self._let_all_go()
+            return
         for held in self._share.held():
             try:
                 if held.is_lost or not self._share.has(held):
@@ -258,6 +259,11 @@ class Consumer:
             held.commit_all()
         if held.is_committed:
             self._share.drop(held)
+
+    def _let_all_go(self) -> None:
+        for held in self._share.held():
+            self._let_go(held)
+        self._share.close()
 
     def _let_go(self, held: HeldPartition) -> None:
         try:

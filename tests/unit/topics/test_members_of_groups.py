@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.interrupted import lose, refuse
 from support.topic_scene import TopicScene, offsets
 
-from cassq.errors import OutcomeUnknownError, PartitionLostError
+from cassq.errors import AccessDeniedError, GroupNotFoundError, OutcomeUnknownError, PartitionLostError
 from cassq.model.topic import first_head
 from cassq.topics import consumer as consumers
 from cassq.topics.bell import Bell
@@ -26,6 +26,10 @@ def scene():
 @pytest.fixture
 def group(scene):
     return scene.group().ensure("earliest")
+
+
+def deny(*_, **__):
+    raise AccessDeniedError("no more")
 
 
 def publish(scene, count):
@@ -314,3 +318,31 @@ class TestConsumers:
 
         assert one.poll() == []
         assert offsets(others) == [1, 2]
+
+    def test_a_member_whose_group_is_gone_stands_in_the_way_of_no_other(self, scene, make):
+        one = make()
+        self.tend(scene, one)
+        assert one.partitions == [0]
+        scene.group().delete()
+        self.tend(scene, one)
+
+        two = make()
+        self.tend(scene, one, two)
+
+        with pytest.raises(GroupNotFoundError):
+            one.poll()
+        assert two.partitions == [0]
+
+    def test_a_member_that_was_once_denied_access_keeps_nothing_that_nobody_polls(self, scene, make):
+        publish(scene, 1)
+        one = make()
+        self.tend(scene, one)
+        scene.storage.before["glance_topic"] = deny
+        self.tend(scene, one)
+
+        two = make()
+        self.tend(scene, one, two)
+
+        with pytest.raises(AccessDeniedError):
+            one.poll()
+        assert offsets(two.poll()) == [1]
