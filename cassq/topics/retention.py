@@ -95,6 +95,10 @@ class Retention:
                 if head is None or head.state is SegmentState.RETIRED:
                     break
                 self._change(place, head, SegmentState.RETIRED)
+            else:
+                raise OutcomeUnknownError(
+                    f"topic {self._context.name!r}: segment {number} could not be retired; try again"
+                )
             self._storage.delete_segment(place)
         return len(numbers)
 

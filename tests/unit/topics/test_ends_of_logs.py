@@ -103,6 +103,19 @@ class TestClear:
 
         assert scene.rows.list_segments(scene.key).segments[0].first == 2
 
+    def test_nothing_is_deleted_that_could_not_be_retired_before(self, scene):
+        """A reader that misses something there would hear that the log is damaged."""
+        scene.publish(b"old")
+        LogEnd(scene.elsewhere, 0).close_segment()
+        real = scene.rows.link
+        scene.rows.link = lambda *_: lose()
+
+        with pytest.raises(OutcomeUnknownError):
+            Retention(scene.context, 0).clear()
+
+        scene.rows.link = real
+        assert [each.body for each in scene.read()] == [b"old"]
+
 
 class TestDeletion:
     def delete_record(self, scene):
