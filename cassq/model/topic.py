@@ -133,6 +133,11 @@ class LogHead:
     size: int = 0
     state: SegmentState = SegmentState.OPEN
 
+    @property
+    def is_retired(self) -> bool:
+        """Whether the segment is being deleted."""
+        return self.state is SegmentState.RETIRED
+
 
 @dataclass(frozen=True, slots=True)
 class LogBatch:

@@ -118,13 +118,24 @@ class Consumer:
         """Say that messages were worked on, and write all progress there is.
 
         Raises:
-            PartitionLostError: another member has a partition now, and may get its messages again.
+            PartitionLostError: another member has a partition now, and may get its messages again; what there
+                is of the others is written.
             UnavailableError, OutcomeUnknownError: it may not be written yet: call again.
         """
-        for each in messages:
-            each.done()
-        for held in self._share.held():
-            held.commit_all()
+        lost: PartitionLostError | None = None
+        for message in messages:
+            try:
+                message.done()
+            except PartitionLostError as error:
+                lost = error
+        # A partition may have gone between the end of a message and now: then it is no more among the held.
+        for held in dict.fromkeys([*self._share.held(), *(each.held for each in messages)]):
+            try:
+                held.commit_all()
+            except PartitionLostError as error:
+                lost = error
+        if lost:
+            raise lost
 
     def close(self) -> None:
         """Write what is done, and let others have the partitions."""
@@ -134,9 +145,7 @@ class Consumer:
             self._is_closed = True
             self._changed.notify_all()
         self._step.close()
-        for held in self._share.held():
-            self._let_go(held)
-        self._share.close()
+        self._let_all_go()
         self._bell.unlisten(self._name)
 
     def __enter__(self) -> Self:
@@ -208,7 +217,7 @@ class Consumer:
         """Hand nothing out of a partition any more; it goes once what was handed out has ended."""
         with self._guard:
             held.is_leaving = True
-            waiting = [each for each in self._ready if each.is_of(held)]
+            waiting = [each for each in self._ready if each.held is held and each.is_out]
             if waiting:
                 held.rewind(waiting[0].offset)
 
@@ -220,12 +229,15 @@ class Consumer:
 
     def _tend(self) -> None:
         """Commit, let go of what others miss, and look at the share."""
+        if self._error:  # who polls hears of nothing else any more: others may have all
+            self._let_all_go()
+            return
         for held in self._share.held():
             try:
                 if held.is_lost or not self._share.has(held):
                     self._share.drop(held)
                 elif held.is_leaving and held.is_idle:
-                    self._let_go(held)
+                    self._settle(held)
                 elif self._commit != "manual":
                     held.commit()
             except PartitionLostError as error:
@@ -240,6 +252,18 @@ class Consumer:
         except CassqError as error:  # there is no group any more, or it is damaged: who polls hears of it
             self._error = error
             self._wake()
+
+    def _settle(self, held: HeldPartition) -> None:
+        """Let a partition go that others miss, once what is done is committed."""
+        if self._commit != "manual":
+            held.commit_all()
+        if held.is_committed:
+            self._share.drop(held)
+
+    def _let_all_go(self) -> None:
+        for held in self._share.held():
+            self._let_go(held)
+        self._share.close()
 
     def _let_go(self, held: HeldPartition) -> None:
         try:

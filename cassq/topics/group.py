@@ -7,7 +7,7 @@ partition; a reset raises the epoch, so that no commit of before it moves the pr
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from cassq.errors import GroupNotFoundError, InvalidOptionError, OutcomeUnknownError
+from cassq.errors import GroupNotFoundError, InvalidOptionError, OutcomeUnknownError, UnavailableError
 from cassq.model.ids import check_name, new_token
 from cassq.model.topic import Progress, TopicRecord
 from cassq.topics.segments import Segments
@@ -110,9 +110,18 @@ class Group:
         offsets = {
             each: offset_of(self._context, each, to) for each in range(self._context.settings.partitions)
         }
-        for partition, offset in offsets.items():
-            self._reset_one(group, partition, offset)
-        self._context.known.change(lambda seen: seen)  # members look at their progress once the op is another
+        reset = 0
+        try:
+            for partition, offset in offsets.items():
+                self._reset_one(group, partition, offset)
+                reset += 1
+            self._context.known.change(lambda seen: seen)  # members look at their progress once it is another
+        except UnavailableError as error:
+            if not reset:
+                raise
+            raise OutcomeUnknownError(
+                f"group {self.name!r}: {reset} of its {len(offsets)} partitions are reset: {error}"
+            ) from error
 
     def _reset_one(self, group: UUID, partition: int, offset: int) -> None:
         for _ in range(CHANGE_ATTEMPTS):
@@ -123,9 +132,12 @@ class Group:
             try:
                 if self._storage.change_progress(group, seen, wanted):
                     return
-            except OutcomeUnknownError:
-                if self._storage.read_progress(group, partition) == wanted:
-                    return
+            except OutcomeUnknownError as unknown:
+                try:
+                    if self._storage.read_progress(group, partition) == wanted:
+                        return
+                except UnavailableError:
+                    raise unknown from None
         raise OutcomeUnknownError(f"group {self.name!r}: its members kept committing; try again")
 
     def delete(self) -> None:
@@ -133,7 +145,7 @@ class Group:
         group = self.find()
         self._context.known.change(
             lambda seen: replace(
-                seen, groups={name: each for name, each in seen.groups.items() if name != self.name}
+                seen, groups={name: each for name, each in seen.groups.items() if each != group}
             )
         )
         self._storage.delete_progress(group, self._context.settings.partitions)

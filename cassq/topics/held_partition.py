@@ -53,9 +53,10 @@ class GroupMessage:
         """Whether it may be handed out still: its partition is held, and did not go back meanwhile."""
         return not (self.is_dropped or self._held.is_lost)
 
-    def is_of(self, held: "HeldPartition") -> bool:
-        """Tell whether it was read of this partition, in this epoch."""
-        return self._held is held
+    @property
+    def held(self) -> "HeldPartition":
+        """What it was handed out of: its partition, in one epoch."""
+        return self._held
 
     @property
     def partition(self) -> int:
@@ -163,7 +164,7 @@ class HeldPartition:
         self._is_each = is_each
         self._guard = threading.RLock()  # of what stands below it
         self._out: deque[GroupMessage] = deque()
-        self._read_to = 0
+        self._read_to = self._done_to = 0
         self._goes_back_to: int | None = None
         self._committing = threading.RLock()
         self._progress = Progress(0, 0, "", 1)
@@ -186,6 +187,12 @@ class HeldPartition:
         """Whether all that was handed out has ended."""
         with self._guard:
             return not self._out
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether the progress has passed all that is done, with all before it."""
+        with self._guard:
+            return self._done_to <= self._progress.next
 
     def take_over(self, partition: int) -> bool:
         """Begin an epoch; tell whether it began.
@@ -221,7 +228,7 @@ class HeldPartition:
                 self._goes_back_to = None
         found = log.read()
         with self._guard:
-            if self._goes_back_to is not None:
+            if self._goes_back_to is not None or self.is_leaving or self.is_lost:
                 return []
             handed = [GroupMessage(each, self) for each in found if self._wants(each)]
             self._out.extend(handed)
@@ -235,15 +242,17 @@ class HeldPartition:
         with self._guard:
             message.is_done = True
             while self._out and self._out[0].is_done:
-                self._out.popleft()
+                self._done_to = self._out.popleft().offset + 1
         if self._is_each:
-            self.commit()
+            self.commit_all()
 
     def rewind(self, offset: int) -> None:
         """See `GroupMessage.again`."""
         with self._guard:
-            if self._goes_back_to is None or offset < self._goes_back_to:
-                self._goes_back_to = self._read_to = offset
+            if offset >= self._read_to:
+                return  # it went back before, and is about to come again
+            self._goes_back_to = self._read_to = offset
+            self._done_to = min(self._done_to, offset)
             for each in self._out:
                 each.is_dropped = each.offset >= offset
             self._out = deque(each for each in self._out if not each.is_dropped)

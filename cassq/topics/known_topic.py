@@ -8,7 +8,7 @@ name is never taken for this one.
 from collections.abc import Callable
 from dataclasses import replace
 
-from cassq.errors import OutcomeUnknownError, TopicNotFoundError
+from cassq.errors import CassqError, OutcomeUnknownError, TopicNotFoundError
 from cassq.model.ids import new_token
 from cassq.model.topic import TopicRecord, TopicState
 from cassq.runtime.clock import Clock
@@ -67,8 +67,7 @@ class KnownTopic:
             try:
                 is_applied = self._storage.change_topic(seen, wanted)
             except OutcomeUnknownError:
-                # Applied so far? If not, the next attempt's write settles it.
-                is_applied = self._settled().op == wanted.op
+                is_applied = self._has_landed(wanted)
             if is_applied:
                 self.record = wanted
                 return wanted
@@ -89,6 +88,16 @@ class KnownTopic:
                 f"open it anew with store.topic({self.record.name!r})"
             )
         return self.record
+
+    def _has_landed(self, wanted: TopicRecord) -> bool:
+        """Tell whether a change that nobody answered for was applied so far; the next attempt settles it."""
+        try:
+            found = next(iter(self._storage.read_topics(wanted.name)), None)
+        except CassqError as error:
+            raise OutcomeUnknownError(
+                f"topic {wanted.name!r}: it may have been changed, and cannot be looked at: {error}"
+            ) from error
+        return found is not None and found.op == wanted.op
 
     def _settled(self) -> TopicRecord:
         return self.note(next(iter(self._storage.read_topics(self.record.name)), None))

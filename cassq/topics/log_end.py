@@ -14,7 +14,7 @@ only once its link is known to be applied, and an unknown link is settled before
     | batch at 17: its link is a: it is in the log; any other: it never will be
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
@@ -65,13 +65,19 @@ class LogEnd:
         self._head: LogHead | None = None
         self._writers: dict[str, WriterRow] | None = None
 
-    def publish(self, requests: Sequence[PublishRequest], until: float) -> None:
+    def publish(
+        self,
+        requests: Sequence[PublishRequest],
+        until: float,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> None:
         """Link the messages of all requests at once, and tell each request its offset.
 
         A number that its writer had before publishes nothing, and is told so.
 
         Args:
             until: the clock's reading until which an unknown outcome is settled.
+            meanwhile: called again and again while one is: some may hear by then that it is unknown.
 
         Raises:
             OutcomeUnknownError: nobody knows whether the requests that have not ended are published.
@@ -84,7 +90,7 @@ class LogEnd:
                 continue
             wanted = linked(head, sum(each.count for each in sent), sum(each.size for each in sent))
             batches = _cut(sent, head.next, wanted.op)
-            if not self._link(Link(place, head, wanted, batches, list(rows.values())), until):
+            if not self._link(Link(place, head, wanted, batches, list(rows.values())), until, meanwhile):
                 self._forget()
                 continue
             self._place, self._head = place, wanted
@@ -92,16 +98,27 @@ class LogEnd:
                 self._writers |= rows
             offset = head.next
             for each in sent:
-                each.tell(self._key.partition, offset)
+                if not each.is_over:
+                    each.tell(self._key.partition, offset)
                 offset += each.count
 
     def close_segment(self) -> None:
-        """Close the open segment, unless it is empty, and open the next one."""
+        """Close the open segment, unless it is empty, and open the next one.
+
+        Raises: OutcomeUnknownError: others kept publishing into it.
+        """
         self._forget()
-        place, head = self._find()
-        if head.next > head.first:
+        closing, head = self._find()
+        place = closing
+        for _ in range(LOOKS_MAX):
+            if place != closing or head.next == head.first:
+                return
             self._roll(place, head)
-            self._find()
+            place, head = self._find()
+        raise OutcomeUnknownError(
+            f"topic {self._context.name!r}, partition {self._key.partition}: others kept publishing while a "
+            "segment was closed; try again"
+        )
 
     def _find(self) -> tuple[SegmentKey, LogHead]:
         """Return the open segment and its head."""
@@ -164,27 +181,30 @@ class LogEnd:
             offset += each.count
         return rows, sent
 
-    def _link(self, link: "Link", until: float) -> bool:
+    def _link(self, link: "Link", until: float, meanwhile: Callable[[], None]) -> bool:
         """Link, and settle an unknown outcome; tell whether it was applied."""
         try:
             return self._send(link)
         except OutcomeUnknownError:
             self._forget()  # whatever the settling ends with
-            is_linked = self._settle_until(link, until)
+            is_linked = self._settle_until(link, until, meanwhile)
             if is_linked is None:
                 raise
             return is_linked
 
-    def _settle_until(self, link: "Link", until: float) -> bool | None:
+    def _settle_until(self, link: "Link", until: float, meanwhile: Callable[[], None]) -> bool | None:
         while True:
+            meanwhile()
             try:
                 return self._settle(link)
             except UnavailableError:
                 if self._context.clock.now() >= until:
                     return None
                 rest(self._context.clock, LOOK_PAUSE_S)
-            except CassqError:  # whatever refuses a look tells nothing of the link
-                return None
+            except OutcomeUnknownError:
+                raise
+            except CassqError as error:
+                raise OutcomeUnknownError(f"it cannot be told any more: {error}") from error
 
     def _settle(self, link: "Link") -> bool | None:
         """Tell whether a link was applied; send it again where it may be applied still.
@@ -201,11 +221,13 @@ class LogEnd:
             raise StorageUnavailableError("the end of a segment is not known yet")
         if found.op == link.wanted.op:
             return True
-        if found.next == link.head.next:  # nothing was linked there, and nothing of this link ever will be
-            return False
+        if found.next == link.head.next:
+            return False  # the segment was closed there
         query = LogQuery(link.head.next, is_edge=True, is_outline=True)
         there = self._storage.read_log(link.place, query)
-        return there[0].link_id == link.wanted.op if there else None
+        if not there:
+            return None  # deleted since the head was read: whose it was went with it
+        return there[0].link_id == link.wanted.op
 
     def _send(self, link: "Link") -> bool:
         return self._storage.link(link.place, link.head, link.wanted, link.batches, link.writers)

@@ -37,7 +37,6 @@ class LogReader:
         self._segments = Segments(context, partition)
         self._place: SegmentKey | None = None
         self._is_edge = False
-        self._missed: tuple[LogHead | None, int] | None = None
         self.next = since
 
     def seek(self, offset: int) -> None:
@@ -76,17 +75,17 @@ class LogReader:
     def _may_have_more(self, place: SegmentKey) -> bool:
         """Ask the head, where a read showed nothing; tell whether to read again at once."""
         head = self._storage.glance_head(place)
-        if head is None or head.state is SegmentState.RETIRED:
+        if head is None or self._is_gone(head):
             self._place = self._segments.holder(self.next)
             if self._place == place:  # its line goes last
                 raise self._segments.gone(self.next)
             return True
         if self.next < head.next:
-            # Linked between the two reads, or half done still: one node has all of it, and the read of the
-            # head had others write the head alone. A settled look has a quorum write the rest.
-            settled = self._storage.load_head(place)
-            missed, self._missed = self._missed, (settled, self.next)
-            if self._missed != missed:
+            # Linked between the two reads; or on its way to all replicas still, until the head is settled; or
+            # what the head counts is not there.
+            if self._is_there(place) or self._is_gone(self._storage.load_head(place)):
+                return True
+            if self._is_there(place) or self._is_gone(self._storage.glance_head(place)):
                 return True
             raise CorruptError(
                 f"topic {self._context.name!r}, partition {self._partition}: offset {self.next} is missing, "
@@ -96,6 +95,14 @@ class LogReader:
             self._place = place.successor
             return True
         return False
+
+    def _is_there(self, place: SegmentKey) -> bool:
+        found = self._storage.read_log(place, LogQuery(self.next, 1, is_edge=self._is_edge))
+        return any(each.first <= self.next < each.next for each in found)
+
+    @staticmethod
+    def _is_gone(head: LogHead | None) -> bool:
+        return head is None or head.is_retired
 
     def _has(self, place: SegmentKey) -> bool:
         return self._storage.glance_head(place) is not None

@@ -4,8 +4,11 @@ Owns who is linked together: whatever came in while the link before was on its w
 caller hears "published" only after the link is known to be applied, and always hears something.
 """
 
+import logging
 import threading
 from collections import deque
+from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import chain, islice
 
 from cassq.errors import CassqError, ClosedError, OutcomeUnknownError, StorageUnavailableError
@@ -18,6 +21,8 @@ from cassq.topics.bell import Bell
 from cassq.topics.log_end import LogEnd
 from cassq.topics.publish_request import PublishRequest, in_batches
 from cassq.topics.topic_context import TopicContext
+
+_log = logging.getLogger("cassq.publisher")
 
 #: So many batches are linked at once: on Cassandra they are written side by side.
 LINK_BATCHES_MAX = 8
@@ -43,7 +48,7 @@ class PartitionLane:
         self._waiting: deque[PublishRequest] = deque()
         self._messages = 0
         self._bytes = 0
-        self._is_closed = False
+        self._is_publishing = self._is_closed = False
 
     def put(self, request: PublishRequest) -> None:
         """Take a request in; waits while the buffer is full, until the request's deadline.
@@ -62,12 +67,12 @@ class PartitionLane:
                     )
                 self._clock.wait(self._changed, left_s)
             if self._is_closed:
-                raise ClosedError(f"topic {self._context.name!r} is closed: open it anew with store.topic()")
+                raise closed_error(self._context.name)
             self._messages += request.count
             self._bytes += request.size
             self._waiting.append(request)
-            is_first = len(self._waiting) == 1
-        if is_first:
+            is_called = self._is_publishing
+        if not is_called:  # Ctrl-C before this call leaves it to the next request, or to the closing
             self.thread.submit(self._publish_all)
 
     @property
@@ -79,6 +84,9 @@ class PartitionLane:
         with noted(), self._changed:
             self._is_closed = True
             self._changed.notify_all()
+            is_left = bool(self._waiting)
+        if is_left:
+            self.thread.submit(self._publish_all)
         self.thread.shutdown()
 
     def _publish_all(self) -> None:
@@ -90,6 +98,7 @@ class PartitionLane:
         with noted(), self._changed:
             parts = islice(in_batches(self._waiting), LINK_BATCHES_MAX)
             requests = list(chain.from_iterable(parts))
+            self._is_publishing = bool(requests)
             for each in requests:
                 self._waiting.popleft()
                 self._messages -= each.count
@@ -102,19 +111,47 @@ class PartitionLane:
         while left := [each for each in requests if not each.is_over]:
             try:
                 with Deadline(until):
-                    self._end.publish(left, until)
+                    self._end.publish(left, until, partial(self._tell_late, left))
                 self._bell.ring()
             except StorageUnavailableError as error:
-                self._fail([each for each in left if each.deadline <= self._clock.now()], error)
+                self._fail(self._late(left), error)
+                self._tell_late(())
                 rest(self._clock, RETRY_S)
             except OutcomeUnknownError as error:
                 told = f"topic {self._context.name!r}: it may be published, and may not be: {error}"
                 self._fail(left, OutcomeUnknownError(told))
             except CassqError as error:
                 self._fail(left, error)
+            except Exception as error:
+                _log.exception("a publish ended in an error that nobody expected")
+                self._fail(left, OutcomeUnknownError(f"it may be published, and may not be: {error!r}"))
+
+    def _tell_late(self, sent: Sequence[PublishRequest]) -> None:
+        """Tell those that nobody waits for any more, while what was sent is settled: it, and what waits."""
+        self._fail(
+            self._late(sent),
+            OutcomeUnknownError(f"topic {self._context.name!r}: no answer in time: it may be published"),
+        )
+        with noted(), self._changed:
+            late = [each for each in self._late(self._waiting) if each.begin()]
+        self._fail(
+            late,
+            StorageUnavailableError(
+                f"topic {self._context.name!r}: not published in time: others were first"
+            ),
+        )
+
+    def _late(self, requests: Iterable[PublishRequest]) -> list[PublishRequest]:
+        now = self._clock.now()
+        return [each for each in requests if each.deadline <= now and not each.is_over]
 
     @staticmethod
     def _fail(requests: list[PublishRequest], error: CassqError) -> None:
         for each in requests:
             if not each.is_over:
                 each.fail(error)
+
+
+def closed_error(topic: str) -> ClosedError:
+    """Return the error for a publish into a topic that was closed."""
+    return ClosedError(f"topic {topic!r} is closed: open it anew with store.topic()")

@@ -29,7 +29,7 @@ from cassq.model.topic_settings import TopicSettings
 from cassq.pushing.batch_cutter import BatchCutter
 from cassq.runtime.reentry import alone, check_may_wait
 from cassq.topics.bell import Bell
-from cassq.topics.partition_lane import LINK_BATCHES_MAX, PartitionLane
+from cassq.topics.partition_lane import LINK_BATCHES_MAX, PartitionLane, closed_error
 from cassq.topics.publish_request import Numbered, PublishRequest
 from cassq.topics.topic_context import TopicContext
 
@@ -65,6 +65,7 @@ class Publisher:
         self._bell = bell
         self._guard = threading.RLock()
         self._lanes: dict[int, PartitionLane] = {}
+        self._is_closed = False
         self._own = new_token().int % context.settings.partitions
         self._cutter = BatchCutter(self._settings, lambda _: (BATCH_MESSAGES_MAX, BATCH_BYTES_MAX))
 
@@ -74,9 +75,10 @@ class Publisher:
         """Publish one message; see `Topic.publish`."""
         check_may_wait("publish()")
         seconds = to_seconds(timeout)
+        ends_at = self._clock.now() + seconds
         future = self.publish_soon(body, headers, timeout, options)
         with suppress(TimeoutError):
-            return future.result(seconds)
+            return future.result(max(0.0, ends_at - self._clock.now()))
         if future.cancel():
             raise StorageUnavailableError(
                 f"topic {self._context.name!r}: not published within {seconds:g} s: others were first"
@@ -119,7 +121,7 @@ class Publisher:
 
         def land() -> None:
             request = flying[0]
-            position = request.future.result(max(0.0, request.deadline - self._clock.now()) + 1.0)
+            position = self._landed(request)
             flying.popleft()
             _add(stretches, position, request.count)
             if progress:
@@ -147,15 +149,13 @@ class Publisher:
         self, error: BaseException, flying: Iterable[PublishRequest], stretches: list[Stretch]
     ) -> None:
         """Tell with an error how much was published; nothing of the call is published after it."""
-        errors = []
+        errors: list[CassqError] = []
         for request in flying:
             if request.future.cancel():
                 continue
-            left_s = max(0.0, request.deadline - self._clock.now()) + 1.0
-            found = request.future.exception(left_s)
-            if found is None:
-                _add(stretches, request.future.result(), request.count)
-            else:
+            try:
+                _add(stretches, self._landed(request), request.count)
+            except CassqError as found:
                 errors.append(found)
         published = sum(each.last - each.first + 1 for each in stretches)
         told = f"{published} of the messages are published"
@@ -164,9 +164,22 @@ class Publisher:
             raise OutcomeUnknownError(f"at least {told}, others are not: {error}") from error
         error.add_note(told)
 
+    def _landed(self, request: PublishRequest) -> Position:
+        """Wait for a request until shortly after its deadline, and return the place of its first message."""
+        with suppress(TimeoutError):
+            return request.future.result(max(0.0, request.deadline - self._clock.now()) + 1.0)
+        if request.future.cancel():
+            raise StorageUnavailableError(
+                f"topic {self._context.name!r}: not published in time: others were first"
+            )
+        with suppress(TimeoutError):
+            return request.future.result(0)
+        raise OutcomeUnknownError(f"topic {self._context.name!r}: no answer in time: it may be published")
+
     def close(self) -> None:
         """Publish what is in the buffers, and end."""
         with self._guard:
+            self._is_closed = True
             lanes = list(self._lanes.values())
         for lane in lanes:
             lane.close()
@@ -176,6 +189,8 @@ class Publisher:
         lane = self._lanes.get(partition)
         if lane is None:
             with alone(self._guard, "publish()"):
+                if self._is_closed:
+                    raise closed_error(self._context.name)
                 made = PartitionLane(self._context, partition, self._bell)
                 lane = self._lanes.setdefault(partition, made)
         return lane

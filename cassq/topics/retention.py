@@ -63,22 +63,21 @@ class Retention:
 
     def end(self) -> int:
         """Delete everything, for ever; the record says that the topic is deleted."""
-        listed = self._storage.list_segments(self._key).segments
-        while listed and not self._retire_last(self._key.segment(listed[-1].number)):
-            listed = self._storage.list_segments(self._key).segments
-        return self._delete([each.number for each in listed])
+        deleted, last = 0, None
+        while listed := self._storage.list_segments(self._key).segments:
+            place = self._key.segment(listed[-1].number)
+            if place == last:  # no other one came while it was retired
+                deleted += self._delete([each.number for each in listed])
+            elif self._retire_last(place):
+                last = place
+        return deleted
 
     def _retire_last(self, place: SegmentKey) -> bool:
-        """Retire the last segment; False where it is not the last one any more.
-
-        Whoever found it open retires it for good: nothing follows one that was never closed. Where somebody
-        else retired it, it may have been closed before, and the next one be listed by now.
-        """
+        """Retire the last segment; False where it is not the last one any more."""
         for _ in range(LOOKS_MAX):
             head = self._storage.load_head(place)
             if head is None or head.state is SegmentState.RETIRED:
-                listed = self._storage.list_segments(self._key).segments
-                return not listed or listed[-1].number == place.number
+                return True
             if head.state is SegmentState.CLOSED:
                 open_next(self._context, place, head)
                 return False
@@ -97,7 +96,9 @@ class Retention:
                     break
                 self._change(place, head, SegmentState.RETIRED)
             else:
-                raise OutcomeUnknownError(f"topic {self._context.name!r}: others kept changing a segment")
+                raise OutcomeUnknownError(
+                    f"topic {self._context.name!r}: segment {number} could not be retired; try again"
+                )
             self._storage.delete_segment(place)
         return len(numbers)
 

@@ -4,11 +4,12 @@ Owns nothing that is stored. What must not break: no head means that a segment i
 what is gone is told with the oldest offset that is left, never skipped.
 """
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from cassq.errors import InvalidOptionError, OffsetGoneError
+from cassq.errors import CorruptError, InvalidOptionError, OffsetGoneError
 from cassq.model.ids import shorten
-from cassq.model.topic import LogHead, Segment, SegmentKey, SegmentState
+from cassq.model.topic import LogBatch, LogHead, Segment, SegmentKey
 from cassq.storage.topic_port import LogQuery
 from cassq.topics.topic_context import TopicContext
 
@@ -35,12 +36,14 @@ class Segments:
 
         Raises: TopicNotFoundError: the topic was deleted.
         """
-        listed = self._storage.list_segments(self._key).segments
-        found = [(each, self._storage.glance_head(self.place(each.number))) for each in listed]
-        standing = [(each, head) for each, head in found if head and head.state is not SegmentState.RETIRED]
-        if not standing:
-            self._context.known.look()
-        return standing
+        while listed := self._storage.list_segments(self._key).segments:
+            found = [(each, self._storage.glance_head(self.place(each.number))) for each in listed]
+            standing = [(each, head) for each, head in found if head and not head.is_retired]
+            if standing:
+                return standing
+            self._context.known.look()  # all went, and others stand by now; or the topic was deleted
+        self._context.known.look()
+        return []
 
     def earliest(self) -> int:
         """Return the oldest offset that is left; the next one where nothing is."""
@@ -48,11 +51,12 @@ class Segments:
 
     def latest(self) -> int:
         """Return the offset that the next message gets."""
-        listed = self._storage.list_segments(self._key).segments
-        head = self._storage.glance_head(self.place(listed[-1].number)) if listed else None
-        if head is None:
-            self._context.known.look()
-        return head.next if head else 1
+        while listed := self._storage.list_segments(self._key).segments:
+            if head := self._storage.glance_head(self.place(listed[-1].number)):
+                return head.next
+            self._context.known.look()  # it went, and another one stands by now; or the topic was deleted
+        self._context.known.look()
+        return 1
 
     def holder(self, offset: int) -> SegmentKey | None:
         """Return the segment that holds an offset, or will; None where none is there by now.
@@ -92,24 +96,41 @@ class Segments:
         By the database's clock, whose nodes may differ by `clock_skew_max`.
         """
         at_ms = to_ms(when)
+        while (found := self._first_since(at_ms)) is None:
+            pass  # a segment went while it was looked through
+        return found
+
+    def _first_since(self, at_ms: int) -> int | None:
         skew_ms = self._context.settings.clock_skew_max // _EPOCH_MS
         standing = self.standing()
-        begun = [place for place, (each, _) in enumerate(standing) if each.created_at_ms + skew_ms <= at_ms]
+        begun = [place for place, (each, _) in enumerate(standing) if each.created_at_ms + skew_ms < at_ms]
         for segment, head in standing[max(begun, default=0) :]:
             since = segment.first
             while since < head.next:
-                query = LogQuery(since, _OUTLINES, is_edge=True, is_outline=True)
-                place = self.place(segment.number)
-                batches = self._storage.read_log(place, query)
-                if not batches and self._storage.load_head(place):  # half done, until such a look
-                    batches = self._storage.read_log(place, query)
+                batches = self._outlines(self.place(segment.number), since)
                 for batch in batches:
                     if batch.published_at_ms >= at_ms:
                         return batch.first
                 if not batches:
-                    raise self.gone(since)
+                    return None
                 since = batches[-1].next
         return standing[-1][1].next if standing else 1
+
+    def _outlines(self, place: SegmentKey, since: int) -> Sequence[LogBatch]:
+        """Return the outlines of batches that a head counts; nothing where the segment went."""
+        query = LogQuery(since, _OUTLINES, is_edge=True, is_outline=True)
+        if found := self._storage.read_log(place, query):
+            return found
+        self._storage.load_head(place)  # what is on its way to all replicas is there from now on
+        if found := self._storage.read_log(place, query):
+            return found
+        head = self._storage.glance_head(place)
+        if head and not head.is_retired:
+            raise CorruptError(
+                f"topic {self._context.name!r}, partition {self._key.partition}: offset {since} is missing, "
+                f"and segment {place.number} counts it"
+            )
+        return ()
 
 
 def to_ms(when: object) -> int:

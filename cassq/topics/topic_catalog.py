@@ -105,6 +105,15 @@ class TopicCatalog:
                 "a pass of the reaper clears the rest"
             ) from error
 
+    def reap(self, record: TopicRecord) -> int:
+        """Make one pass over a topic, as `Topic.reap` does, and open nothing.
+
+        Raises: TopicNotFoundError: it was deleted since its record was read.
+        """
+        context = self._context_of(record)
+        partitions = context.known.look().settings.partitions
+        return sum(Retention(context, each).run_once() for each in range(partitions))
+
     def clear(self, deleted: TopicRecord) -> int:
         """Delete what a deleted topic left; return how many segments there were."""
         partitions = deleted.settings.partitions

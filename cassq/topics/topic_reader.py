@@ -158,14 +158,14 @@ class TopicReader:
         return has_moved
 
     def _read(self, log: LogReader) -> Sequence[TopicMessage]:
-        try:
-            return log.read()
-        except OffsetGoneError as error:
-            if not self._skips_gone:
-                raise
-            self.skipped += error.oldest - error.wanted
-            log.seek(error.oldest)
-            return log.read()
+        while True:
+            try:
+                return log.read()
+            except OffsetGoneError as error:
+                if not self._skips_gone:
+                    raise
+                self.skipped += error.oldest - error.wanted
+                log.seek(error.oldest)
 
     def _sleep(self, seconds: float) -> None:
         """Wait until something is published, or so long."""

@@ -10,7 +10,14 @@ from dataclasses import replace
 from typing import Unpack
 
 from cassq.catalog.services import Services
-from cassq.errors import AccessDeniedError, CassqError, CorruptError, OutcomeUnknownError, UnavailableError
+from cassq.errors import (
+    AccessDeniedError,
+    CassqError,
+    CorruptError,
+    OutcomeUnknownError,
+    TopicNotFoundError,
+    UnavailableError,
+)
 from cassq.model.ids import check_name
 from cassq.model.options import AlterTopicOptions, TopicOptions
 from cassq.model.topic import TopicRecord
@@ -72,7 +79,9 @@ class TopicStore:
             OutcomeUnknownError: they may be altered; altering them again is harmless.
         """
         self.find_topic(name)
-        known = self._known_topics[name]
+        known = self._known_topics.get(name)
+        if known is None:
+            raise _deleted_meanwhile(name)
         return known.change(
             lambda seen: replace(seen, settings=seen.settings.altered(name, settings))
         ).settings
@@ -95,7 +104,9 @@ class TopicStore:
         topic = self.find_topic(name)
         with alone(self._topics_guard, "delete_topic()"):
             self._topics.pop(name, None)
-            known = self._known_topics.pop(name)
+            known = self._known_topics.pop(name, None)
+        if known is None:
+            raise _deleted_meanwhile(name)
         try:
             self._topic_catalog.delete(known)
         finally:
@@ -109,7 +120,9 @@ class TopicStore:
                 if record.is_deleted:
                     deleted += self._topic_catalog.clear(record)
                 else:
-                    deleted += self._open_topic(record).reap()
+                    deleted += self._topic_catalog.reap(record)
+            except TopicNotFoundError:
+                continue  # deleted meanwhile: the next pass clears it
             except (AccessDeniedError, UnavailableError, OutcomeUnknownError, CorruptError) as error:
                 note_failure(f"topic {record.name}: {error}", error)
         return deleted
@@ -138,3 +151,7 @@ class TopicStore:
         services = self._services_of_topics
         known = KnownTopic(services.storage, record, services.clock)
         return TopicContext(services.storage, services.coordinator, known, services.clock, services.owner)
+
+
+def _deleted_meanwhile(name: str) -> TopicNotFoundError:
+    return TopicNotFoundError(f"topic {name!r} was deleted meanwhile")
