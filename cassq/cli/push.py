@@ -26,10 +26,10 @@ from cassq.model.options import PushOptions
 from cassq.runtime.clock import DEAF_S
 
 Place = TypeVar("Place")
-Printed = TypeVar("Printed", contravariant=True)
+Printed_contra = TypeVar("Printed_contra", contravariant=True)
 
 
-class Printer(Protocol[Printed]):
+class Printer(Protocol[Printed_contra]):
     """Prints where messages are, once they are durable.
 
     Attributes:
@@ -40,7 +40,7 @@ class Printer(Protocol[Printed]):
     done: str
     count: int
 
-    def note(self, place: Printed) -> None:
+    def note(self, place: Printed_contra) -> None:
         """Print one."""
         ...
 

@@ -60,7 +60,10 @@ def read(  # noqa: PLR0913, PLR0917 - one for each option
     if page.next is not None:
         say(f"cassq: there are more: --since {page.next}")
     if not page.messages:
-        say(f"cassq: nothing here; partition {chosen} has the offsets {page.oldest} to {page.latest - 1}")
+        has = (
+            f"has the offsets {page.oldest} to {page.latest - 1}" if page.oldest < page.latest else "is empty"
+        )
+        say(f"cassq: no message; partition {chosen} {has}")
 
 
 def _arriving_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -170,11 +173,11 @@ class _Arrivals(Generic[Kind]):
 
     def lots(self, count: int | None) -> Iterator[Sequence[Kind]]:
         """Yield lots, until there were so many messages, or none came in time, or a signal did."""
-        left = float("inf") if count is None else count
+        wanted = left = float("inf") if count is None else count
         while left > 0 and (found := self._next(int(min(left, CHUNK)))):
             yield found
             left -= len(found)
-        if left == count and self.patience is not None and not self.wish:
+        if left == wanted and self.patience is not None and not self.wish:
             say(f"cassq: no message came within {self.patience.total_seconds():g} s")
 
     def _next(self, count: int) -> Sequence[Kind]:
