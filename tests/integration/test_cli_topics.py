@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from command_line import CommandLine, finish
+from support.patience import until
 
 import cassq
 
@@ -230,7 +231,7 @@ class TestPublish:
             (("--writer", "import"), "writer='import' and number=None belong together"),
             (("--number", "1"), "writer=None and number=1 belong together"),
             (("--writer", "import", "--number", "-1"), "number=-1 must be an int of 0 or more"),
-            (("--partition", "1"), "partition=1 must be an int of 0 to 0: topic 'events' has 1 partitions"),
+            (("--partition", "1"), "partition=1 must be an int of 0 to 0"),
             (("--header", "name"), "'name' is not NAME=VALUE"),
         ],
     )
@@ -348,6 +349,15 @@ class TestFollow:
 
         assert finish(running) == (143, "")
 
+    def test_ends_where_the_topic_is_deleted(self, events):
+        running = events.start("topic", "follow", "events")
+        assert running.stdout.readline() == b"one\n"
+
+        events.ok("topic", "delete", "events", "--yes")
+
+        code, told = finish(running)
+        assert (code, "topic 'events' was deleted" in told) == (66, True)
+
     @pytest.mark.parametrize("place", ["soon", "2027-01-01T08:00", "0:1,", "1:"])
     def test_refuses_what_is_no_place(self, events, place):
         refused = events.run("topic", "follow", "events", "--start", place)
@@ -390,6 +400,24 @@ class TestConsume:
 
         assert finish(running) == (code, "")
         assert places(events, "events", "billing") == {0: 4}
+
+    @staticmethod
+    def is_shared(lags):
+        """Tell whether two members have partitions, and are at their ends."""
+        owners = {each["owner"] for each in lags} - {None}
+        return len(owners) == 2 and not any(each["lag"] for each in lags)
+
+    def test_shares_the_partitions_with_other_members(self, spread):
+        both = [spread.start("topic", "consume", "spread", "billing") for _ in range(2)]
+        until(lambda: self.is_shared(spread.json("topic", "groups", "spread")))
+        for running in both:
+            running.send_signal(signal.SIGTERM)
+
+        printed = [running.communicate(timeout=60)[0].split() for running in both]
+
+        assert [running.returncode for running in both] == [0, 0]
+        assert sorted(printed[0] + printed[1]) == sorted([b"one", b"two"] * 3)
+        assert places(spread, "spread", "billing") == {0: 3, 1: 3, 2: 3}
 
     def test_does_not_end_what_the_next_program_did_not_take(self, events):
         # More than a pipe holds, so that it is cut
@@ -494,10 +522,19 @@ class TestGroups:
         assert events.run("topic", "consume", "events", "no/group", "--count", "1").returncode == 64
 
 
-class TestPlaces:
-    """What the commands ask of the library."""
+class TestLibrary:
+    """What the commands rely on."""
 
-    def test_of_a_partition_that_is_not_there_are_refused(self, tmp_path):
+    def test_tells_a_member_that_its_group_was_deleted_while_it_claims(self, tmp_path):
+        with cassq.connect(f"sqlite:///{tmp_path}/store.db") as store:
+            topic = store.topic("events", partitions=50)
+            with topic.consumer("billing") as consumer:
+                until(lambda: consumer.partitions)
+                topic.delete_group("billing")
+                with pytest.raises(cassq.GroupNotFoundError, match="has no group 'billing'"):
+                    consumer.poll(timeout=60)
+
+    def test_refuses_places_in_partitions_that_are_not_there(self, tmp_path):
         with cassq.connect(f"sqlite:///{tmp_path}/store.db") as store:
             topic = store.topic("events", partitions=2)
             for wrong in ({2: 1}, {"0": 1}):  # as JSON brings them back
