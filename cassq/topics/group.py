@@ -4,6 +4,7 @@ Owns creation, lag and reset. What must not break: a group that a record names h
 partition; a reset raises the epoch, so that no commit of before it moves the progress once more.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -104,12 +105,13 @@ class Group:
     def reset(self, to: Start) -> None:
         """Have the group go on somewhere else; its members hear of it within a second or two.
 
+        Where `to` names partitions, the others stay as they are.
+
         Raises: OutcomeUnknownError: some partitions may have been reset; resetting again is harmless.
         """
         group = self.find()
-        offsets = {
-            each: offset_of(self._context, each, to) for each in range(self._context.settings.partitions)
-        }
+        named = to if isinstance(to, Mapping) else range(self._context.settings.partitions)
+        offsets = {each: offset_of(self._context, each, to) for each in named}
         reset = 0
         try:
             for partition, offset in offsets.items():

@@ -199,10 +199,11 @@ class HeldPartition:
 
         Raises: PartitionLostError: the group was deleted.
         """
+        self._progress = replace(self._progress, partition=partition)
         for _ in range(TAKE_ATTEMPTS):
             seen = self._storage.read_progress(self._group, partition)
             if seen is None:
-                raise self._lost(f"the group was deleted; partition {partition} has no progress")
+                raise self._lost("the group was deleted")
             wanted = Progress(partition, seen.epoch + 1, self._member, seen.next)
             try:
                 is_applied = self._storage.change_progress(self._group, seen, wanted)

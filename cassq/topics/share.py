@@ -151,8 +151,10 @@ class Share:
         held = self._sharer.make_held(self._id)
         try:
             is_ours = held.take_over(partition)
-        except CassqError:
+        except CassqError as error:
             self._coordinator.release(self._line, pipe, self._name)
+            if isinstance(error, PartitionLostError):
+                self._group.find()  # where it is gone, that is what the caller hears
             raise
         if not is_ours:
             self._coordinator.release(self._line, pipe, self._name)

@@ -194,6 +194,9 @@ class Topic:
     def reset(self, group: str, to: Start) -> None:
         """Have a group go on somewhere else; what its members have in hand by then is not committed any more.
 
+        Args:
+            to: see `reader`; where it names partitions, the others stay as they are.
+
         Raises:
             GroupNotFoundError: there is none of this name.
             OutcomeUnknownError: some partitions may have been reset; resetting again is harmless.

@@ -212,6 +212,9 @@ def offset_of(context: TopicContext, partition: int, start: object) -> int:
 
     Raises: InvalidOptionError: it is none.
     """
+    if isinstance(start, Mapping):
+        for each in start:
+            check_partition(each, context)
     segments = Segments(context, partition)
     if start == "earliest":
         return segments.earliest()
