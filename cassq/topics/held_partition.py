@@ -110,10 +110,9 @@ class GroupMessage:
     def again(self) -> None:
         """Have it, and what follows it in its partition, handed out again.
 
-        Nothing happens where it was done, or comes again already, as one before it did.
+        Nothing happens where it comes again already, as one before it went back.
         """
-        if not (self.is_done or self.is_dropped):
-            self._held.rewind(self.offset)
+        self._held.rewind(self.offset)
 
     def __enter__(self) -> Self:
         return self
