@@ -26,20 +26,20 @@ TOPIC_MUTANTS: tuple[Mutant, ...] = (
     _in_histories(
         "believe that an unknown link was applied",
         _END,
-        "            is_linked = self._settle_until(link, until)\n",
+        "            is_linked = self._settle_until(link, until, meanwhile)\n",
         "            is_linked = True\n",
     ),
     _in_histories(
         "publish anew what may be linked still",
         _END,
-        "            is_linked = self._settle_until(link, until)\n",
+        "            is_linked = self._settle_until(link, until, meanwhile)\n",
         "            is_linked = False\n",
     ),
     _in_histories(
         "take whatever is at an offset for one's own",
         _END,
-        "        return there[0].link_id == link.wanted.op if there else None\n",
-        "        return True if there else None\n",
+        "        return there[0].link_id == link.wanted.op\n",
+        "        return True\n",
     ),
     _in_histories(
         "tell an unknown publish as not published",
@@ -69,8 +69,8 @@ TOPIC_MUTANTS: tuple[Mutant, ...] = (
     _in_histories(
         "take a segment that is being deleted for one without one's own link",
         _END,
-        "link.wanted.op if there else None\n",
-        "link.wanted.op if there else False\n",
+        "            return None  # deleted since the head was read: whose it was went with it\n",
+        "            return False\n",
     ),
     # Numbers
     _in_histories(
@@ -145,8 +145,8 @@ TOPIC_MUTANTS: tuple[Mutant, ...] = (
     _in_histories(
         "take what is half done for damage",
         _READER,
-        "            settled = self._storage.load_head(place)\n",
-        "            settled = self._storage.glance_head(place)\n",
+        "self._is_gone(self._storage.load_head(place))",
+        "self._is_gone(self._storage.glance_head(place))",
     ),
     _in_histories(
         "go on behind a closed segment before its end",
