@@ -37,10 +37,10 @@ class TopicSettings(StoredSettings):
         timedelta(0),
         timedelta(0),
         timedelta(days=36_500),
-        "how long a message is kept at least; 0 s: for ever",
+        "how long a message is kept, by whole segments; 0 s: for ever",
     )
     retention_bytes: int = setting(
-        0, 0, 2**60, "bytes of bodies that each partition keeps at least; 0: without a bound"
+        0, 0, 2**60, "bytes of bodies that each partition keeps, whatever their age; 0: without a bound"
     )
     segment_bytes: int = setting(32 * MIB, KIB, 64 * MIB, "bytes of bodies in one segment")
     body_bytes_max: int = setting(1 * MIB, 1, BODY_BYTES_CEILING, "bytes of one body")

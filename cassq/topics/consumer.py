@@ -27,10 +27,10 @@ from cassq.runtime.outage_log import log_trouble
 from cassq.runtime.periodic_thread import PeriodicThread
 from cassq.topics.bell import Bell
 from cassq.topics.group import Group
-from cassq.topics.held_partition import GroupMessage, HeldPartition
+from cassq.topics.held_partition import GroupMessage, HeldPartition, Wishes
 from cassq.topics.share import Share
 from cassq.topics.topic_context import TopicContext
-from cassq.topics.topic_reader import POLL_MAX_S, POLL_S, Start, filter_of
+from cassq.topics.topic_reader import POLL_MAX_S, POLL_S, Start, check_on_gone, filter_of
 
 _log = logging.getLogger("cassq.consumer")
 
@@ -55,14 +55,15 @@ class Consumer:
         commit: CommitHow,
         types: Collection[str] | None,
         start: Start,
+        on_gone: str = "error",
     ) -> None:
         if commit not in {"grouped", "each", "manual"}:
             raise InvalidOptionError(f"commit={shorten(commit)} must be 'grouped', 'each' or 'manual'")
+        self._wishes = Wishes(filter_of(types), commit == "each", check_on_gone(on_gone))
         context.coordinator.may_take()  # where there is none it says so
         self._context = context
         self._bell = bell
         self._commit = commit
-        self._wants = filter_of(types)
         self._name = f"{process_name()}-{str(new_token())[:8]}"
         self._guard = threading.RLock()
         self._changed = threading.Condition(self._guard)
@@ -84,7 +85,8 @@ class Consumer:
         """Return up to `limit` messages, at once where some are there; waits for the first one.
 
         Raises:
-            OffsetGoneError: what comes next was deleted by retention: `Topic.reset` the group.
+            OffsetGoneError: what comes next was deleted by retention: `Topic.reset` the group, or open the
+                consumer with `on_gone="oldest"`.
             TopicNotFoundError, GroupNotFoundError, ClosedError: the topic or the group was deleted; it was
                 closed.
             StorageUnavailableError: nothing was read; call again.
@@ -211,7 +213,7 @@ class Consumer:
 
     def make_held(self, group: UUID) -> HeldPartition:
         """Return what holds a partition of the group, once it is taken over."""
-        return HeldPartition(self._context, group, self._name, self._wants, is_each=self._commit == "each")
+        return HeldPartition(self._context, group, self._name, self._wishes)
 
     def leave(self, held: HeldPartition) -> None:
         """Hand nothing out of a partition any more; it goes once what was handed out has ended."""

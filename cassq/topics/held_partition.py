@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 from uuid import UUID
 
 from cassq.errors import OutcomeUnknownError, PartitionLostError
@@ -132,14 +132,27 @@ class GroupMessage:
         return f"<GroupMessage {self.partition}:{self.offset}>"
 
 
+class Wishes(NamedTuple):
+    """What a member of a group wants.
+
+    Attributes:
+        wants: tells whether it is to be handed a message.
+        is_each: whether the end of a message waits for the commit.
+        skips_gone: whether to go on at the oldest offset where the next one was deleted.
+    """
+
+    wants: Callable[[TopicMessage], bool]
+    is_each: bool = False
+    skips_gone: bool = False
+
+
 class HeldPartition:
     """One partition in the hands of a member.
 
     Args:
         group: the group's id.
         member: who takes it over.
-        wants: tells whether the member wants a message.
-        is_each: whether `end` waits for the commit.
+        wishes: what it wants to be handed.
 
     Attributes:
         is_leaving: whether nothing is handed out any more, so that another member can have it.
@@ -151,16 +164,13 @@ class HeldPartition:
         context: TopicContext,
         group: UUID,
         member: str,
-        wants: Callable[[TopicMessage], bool],
-        *,
-        is_each: bool = False,
+        wishes: Wishes,
     ) -> None:
         self._storage = context.storage
         self._context = context
         self._group = group
         self._member = member
-        self._wants = wants
-        self._is_each = is_each
+        self._wishes = wishes
         self._guard = threading.RLock()  # of what stands below it
         self._out: deque[GroupMessage] = deque()
         self._read_to = self._done_to = 0
@@ -210,7 +220,9 @@ class HeldPartition:
                 is_applied = self._storage.read_progress(self._group, partition) == wanted
             if is_applied:
                 self._progress, self._read_to = wanted, wanted.next
-                self._log = LogReader(self._context, partition, wanted.next)
+                self._log = LogReader(
+                    self._context, partition, wanted.next, skips_gone=self._wishes.skips_gone
+                )
                 return True
         return False
 
@@ -230,7 +242,7 @@ class HeldPartition:
         with self._guard:
             if self._goes_back_to is not None or self.is_leaving or self.is_lost:
                 return []
-            handed = [GroupMessage(each, self) for each in found if self._wants(each)]
+            handed = [GroupMessage(each, self) for each in found if self._wishes.wants(each)]
             self._out.extend(handed)
             self._read_to = log.next
             return handed
@@ -243,7 +255,7 @@ class HeldPartition:
             message.is_done = True
             while self._out and self._out[0].is_done:
                 self._done_to = self._out.popleft().offset + 1
-        if self._is_each:
+        if self._wishes.is_each:
             self.commit_all()
 
     def rewind(self, offset: int) -> None:

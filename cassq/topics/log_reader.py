@@ -11,13 +11,16 @@ are there than the head counts, the head decides between gone and damaged.
     | head: retired, or none -> list: the oldest is segment 5, first 88001 -> OffsetGoneError
 """
 
+import logging
 from collections.abc import Sequence
 
-from cassq.errors import CorruptError
+from cassq.errors import CorruptError, OffsetGoneError
 from cassq.model.topic import LogBatch, LogHead, SegmentKey, SegmentState, TopicMessage, to_messages
 from cassq.storage.topic_port import LogQuery
 from cassq.topics.segments import Segments
 from cassq.topics.topic_context import TopicContext
+
+_log = logging.getLogger("cassq.consumer")
 
 #: So many batches are asked for at once.
 BATCHES = 16
@@ -26,18 +29,26 @@ BATCHES = 16
 class LogReader:
     """One reading of one partition; used by one thread at a time.
 
+    Args:
+        skips_gone: go on at the oldest offset where the next one was deleted, instead of an error.
+
     Attributes:
         next: the offset that is read next.
+        skipped: how many offsets were gone.
     """
 
-    def __init__(self, context: TopicContext, partition: int, since: int) -> None:
+    def __init__(
+        self, context: TopicContext, partition: int, since: int, *, skips_gone: bool = False
+    ) -> None:
         self._storage = context.storage
         self._context = context
         self._partition = partition
         self._segments = Segments(context, partition)
         self._place: SegmentKey | None = None
         self._is_edge = False
+        self._skips_gone = skips_gone
         self.next = since
+        self.skipped = 0
 
     def seek(self, offset: int) -> None:
         """Go on at another offset."""
@@ -52,6 +63,23 @@ class LogReader:
             TopicNotFoundError: the topic was.
             CorruptError: the log is damaged.
         """
+        while True:
+            try:
+                return self._read(batches)
+            except OffsetGoneError as error:
+                if not self._skips_gone:
+                    raise
+                self._skip_to(error.oldest)
+
+    def _skip_to(self, oldest: int) -> None:
+        _log.warning(
+            "topic %s, partition %d: offsets %d to %d were deleted by retention or clear, and are skipped",
+            *(self._context.name, self._partition, self.next, oldest - 1),
+        )
+        self.skipped += oldest - self.next
+        self.seek(oldest)
+
+    def _read(self, batches: int) -> list[TopicMessage]:
         while True:
             self._place = self._place or self._segments.holder(self.next)
             if self._place is None:

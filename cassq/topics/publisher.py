@@ -24,7 +24,7 @@ from cassq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, SEQ_MAX
 from cassq.model.arguments import to_seconds
 from cassq.model.ids import check_name, new_token, shorten
 from cassq.model.message import Headers, check_body, check_headers
-from cassq.model.topic import KEY_HEADER, Position, partition_of
+from cassq.model.topic import KEY_HEADER, TYPE_HEADER, Position, partition_of
 from cassq.model.topic_settings import TopicSettings
 from cassq.pushing.batch_cutter import BatchCutter
 from cassq.runtime.reentry import alone, check_may_wait
@@ -43,6 +43,8 @@ PARTS_IN_FLIGHT = 2 * LINK_BATCHES_MAX
 class PublishOptions(TypedDict, total=False):
     """What `Topic.publish` takes besides, for type checkers."""
 
+    key: str | None
+    type: str | None
     partition: int | None
     writer: str | None
     number: int | None
@@ -98,7 +100,9 @@ class Publisher:
             checked = check_body(body, self._context.settings.body_bytes_max)
         except BodyTooLargeError:  # it may have been altered
             checked = check_body(body, self._settings(is_fresh=True).body_bytes_max)
-        checked_headers = check_headers(headers)
+        named = {name: options.get(name) for name in (KEY_HEADER, TYPE_HEADER)}
+        steering = {name: value for name, value in named.items() if value is not None}
+        checked_headers = check_headers({**check_headers(headers), **steering} if steering else headers)
         numbered = _numbered(options.get("writer"), options.get("number"))
         partition = self._partition(options.get("partition"), checked_headers, numbered)
         deadline = self._clock.now() + to_seconds(timeout)
@@ -220,8 +224,8 @@ def check_partition(given: object, context: TopicContext) -> int:
     last = context.settings.partitions - 1
     if type(given) is not int or not 0 <= given <= last:
         raise InvalidOptionError(
-            f"partition={shorten(given)} must be an int of 0 to {last}: topic {context.name!r} has "
-            f"{last + 1} partitions"
+            f"partition={shorten(given)} must be an int of 0 to {last}, the last partition of topic "
+            f"{context.name!r}"
         )
     return given
 

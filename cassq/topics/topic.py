@@ -86,9 +86,10 @@ class Topic:
             body: the bytes.
             headers: str to str; readers may ask for some values of `type`.
             timeout: how long it may take.
-            options: `partition`, from 0 on; else that of the header `key`, of the writer's name, or any one.
-                `writer` and `number`: a number that a writer has used before publishes nothing, for ever; it
-                has to rise, and is compared in its partition alone.
+            options: `key` and `type`: the headers of these names. `partition`, from 0 on; else that of the
+                key, of the writer's name, or any one. `writer` and `number`: a number that a writer has used
+                before publishes nothing, for ever; it has to rise, and is compared in its partition alone,
+                which remembers 1000 writers.
 
         Raises:
             InvalidOptionError, InvalidNameError, BodyTooLargeError: a value breaks a rule; nothing happened.
@@ -163,6 +164,7 @@ class Topic:
         start: Start = "earliest",
         commit: CommitHow = "grouped",
         types: Collection[str] | None = None,
+        on_gone: Literal["error", "oldest"] = "error",
     ) -> Consumer:
         """Return a member of a group: its members share the partitions, and each message has one of them.
 
@@ -174,11 +176,14 @@ class Topic:
             commit: "grouped": progress is written every 100 ms; "each": with each message, and its end waits
                 for that; "manual": by `Consumer.commit` alone.
             types: see `reader`; progress moves past what does not match.
+            on_gone: see `reader`.
 
         Raises: InvalidOptionError: a value breaks a rule, or the store names no coordination service.
         """
         made = Group(self._context, group)
-        return Consumer(self._context, self._bell, made, commit=commit, types=types, start=start)
+        return Consumer(
+            self._context, self._bell, made, commit=commit, types=types, start=start, on_gone=on_gone
+        )
 
     def groups(self) -> list[str]:
         """Return the names of its groups, in order."""

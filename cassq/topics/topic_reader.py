@@ -6,13 +6,13 @@ in the order of the offsets, and none twice.
 
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
 from fnmatch import fnmatchcase
 from types import TracebackType
 from typing import Literal, Self
 
-from cassq.errors import ClosedError, InvalidOptionError, OffsetGoneError
+from cassq.errors import ClosedError, InvalidOptionError
 from cassq.limits import SEQ_MAX
 from cassq.model.arguments import check_count, to_seconds
 from cassq.model.ids import new_token, shorten
@@ -33,11 +33,7 @@ POLL_MAX_S = 2.0
 
 
 class TopicReader:
-    """One reader; used by one thread at a time. Made by `Topic.reader`.
-
-    Attributes:
-        skipped: messages that were gone, with `on_gone="oldest"`.
-    """
+    """One reader; used by one thread at a time. Made by `Topic.reader`."""
 
     def __init__(  # noqa: PLR0913 - what a reader is asked for
         self,
@@ -49,17 +45,14 @@ class TopicReader:
         types: Collection[str] | None,
         on_gone: str,
     ) -> None:
-        if on_gone not in {"error", "oldest"}:
-            raise InvalidOptionError(f"on_gone={shorten(on_gone)} must be 'error' or 'oldest'")
+        skips_gone = check_on_gone(on_gone)
         chosen = range(context.settings.partitions) if partitions is None else partitions
         self._context = context
         self._bell = bell
         self._name = f"{process_name()}-{str(new_token())[:8]}"
         self._wants = filter_of(types)
-        self._skips_gone = on_gone == "oldest"
-        self.skipped = 0
         self._logs = {
-            each: LogReader(context, each, offset_of(context, each, start))
+            each: LogReader(context, each, offset_of(context, each, start), skips_gone=skips_gone)
             for each in (check_partition(given, context) for given in chosen)
         }
         self._turns = deque(self._logs)
@@ -67,6 +60,11 @@ class TopicReader:
         self._changed = threading.Condition(threading.RLock())
         self._is_listening = False
         self._is_closed = False
+
+    @property
+    def skipped(self) -> int:
+        """How many messages were gone, with `on_gone="oldest"`."""
+        return sum(log.skipped for log in self._logs.values())
 
     @property
     def positions(self) -> dict[int, int]:
@@ -150,22 +148,12 @@ class TopicReader:
         for _ in range(len(self._turns)):
             log = self._logs[self._turns[0]]
             self._turns.rotate(-1)
-            found = self._read(log)
+            found = log.read()
             has_moved = has_moved or bool(found)
             self._ready.extend(filter(self._wants, found))
             if self._ready:
                 break
         return has_moved
-
-    def _read(self, log: LogReader) -> Sequence[TopicMessage]:
-        while True:
-            try:
-                return log.read()
-            except OffsetGoneError as error:
-                if not self._skips_gone:
-                    raise
-                self.skipped += error.oldest - error.wanted
-                log.seek(error.oldest)
 
     def _sleep(self, seconds: float) -> None:
         """Wait until something is published, or so long."""
@@ -182,6 +170,16 @@ class TopicReader:
         with self._changed:
             self._is_listening = False
             self._changed.notify_all()
+
+
+def check_on_gone(on_gone: object) -> bool:
+    """Tell whether to go on at the oldest offset where one is gone.
+
+    Raises: InvalidOptionError: it is neither word.
+    """
+    if on_gone not in {"error", "oldest"}:
+        raise InvalidOptionError(f"on_gone={shorten(on_gone)} must be 'error' or 'oldest'")
+    return on_gone == "oldest"
 
 
 def filter_of(types: Collection[str] | None) -> Callable[[TopicMessage], bool]:
@@ -222,8 +220,16 @@ def offset_of(context: TopicContext, partition: int, start: object) -> int:
         return segments.latest()
     if isinstance(start, datetime):
         return segments.offset_at(start)
+    if isinstance(start, Mapping) and partition not in start:
+        return segments.earliest()
     if isinstance(start, Mapping):
-        return check_offset(start[partition]) if partition in start else segments.earliest()
+        offset, latest = check_offset(start[partition]), segments.latest()
+        if offset > latest:
+            raise InvalidOptionError(
+                f"offset={offset} is behind the end of partition {partition}, whose next message gets "
+                f"{latest}: give that, or less"
+            )
+        return offset
     raise InvalidOptionError(
         f"start={shorten(start)} must be 'earliest', 'latest', a datetime with a timezone, or "
         "{partition: offset}"

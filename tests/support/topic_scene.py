@@ -17,7 +17,7 @@ from cassq.model.topic_settings import TopicSettings
 from cassq.runtime.background_thread import BackgroundThread
 from cassq.storage.sqlite.storage import SqliteStorage
 from cassq.topics.group import Group
-from cassq.topics.held_partition import GroupMessage, HeldPartition
+from cassq.topics.held_partition import GroupMessage, HeldPartition, Wishes
 from cassq.topics.known_topic import KnownTopic
 from cassq.topics.log_end import LogEnd
 from cassq.topics.log_reader import LogReader
@@ -98,7 +98,7 @@ class TopicScene:
         self, group: Any, name: str, wants: Callable[[TopicMessage], bool] | None = None, **how: Any
     ) -> HeldPartition:
         """Return what holds the partition for a member of a group."""
-        held = HeldPartition(self.context, group, name, wants or (lambda _: True), **how)
+        held = HeldPartition(self.context, group, name, Wishes(wants or (lambda _: True), **how))
         assert held.take_over(0)
         return held
 

@@ -127,7 +127,7 @@ def publishes(topic: cassq.Topic) -> None:
     assert_type(topic.publish_soon(b"one", partition=0), Future[cassq.Position])
     assert_type(topic.publish_many([b"one", (b"two", {"type": "new"})]), list[cassq.Stretch])
     topic.publish("one")  # type: ignore[arg-type]
-    topic.publish(b"one", key="a")  # type: ignore[call-arg]
+    assert_type(topic.publish(b"one", key="a", type="new"), cassq.Position)
 
 
 def reads(topic: cassq.Topic) -> None:

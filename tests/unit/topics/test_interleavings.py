@@ -19,7 +19,7 @@ from cassq.errors import (
 )
 from cassq.model.topic import TopicState
 from cassq.topics.group import Group
-from cassq.topics.held_partition import HeldPartition
+from cassq.topics.held_partition import HeldPartition, Wishes
 from cassq.topics.log_end import LogEnd
 from cassq.topics.log_reader import LogReader
 from cassq.topics.publish_request import Numbered
@@ -247,7 +247,7 @@ class Members(TopicScene):
         """Return a script that takes the partition over, and works on what it gets."""
 
         def run(storage):
-            held = HeldPartition(self.context_of(storage), self.id, name, lambda _: True)
+            held = HeldPartition(self.context_of(storage), self.id, name, Wishes(lambda _: True))
             for _ in range(3):
                 if held.take_over(0):
                     break

@@ -209,7 +209,7 @@ class TestResets:
         )
 
         with pytest.raises(OutcomeUnknownError):
-            group.reset({0: 5, 1: 5})
+            group.reset("earliest")
 
     def test_a_group_made_anew_outlives_the_deletion_of_the_one_before(self, scene):
         old = scene.group().ensure("earliest")
