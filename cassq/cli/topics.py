@@ -179,6 +179,20 @@ def reset(session: Session, name: str, group: str, to: Start | int) -> None:
     say(f"group {group} of topic {name} goes on at {places}")
 
 
+@topics.command("delete-group")
+@click.argument("name")
+@click.argument("group")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@common_options
+@pass_session
+def delete_group(session: Session, name: str, group: str, *, yes: bool) -> None:
+    """Delete a group and its progress; the messages stay."""
+    with opened_topic(session, name) as topic:
+        session.confirm(f"Delete group {group!r} of topic {name!r}?", is_sure=yes)
+        topic.delete_group(group)
+    _tell_done(session, {"topic": name, "deleted_group": group}, f"deleted group {group} of topic {name}")
+
+
 @topics.command()
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")

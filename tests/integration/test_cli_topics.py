@@ -155,6 +155,7 @@ class TestTopic:
             ("consume", "none", "billing"),
             ("groups", "none"),
             ("reset", "none", "billing", "--to", "earliest"),
+            ("delete-group", "none", "billing", "--yes"),
             ("clear", "none", "--yes"),
             ("delete", "none", "--yes"),
         ],
@@ -489,6 +490,16 @@ class TestGroups:
         assert (done.returncode, done.stdout) == (0, "")
         assert f"group billing of topic events goes on at 0:{found}" in done.stderr
         assert places(events, "events", "billing") == {0: found}
+
+    def test_are_deleted_after_a_question(self, events):
+        events.ok("topic", "consume", "events", "billing", "--count", "1")
+        asked = events.run("topic", "delete-group", "events", "billing")
+        assert (asked.returncode, "Add --yes" in asked.stderr) == (64, True)
+
+        told = events.json("topic", "delete-group", "events", "billing", "--yes")
+
+        assert told == {"topic": "events", "deleted_group": "billing"}
+        assert events.run("topic", "delete-group", "events", "billing", "--yes").returncode == 66
 
     def test_stay_where_they_are_in_partitions_that_a_reset_does_not_name(self, spread):
         spread.ok("topic", "consume", "spread", "billing", "--count", "6")

@@ -2,6 +2,7 @@
 
 from planting import Edit, Mutant, planted
 
+_TESTS = "tests/unit/topics/"
 _END = "cassq.topics.log_end"
 _RETENTION = "cassq.topics.retention"
 _READER = "cassq.topics.log_reader"
@@ -66,11 +67,14 @@ TOPIC_MUTANTS: tuple[Mutant, ...] = (
         ),
         about="topics",
     ),
-    _in_histories(
+    planted(
         "take a segment that is being deleted for one without one's own link",
         _END,
         "            return None  # deleted since the head was read: whose it was went with it\n",
         "            return False\n",
+        test=_TESTS
+        + "test_ends_of_logs.py::TestAnUnknownLink::"
+        + "test_whose_segment_goes_while_it_is_settled_is_never_published_twice",
     ),
     # Numbers
     _in_histories(
@@ -122,11 +126,14 @@ TOPIC_MUTANTS: tuple[Mutant, ...] = (
         "            if place == last:  # no other one came while it was retired\n",
         "            if place:\n",
     ),
-    _in_histories(
+    planted(
         "end a topic at a segment that somebody else retired",
         _RETENTION,
         "            if place == last:  # no other one came while it was retired\n",
         "            if self._retire_last(place):\n",
+        test=_TESTS
+        + "test_ends_of_logs.py::TestDeletion::"
+        + "test_no_publish_is_acknowledged_after_a_deletion_during_which_another_one_cleared",
     ),
     # Readers
     _in_histories(
@@ -142,11 +149,14 @@ TOPIC_MUTANTS: tuple[Mutant, ...] = (
         "            if not batch.first <= self.next < batch.next:\n                break\n",
         "            self.next = max(self.next, batch.first)\n",
     ),
-    _in_histories(
+    planted(
         "take what is half done for damage",
         _READER,
         "self._is_gone(self._storage.load_head(place))",
         "self._is_gone(self._storage.glance_head(place))",
+        test=_TESTS
+        + "test_readers_of_logs.py::TestLogReader::"
+        + "test_a_batch_that_is_on_its_way_to_all_replicas_is_read_once_the_head_is_settled",
     ),
     _in_histories(
         "go on behind a closed segment before its end",
@@ -191,11 +201,14 @@ TOPIC_MUTANTS: tuple[Mutant, ...] = (
         "            checked = checked[self._turn % len(checked) :][:1] if checked else []\n",
         "            checked = []\n",
     ),
-    _in_histories(
+    planted(
         "go back to a message that comes again already",
         _HELD,
         "            if offset >= self._read_to:\n",
         "            if not offset:\n",
+        test=_TESTS
+        + "test_members_of_groups.py::TestAgain::"
+        + "test_a_message_that_went_back_already_moves_nothing_forward",
     ),
     _in_histories(
         "let a partition go while its messages are in hand",
