@@ -133,7 +133,7 @@ class TestTopic:
         assert told["partitions"] == [{"partition": 0, "oldest": 1, "latest": 4, "segments": 1, "size": 11}]
         assert told["groups"] == [{"group": "billing", "lag": 2}]
         shown = events.ok("topic", "info", "events")
-        assert "how long a message is kept at least" in shown
+        assert "how long a message is kept, by whole segments" in shown
         assert ["0", "1", "4", "1", "11"] in [line.split() for line in shown.splitlines()]
         assert ["billing", "2"] in [line.split() for line in shown.splitlines()]
 
