@@ -126,11 +126,18 @@ TOPIC_MUTANTS: tuple[Mutant, ...] = (
         "            if place == last:  # no other one came while it was retired\n",
         "            if place:\n",
     ),
-    planted(
+    Mutant(
         "end a topic at a segment that somebody else retired",
-        _RETENTION,
-        "            if place == last:  # no other one came while it was retired\n",
-        "            if self._retire_last(place):\n",
+        (
+            Edit(
+                _RETENTION,
+                "            if place == last:  # no other one came while it was retired\n",
+                "            if self._retire_last(place):\n",
+            ),
+            Edit(
+                _RETENTION, "                deleted += self._delete(", "                return self._delete("
+            ),
+        ),
         test=_TESTS
         + "test_ends_of_logs.py::TestDeletion::"
         + "test_no_publish_is_acknowledged_after_a_deletion_during_which_another_one_cleared",
@@ -195,11 +202,14 @@ TOPIC_MUTANTS: tuple[Mutant, ...] = (
         '            wanted = Progress(partition, seen.epoch + 1, "", offset)\n',
         '            wanted = Progress(partition, seen.epoch, "", offset)\n',
     ),
-    _in_histories(
+    planted(
         "never ask whether a partition is one's own still",
         "cassq.topics.share",
         "            checked = checked[self._turn % len(checked) :][:1] if checked else []\n",
         "            checked = []\n",
+        test=_TESTS
+        + "test_members_of_groups.py::TestConsumers::"
+        + "test_a_reset_that_the_record_was_never_told_of_is_heard_of_all_the_same",
     ),
     planted(
         "go back to a message that comes again already",
@@ -210,10 +220,13 @@ TOPIC_MUTANTS: tuple[Mutant, ...] = (
         + "test_members_of_groups.py::TestAgain::"
         + "test_a_message_that_went_back_already_moves_nothing_forward",
     ),
-    _in_histories(
+    planted(
         "let a partition go while its messages are in hand",
         "cassq.topics.consumer",
         "                elif held.is_leaving and held.is_idle:\n",
         "                elif held.is_leaving:\n",
+        test=_TESTS
+        + "test_members_of_groups.py::TestConsumers::"
+        + "test_a_partition_is_let_go_once_what_was_handed_out_of_it_is_done",
     ),
 )

@@ -10,7 +10,7 @@ from support.interrupted import lose, refuse
 from support.topic_scene import TopicScene, offsets
 
 from cassq.errors import AccessDeniedError, GroupNotFoundError, OutcomeUnknownError, PartitionLostError
-from cassq.model.topic import first_head
+from cassq.model.topic import Progress, first_head
 from cassq.topics import consumer as consumers
 from cassq.topics.bell import Bell
 from cassq.topics.consumer import Consumer
@@ -318,6 +318,38 @@ class TestConsumers:
 
         assert one.poll() == []
         assert offsets(others) == [1, 2]
+
+    def test_a_reset_that_the_record_was_never_told_of_is_heard_of_all_the_same(self, scene, make):
+        publish(scene, 2)
+        one = make()
+        self.tend(scene, one)
+        for each in one.poll():
+            each.done()
+        self.tend(scene, one)
+        group = scene.group().find()
+        seen = scene.rows.read_progress(group, 0)
+
+        assert scene.rows.change_progress(group, seen, Progress(0, seen.epoch + 1, "", 1))
+        self.tend(scene, one)
+
+        assert offsets(one.poll()) == [1, 2]
+
+    def test_a_partition_is_let_go_once_what_was_handed_out_of_it_is_done(self, scene, make):
+        publish(scene, 2)
+        one = make()
+        self.tend(scene, one)
+        messages = one.poll()
+        (held,) = one._share.held()
+
+        one.leave(held)
+        one._tend()
+        assert one._share.held() == [held]
+        for each in messages:
+            each.done()
+        one._tend()
+
+        assert held not in one._share.held()
+        assert next_of(scene, scene.group().find()) == 3
 
     def test_a_member_whose_group_is_gone_stands_in_the_way_of_no_other(self, scene, make):
         one = make()
