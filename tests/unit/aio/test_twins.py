@@ -12,9 +12,12 @@ import cassq
 import cassq.aio
 from cassq.aio.twins import Opening, call_in_thread
 
+#: Topics have no twins yet: their calls are made in threads, by `asyncio.to_thread`.
+OF_TOPICS = {"topic", "find_topic", "alter_topic", "topics", "delete_topic"}
+
 #: What is not awaited: futures for those who have no event loop, connectors' business, and the inside.
 WITHOUT_TWIN = {
-    cassq.Store: {"coordinator", "storage", "telemetry", "is_closed", "left_behind"},
+    cassq.Store: {"coordinator", "storage", "telemetry", "is_closed", "left_behind", *OF_TOPICS},
     cassq.Queue: {"push_soon", "run_reader", "staging", "is_closed", "has_closed", "left_behind", "record"},
     cassq.Popper: {"pop_in_hand", "pop_soon", "next_in_hand", "next_soon", "is_closed", "has_closed"},
     cassq.Delivery: {
