@@ -113,7 +113,7 @@ class TopicReader:
         """Yield each message as it comes; ends when the reader is closed."""
         while not self._is_closed:
             try:
-                yield from self.read_many(1000, POLL_MAX_S)
+                yield from self.read_many(1, POLL_MAX_S)  # `positions` counts what was yielded
             except ClosedError:
                 if not self._is_closed:
                     raise  # the store was

@@ -12,12 +12,9 @@ import cassq
 import cassq.aio
 from cassq.aio.twins import Opening, call_in_thread
 
-#: Topics have no twins yet: their calls are made in threads, by `asyncio.to_thread`.
-OF_TOPICS = {"topic", "find_topic", "alter_topic", "topics", "delete_topic"}
-
 #: What is not awaited: futures for those who have no event loop, connectors' business, and the inside.
 WITHOUT_TWIN = {
-    cassq.Store: {"coordinator", "storage", "telemetry", "is_closed", "left_behind", *OF_TOPICS},
+    cassq.Store: {"coordinator", "storage", "telemetry", "is_closed", "left_behind"},
     cassq.Queue: {"push_soon", "run_reader", "staging", "is_closed", "has_closed", "left_behind", "record"},
     cassq.Popper: {"pop_in_hand", "pop_soon", "next_in_hand", "next_soon", "is_closed", "has_closed"},
     cassq.Delivery: {
@@ -36,6 +33,10 @@ WITHOUT_TWIN = {
     },
     cassq.DeadLetters: set(),
     cassq.Schedules: set(),
+    cassq.Topic: {"publish_soon", "is_closed"},
+    cassq.TopicReader: set(),
+    cassq.Consumer: {"make_held", "leave", "hear_of_share"},
+    cassq.GroupMessage: {"held", "is_done", "is_dropped"},
 }
 #: Properties may stand for attributes.
 ATTRIBUTES = {
@@ -43,6 +44,7 @@ ATTRIBUTES = {
     cassq.Queue: {"name", "dead", "schedules"},
     cassq.Popper: {"name", "queue"},
     cassq.Delivery: {"body"},
+    cassq.Topic: {"name"},
 }
 SPECIAL = {"__enter__": "__aenter__", "__exit__": "__aexit__", "__iter__": "__aiter__"}
 
@@ -82,7 +84,22 @@ def test_nothing_that_is_left_out_is_forgotten(kind):
         queue.push(b"x")
         with queue.popper() as popper:
             delivery = popper.pop(10)
-            parts = (store, queue, popper, delivery, queue.dead, queue.schedules)
+            topic = store.topic("t")
+            topic.publish(b"x")
+            reader, consumer = topic.reader(), topic.consumer("g")
+            (message,) = consumer.poll(1, 10)
+            parts = (
+                store,
+                queue,
+                popper,
+                delivery,
+                queue.dead,
+                queue.schedules,
+                topic,
+                reader,
+                consumer,
+                message,
+            )
             made = {type(each): each for each in parts}[kind]
             wrapped = {
                 cassq.Delivery: lambda: cassq.aio.Delivery(delivery),
