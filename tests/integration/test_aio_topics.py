@@ -37,7 +37,8 @@ def test_many_tasks_publish_and_one_follows(awaited):
                 async for message in reader:
                     found.append(message.body)
                     if len(found) == 200:
-                        return found
+                        break
+                return found
 
             following = asyncio.ensure_future(follow())
             places = await asyncio.gather(*(topic.publish(b"%d" % number) for number in range(200)))
