@@ -22,6 +22,8 @@ from cassq.errors import (
 )
 from cassq.model.arguments import check_count, to_seconds
 from cassq.model.ids import new_token, shorten
+from cassq.runtime.clock import rest
+from cassq.runtime.deadline import Deadline
 from cassq.runtime.fork_guard import process_name
 from cassq.runtime.outage_log import log_trouble
 from cassq.runtime.periodic_thread import PeriodicThread
@@ -30,7 +32,7 @@ from cassq.topics.group import Group
 from cassq.topics.held_partition import GroupMessage, HeldPartition, Wishes
 from cassq.topics.share import Share
 from cassq.topics.topic_context import TopicContext
-from cassq.topics.topic_reader import POLL_MAX_S, POLL_S, Start, check_on_gone, filter_of
+from cassq.topics.topic_reader import LOOK_S, POLL_MAX_S, POLL_S, Start, check_on_gone, filter_of
 
 _log = logging.getLogger("cassq.consumer")
 
@@ -96,7 +98,8 @@ class Consumer:
         poll_s = POLL_S
         while True:
             self._check_open()
-            has_moved = self._fill()
+            with Deadline(max(ends_at, self._context.clock.now() + LOOK_S)):
+                has_moved = self._fill()
             handed = self._take(limit)
             left_s = ends_at - self._context.clock.now()
             if handed or left_s <= 0:
@@ -106,10 +109,17 @@ class Consumer:
                 poll_s = min(2 * poll_s, POLL_MAX_S)
 
     def __iter__(self) -> Iterator[GroupMessage]:
-        """Yield each message as it comes; ends when the consumer is closed."""
+        """Yield each message as it comes; ends when the consumer is closed.
+
+        Where the database is out of reach it waits for it, and the log tells.
+        """
         while not self._is_closed:
             try:
                 found = self.poll(1, POLL_MAX_S)
+            except UnavailableError as error:
+                log_trouble(_log, error, "%s: %s", self, error)
+                rest(self._context.clock, POLL_S)
+                continue
             except ClosedError:
                 if not self._is_closed:
                     raise  # the store was

@@ -4,6 +4,7 @@ Owns where it is, in memory alone: nothing is stored. What must not break: each 
 in the order of the offsets, and none twice.
 """
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -12,12 +13,15 @@ from fnmatch import fnmatchcase
 from types import TracebackType
 from typing import Literal, Self
 
-from cassq.errors import ClosedError, InvalidOptionError
+from cassq.errors import ClosedError, InvalidOptionError, UnavailableError
 from cassq.limits import SEQ_MAX
 from cassq.model.arguments import check_count, to_seconds
 from cassq.model.ids import new_token, shorten
 from cassq.model.topic import TopicMessage
+from cassq.runtime.clock import rest
+from cassq.runtime.deadline import Deadline
 from cassq.runtime.fork_guard import process_name
+from cassq.runtime.outage_log import log_trouble
 from cassq.topics.bell import Bell
 from cassq.topics.log_reader import LogReader
 from cassq.topics.publisher import check_partition
@@ -26,6 +30,11 @@ from cassq.topics.topic_context import TopicContext
 
 #: Where a reader begins.
 Start = Literal["earliest", "latest"] | datetime | Mapping[int, int]
+
+_log = logging.getLogger("cassq.consumer")
+
+#: A read with little time still gets one honest look, which waits no longer than this.
+LOOK_S = 2.0
 
 #: How often a reader looks that hears nothing: first, and at last.
 POLL_S = 0.25
@@ -100,7 +109,8 @@ class TopicReader:
         poll_s = POLL_S
         while not self._ready:
             self._check_open()
-            has_moved = self._fill()
+            with Deadline(max(ends_at, self._context.clock.now() + LOOK_S)):
+                has_moved = self._fill()
             left_s = ends_at - self._context.clock.now()
             if self._ready or left_s <= 0:
                 break
@@ -110,10 +120,16 @@ class TopicReader:
         return [self._ready.popleft() for _ in range(min(limit, len(self._ready)))]
 
     def __iter__(self) -> Iterator[TopicMessage]:
-        """Yield each message as it comes; ends when the reader is closed."""
+        """Yield each message as it comes; ends when the reader is closed.
+
+        Where the database is out of reach it waits for it, and the log tells.
+        """
         while not self._is_closed:
             try:
                 yield from self.read_many(1, POLL_MAX_S)  # `positions` counts what was yielded
+            except UnavailableError as error:
+                log_trouble(_log, error, "topic %s: %s", self._context.name, error)
+                rest(self._context.clock, POLL_S)
             except ClosedError:
                 if not self._is_closed:
                     raise  # the store was
