@@ -9,6 +9,7 @@ import functools
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Generic, Literal, Self, TypeVar, Unpack
+from uuid import UUID
 
 from cassq.aio.landing import landed
 from cassq.aio.twins import ClosingTwin, Opening, TwinOf, call_in_thread, in_thread
@@ -43,6 +44,11 @@ class Topic(ClosingTwin[SyncTopic]):
     def settings(self) -> TopicSettings:
         """See `cassq.Topic.settings`."""
         return self.sync.settings
+
+    @property
+    def incarnation(self) -> UUID:
+        """See `cassq.Topic.incarnation`."""
+        return self.sync.incarnation
 
     @property
     def partitions(self) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, Unpack
+from uuid import UUID
 
 from cassq.model.message import Headers
 from cassq.model.topic import Position
@@ -64,6 +65,11 @@ class Topic:
     def settings(self) -> TopicSettings:
         """Its settings, as far as is known."""
         return self._context.settings
+
+    @property
+    def incarnation(self) -> UUID:
+        """What tells it from an earlier or a later topic of its name."""
+        return self._context.incarnation
 
     @property
     def partitions(self) -> int:

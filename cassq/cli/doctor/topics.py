@@ -13,7 +13,7 @@ NAMED_MAX = 5
 
 
 def examine(store: cassq.Store) -> Iterator[Finding]:
-    """Yield what is to be said of the topics, one finding for each kind of trouble; nothing without topics."""
+    """Yield what is to be said of the topics, one finding for each trouble; nothing without topics."""
     names = store.topics()
     unread: list[str] = []
     broken: list[str] = []
