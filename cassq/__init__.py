@@ -75,8 +75,8 @@ from cassq.store import Store
 from cassq.topics.consumer import Consumer
 from cassq.topics.group import PartitionLag
 from cassq.topics.held_partition import GroupMessage
+from cassq.topics.many_messages import Stretch
 from cassq.topics.pages import Page
-from cassq.topics.publisher import Stretch
 from cassq.topics.topic import PartitionStats, Topic
 from cassq.topics.topic_reader import TopicReader
 from cassq.worker.outcomes import Reject, Retry

@@ -214,6 +214,7 @@ class Store(TopicStore):
         """
         self._check_usable()
         report = ReapReport()
+        report.segments += self._reap_topics(report.note_failure)
         for record in self.storage.read_queues():
             try:
                 if record.state is QueueState.DELETED:
@@ -226,7 +227,6 @@ class Store(TopicStore):
                 if isinstance(error, CoordinationUnavailableError):
                     raise
                 report.note_failure(f"queue {record.name}: {error}", error)
-        report.segments += self._reap_topics(report.note_failure)
         return report
 
     def close(self) -> None:

@@ -14,18 +14,23 @@ from uuid import UUID
 from cassq.aio.landing import landed
 from cassq.aio.twins import ClosingTwin, Opening, TwinOf, call_in_thread, in_thread
 from cassq.errors import ClosedError
+from cassq.model.arguments import check_count, to_seconds
 from cassq.model.message import Headers
 from cassq.model.topic import Position, TopicMessage
 from cassq.model.topic_settings import TopicSettings
+from cassq.topics.bell import POLL_MAX_S
 from cassq.topics.consumer import CommitHow
 from cassq.topics.consumer import Consumer as SyncConsumer
 from cassq.topics.held_partition import GroupMessage as SyncGroupMessage
 from cassq.topics.publisher import PUBLISH_TIMEOUT, PublishOptions
 from cassq.topics.topic import Topic as SyncTopic
-from cassq.topics.topic_reader import POLL_MAX_S, Start
+from cassq.topics.topic_reader import Start
 from cassq.topics.topic_reader import TopicReader as SyncTopicReader
 
 _M = TypeVar("_M")
+
+#: A look lasts no longer; a call that waits for longer makes several.
+LOOK_S = 1.0
 
 
 class Topic(ClosingTwin[SyncTopic]):
@@ -116,6 +121,8 @@ class Topic(ClosingTwin[SyncTopic]):
 class _Arrivals(Generic[_M]):
     """What calls of a reader, or of a consumer, find: those of a cancelled one come with the next.
 
+    A call that is cancelled goes on in its thread, for no longer than a second.
+
     Attributes:
         left: what was found, and not returned yet.
     """
@@ -127,17 +134,28 @@ class _Arrivals(Generic[_M]):
 
     async def next(self, limit: int, timeout: object) -> list[_M]:
         """Return up to so many."""
-        if not self.left:
-            # One that is cancelled leaves it to whoever calls next.
-            self._looking = self._looking or asyncio.ensure_future(call_in_thread(self._look, limit, timeout))
-            looking = self._looking
-            try:
-                self.left = await asyncio.shield(looking)
-            finally:
-                if looking.done():
-                    self._looking = None
+        check_count(limit)
+        clock = asyncio.get_running_loop().time
+        ends_at = clock() + to_seconds(timeout)
+        while not self.left:
+            left_s = max(0.0, ends_at - clock())
+            await self.settle(limit, min(left_s, LOOK_S))
+            if not left_s:
+                break
         found, self.left = self.left[:limit], self.left[limit:]
         return found
+
+    async def settle(self, limit: int = 0, timeout: object = 0.0) -> None:
+        """Wait for the look that is under way, or make one for up to `limit`, and keep what it found."""
+        if self._looking is None and not limit:
+            return
+        self._looking = self._looking or asyncio.ensure_future(call_in_thread(self._look, limit, timeout))
+        looking = self._looking
+        try:
+            self.left += await asyncio.shield(looking)
+        finally:
+            if looking.done():
+                self._looking = None
 
 
 class TopicReader(ClosingTwin[SyncTopicReader]):
@@ -158,7 +176,7 @@ class TopicReader(ClosingTwin[SyncTopicReader]):
 
     @property
     def positions(self) -> dict[int, int]:
-        """See `cassq.TopicReader.positions`."""
+        """See `cassq.TopicReader.positions`; after a cancelled read call `read_many` once more before."""
         return self.sync.positions | {each.partition: each.offset for each in reversed(self._arrivals.left)}
 
     async def read_many(self, limit: int = 100, timeout: object = 0.0) -> list[TopicMessage]:
@@ -180,6 +198,7 @@ class TopicReader(ClosingTwin[SyncTopicReader]):
 
     async def seek(self, positions: Mapping[int, int]) -> None:
         """Go on at other offsets; see `cassq.TopicReader.seek`."""
+        await self._arrivals.settle()
         await call_in_thread(self.sync.seek, positions)
         self._arrivals.left = [each for each in self._arrivals.left if each.partition not in positions]
 

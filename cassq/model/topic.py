@@ -34,6 +34,7 @@ class TopicState(Enum):
 
     ACTIVE = "active"
     DELETED = "deleted"
+    CLEARED = "cleared"  # deleted, and nothing is left of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class TopicRecord:
     @property
     def is_deleted(self) -> bool:
         """Whether it was deleted, and is being cleared, or was."""
-        return self.state is TopicState.DELETED
+        return self.state is not TopicState.ACTIVE
 
 
 class PartitionKey(NamedTuple):

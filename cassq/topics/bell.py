@@ -1,12 +1,11 @@
 """Wakes readers that sleep when something was published.
 
 Owns who hears of it: the readers of a topic stand in a line of hungry poppers under a name that no queue has.
-It only spares time: who hears nothing looks by itself. What must not break: no publish waits
-for it.
+It only spares time: who hears nothing looks by itself. What must not break: no publish waits for it.
 """
 
+import threading
 from collections.abc import Callable
-from contextlib import suppress
 
 from cassq.coordination.port import Coordinator
 from cassq.errors import AccessDeniedError, UnavailableError
@@ -15,6 +14,10 @@ from cassq.runtime.clock import Clock
 
 #: After so long without a publish nobody relies on what was heard of sleeping readers before.
 QUIET_S = 10.0
+
+#: How often who hears nothing looks: first, and at last.
+POLL_S = 0.25
+POLL_MAX_S = 2.0
 
 
 class Bell:
@@ -41,10 +44,16 @@ class Bell:
         self._is_ringing = False  # who publishes from now on rings again
         self._coordinator.wake(self._line, self._coordinator.hungry(self._line))
 
-    def listen(self, reader: str, wake: Callable[[], None]) -> None:
-        """Have `wake` called once, at the next publish; look once more after this call."""
-        with suppress(UnavailableError, AccessDeniedError):
+    def listen(self, reader: str, wake: Callable[[], None]) -> bool:
+        """Have `wake` called once, at the next publish; look once more after this call.
+
+        Returns: whether it will be; not while the coordination service is out of reach.
+        """
+        try:
             self._coordinator.announce_hunger(self._line, reader, wake)
+        except (UnavailableError, AccessDeniedError):
+            return False
+        return True
 
     def unlisten(self, reader: str) -> None:
         """Hear nothing any more."""
@@ -53,3 +62,56 @@ class Bell:
     def close(self) -> None:
         """End the thread."""
         self._beside.shutdown()
+
+
+class Listener:
+    """One reader, or one member of a group, that sleeps until something is published.
+
+    Attributes:
+        name: what it is announced as.
+        is_closed: whether it sleeps no more.
+    """
+
+    def __init__(self, bell: Bell, name: str, clock: Clock) -> None:
+        self.name = name
+        self.is_closed = False
+        self._bell = bell
+        self._clock = clock
+        self._changed = threading.Condition(threading.RLock())
+        self._is_announced = False
+        self._is_stirred = False
+
+    def sleep(self, seconds: float, look: Callable[[], bool]) -> None:
+        """Wait until something is published, or `stir` is called, or so long.
+
+        Args:
+            look: looks once more, where nobody would have heard of what came before, and tells whether there
+                was something.
+        """
+        with self._changed:
+            self._is_stirred = False
+        if not self._is_announced:
+            self._is_announced = True
+            if not self._bell.listen(self.name, self._hear):
+                self._is_announced = False
+            elif look():
+                return
+        with self._changed:
+            if not (self._is_stirred or self.is_closed):
+                self._clock.wait(self._changed, seconds)
+
+    def _hear(self) -> None:
+        self._is_announced = False
+        self.stir()
+
+    def stir(self) -> None:
+        """End a sleep."""
+        with self._changed:
+            self._is_stirred = True
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Sleep no more."""
+        self.is_closed = True
+        self.stir()
+        self._bell.unlisten(self.name)

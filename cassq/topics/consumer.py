@@ -27,12 +27,13 @@ from cassq.runtime.deadline import Deadline
 from cassq.runtime.fork_guard import process_name
 from cassq.runtime.outage_log import log_trouble
 from cassq.runtime.periodic_thread import PeriodicThread
-from cassq.topics.bell import Bell
+from cassq.runtime.reentry import Closing
+from cassq.topics.bell import POLL_MAX_S, POLL_S, Bell, Listener
 from cassq.topics.group import Group
 from cassq.topics.held_partition import GroupMessage, HeldPartition, Wishes
 from cassq.topics.share import Share
 from cassq.topics.topic_context import TopicContext
-from cassq.topics.topic_reader import LOOK_S, POLL_MAX_S, POLL_S, Start, check_on_gone, filter_of
+from cassq.topics.topic_reader import LOOK_S, Start, check_on_gone, filter_of
 
 _log = logging.getLogger("cassq.consumer")
 
@@ -64,14 +65,13 @@ class Consumer:
         self._wishes = Wishes(filter_of(types), commit == "each", check_on_gone(on_gone))
         context.coordinator.may_take()  # where there is none it says so
         self._context = context
-        self._bell = bell
         self._commit = commit
         self._name = f"{process_name()}-{str(new_token())[:8]}"
-        self._guard = threading.RLock()
-        self._changed = threading.Condition(self._guard)
+        self._listener = Listener(bell, self._name, context.clock)
+        self._closing = Closing(context.clock)
+        self._guard = threading.RLock()  # of what is read, and not handed out
         self._ready: deque[GroupMessage] = deque()
         self._turn = 0
-        self._is_listening = self._is_closed = False
         self._error: CassqError | None = None
         self._share = Share(context, group, group.ensure(start), self._name, self)
         thread = PeriodicThread(f"cassq-group-{context.name}", context.clock)
@@ -105,7 +105,7 @@ class Consumer:
             if handed or left_s <= 0:
                 return handed
             if not has_moved:
-                self._sleep(min(left_s, poll_s))
+                self._listener.sleep(min(left_s, poll_s), self._fill)
                 poll_s = min(2 * poll_s, POLL_MAX_S)
 
     def __iter__(self) -> Iterator[GroupMessage]:
@@ -113,7 +113,7 @@ class Consumer:
 
         Where the database is out of reach it waits for it, and the log tells.
         """
-        while not self._is_closed:
+        while not self._listener.is_closed:
             try:
                 found = self.poll(1, POLL_MAX_S)
             except UnavailableError as error:
@@ -121,7 +121,7 @@ class Consumer:
                 rest(self._context.clock, POLL_S)
                 continue
             except ClosedError:
-                if not self._is_closed:
+                if not self._listener.is_closed:
                     raise  # the store was
                 return
             yield from found
@@ -151,14 +151,12 @@ class Consumer:
 
     def close(self) -> None:
         """Write what is done, and let others have the partitions."""
-        with self._changed:
-            if self._is_closed:
-                return
-            self._is_closed = True
-            self._changed.notify_all()
+        self._closing.run(self._close)
+
+    def _close(self) -> None:
+        self._listener.close()
         self._step.close()
         self._let_all_go()
-        self._bell.unlisten(self._name)
 
     def __enter__(self) -> Self:
         return self
@@ -175,7 +173,7 @@ class Consumer:
         self._context.guard.check(f"a consumer of topic {self._context.name!r}")
         if self._error:
             raise self._error
-        if self._is_closed:
+        if self._listener.is_closed or self._closing.has_begun:
             raise ClosedError(f"this consumer of topic {self._context.name!r} is closed: make another one")
 
     # What is handed out
@@ -203,22 +201,6 @@ class Consumer:
                     handed.append(message)
         return handed
 
-    def _sleep(self, seconds: float) -> None:
-        """Wait until something is published, or the share changed, or so long."""
-        if not self._is_listening:
-            self._is_listening = True
-            self._bell.listen(self._name, self._wake)
-            if self._fill():
-                return
-        with self._changed:
-            if self._is_listening and not self._is_closed:
-                self._context.clock.wait(self._changed, seconds)
-
-    def _wake(self) -> None:
-        with self._changed:
-            self._is_listening = False
-            self._changed.notify_all()
-
     # What it does besides
 
     def make_held(self, group: UUID) -> HeldPartition:
@@ -237,13 +219,26 @@ class Consumer:
         """Hear that there are other partitions, or that the share is to be looked at soon."""
         if is_urgent:
             self._step.poke()
-        self._wake()
+        self._listener.stir()
 
     def _tend(self) -> None:
         """Commit, let go of what others miss, and look at the share."""
-        if self._error:  # who polls hears of nothing else any more: others may have all
-            self._let_all_go()
+        if self._error:
             return
+        try:
+            self._commit_all()
+            self._share.look()
+        except (UnavailableError, OutcomeUnknownError) as error:
+            log_trouble(_log, error, "%s: its share waits: %s", self, error)
+        except CassqError as error:
+            # There is no group any more, or a commit was refused for good: who polls hears of it, and of
+            # nothing else, and others may have all.
+            self._error = error
+            self._listener.stir()
+            self._let_all_go()
+            self._step.close()
+
+    def _commit_all(self) -> None:
         for held in self._share.held():
             try:
                 if held.is_lost or not self._share.has(held):
@@ -257,13 +252,6 @@ class Consumer:
                 self._share.drop(held)
             except (UnavailableError, OutcomeUnknownError) as error:
                 log_trouble(_log, error, "%s: its progress waits to be written: %s", self, error)
-        try:
-            self._share.look()
-        except (UnavailableError, OutcomeUnknownError) as error:
-            log_trouble(_log, error, "%s: its share waits: %s", self, error)
-        except CassqError as error:  # there is no group any more, or it is damaged: who polls hears of it
-            self._error = error
-            self._wake()
 
     def _settle(self, held: HeldPartition) -> None:
         """Let a partition go that others miss, once what is done is committed."""

@@ -58,6 +58,7 @@ class Group:
         found = self._context.known.look().groups.get(self.name)
         if found:
             return found
+        self._check_room(self._context.known.record)
         made, partitions = new_token(), self._context.settings.partitions
         for partition in range(partitions):
             offset = offset_of(self._context, partition, start)
@@ -70,12 +71,15 @@ class Group:
     def _with(self, record: TopicRecord, made: UUID) -> TopicRecord:
         if self.name in record.groups:
             return record
+        self._check_room(record)
+        return replace(record, groups={**record.groups, self.name: made})
+
+    def _check_room(self, record: TopicRecord) -> None:
         if len(record.groups) >= GROUPS_MAX:
             raise InvalidOptionError(
                 f"group {self.name!r} would be one more than {GROUPS_MAX} of topic {record.name!r}: delete "
                 "one"
             )
-        return replace(record, groups={**record.groups, self.name: made})
 
     def find(self) -> UUID:
         """Return the group's id.

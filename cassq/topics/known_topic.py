@@ -6,9 +6,10 @@ name is never taken for this one.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
-from cassq.errors import CassqError, OutcomeUnknownError, TopicNotFoundError
+from cassq.errors import CassqError, OutcomeUnknownError, TopicNotFoundError, UnavailableError
 from cassq.model.ids import new_token
 from cassq.model.topic import TopicRecord, TopicState
 from cassq.runtime.clock import Clock
@@ -45,13 +46,15 @@ class KnownTopic:
         """
         return self.note(self._storage.glance_topic(self.record.name))
 
-    def refreshed(self) -> TopicRecord:
-        """Return the record, about a second old at most.
+    def refresh(self) -> None:
+        """Look, if the last look is a second old; where nobody can, go on by what is known.
 
         Raises: TopicNotFoundError: the topic was deleted.
         """
-        is_fresh = self._clock.now() - self._read_at < REFRESH_S
-        return self.note(self.record) if is_fresh else self.look()
+        if self._clock.now() - self._read_at >= REFRESH_S:
+            self._read_at = self._clock.now()  # also where it fails: the next one a second later
+            with suppress(UnavailableError):
+                self.look()
 
     def change(self, edit: Callable[[TopicRecord], TopicRecord]) -> TopicRecord:
         """Change the record by compare-and-set; `edit` may be called several times.

@@ -41,14 +41,10 @@ from cassq.model.topic import (
 from cassq.runtime.clock import rest
 from cassq.storage.topic_port import LogQuery
 from cassq.topics.publish_request import PublishRequest, in_batches
-from cassq.topics.topic_context import TopicContext
+from cassq.topics.topic_context import LOOK_PAUSE_S, LOOKS_MAX, TopicContext
 
 #: So many writers with names a partition remembers.
 WRITERS_MAX = 1000
-
-#: How often the end is looked for while others move it, and the pause in between.
-LOOKS_MAX = 100
-LOOK_PAUSE_S = 0.02
 
 
 class LogEnd:

@@ -9,7 +9,7 @@ from cassq.errors import InvalidOptionError
 from cassq.model.arguments import check_count
 from cassq.model.ids import shorten
 from cassq.model.topic import TopicMessage
-from cassq.topics.log_reader import LogReader
+from cassq.topics.log_reader import BATCHES, LogReader
 from cassq.topics.publisher import check_partition
 from cassq.topics.segments import Segments
 from cassq.topics.topic_context import TopicContext
@@ -56,6 +56,6 @@ def read_page(context: TopicContext, partition: int, since: int | None, limit: i
 def _stretch(context: TopicContext, partition: int, first: int, last: int) -> list[TopicMessage]:
     reader = LogReader(context, partition, first)
     found: list[TopicMessage] = []
-    while reader.next <= last and (more := reader.read()):
+    while reader.next <= last and (more := reader.read(min(BATCHES, last - reader.next + 1))):
         found += more
     return [each for each in found if each.offset <= last]

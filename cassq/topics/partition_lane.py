@@ -111,6 +111,7 @@ class PartitionLane:
         while left := [each for each in requests if not each.is_over]:
             try:
                 with Deadline(until):
+                    self._context.known.refresh()
                     self._end.publish(left, until, partial(self._tell_late, left))
                 self._bell.ring()
             except StorageUnavailableError as error:

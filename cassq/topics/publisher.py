@@ -5,20 +5,17 @@ Owns one lane for each partition that this process publishes to. What must not b
 """
 
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import timedelta
-from typing import NamedTuple, TypedDict
+from typing import TypedDict
 
 from cassq.errors import (
     BodyTooLargeError,
-    CassqError,
     InvalidOptionError,
     OutcomeUnknownError,
     StorageUnavailableError,
-    UsageError,
 )
 from cassq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, SEQ_MAX
 from cassq.model.arguments import to_seconds
@@ -29,15 +26,14 @@ from cassq.model.topic_settings import TopicSettings
 from cassq.pushing.batch_cutter import BatchCutter
 from cassq.runtime.reentry import alone, check_may_wait
 from cassq.topics.bell import Bell
-from cassq.topics.partition_lane import LINK_BATCHES_MAX, PartitionLane, closed_error
+from cassq.topics.many_messages import ManyMessages, Stretch
+from cassq.topics.partition_lane import PartitionLane, closed_error
 from cassq.topics.publish_request import Numbered, PublishRequest
+from cassq.topics.spreading import Spreading
 from cassq.topics.topic_context import TopicContext
 
 #: How long a publish may take by default.
 PUBLISH_TIMEOUT = timedelta(seconds=30)
-
-#: How many parts of one `publish_many` are on their way at once: as many as two links take.
-PARTS_IN_FLIGHT = 2 * LINK_BATCHES_MAX
 
 
 class PublishOptions(TypedDict, total=False):
@@ -48,14 +44,6 @@ class PublishOptions(TypedDict, total=False):
     partition: int | None
     writer: str | None
     number: int | None
-
-
-class Stretch(NamedTuple):
-    """Messages of one `publish_many` that follow each other in a partition: offsets `first` to `last`."""
-
-    partition: int
-    first: int
-    last: int
 
 
 class Publisher:
@@ -120,65 +108,11 @@ class Publisher:
     ) -> list[Stretch]:
         """Publish many messages; see `Topic.publish_many`."""
         check_may_wait("publish_many()")
-        stretches: list[Stretch] = []
-        flying: deque[PublishRequest] = deque()
-
-        def land() -> None:
-            request = flying[0]
-            position = self._landed(request)
-            flying.popleft()
-            _add(stretches, position, request.count)
-            if progress:
-                progress(request.count)
-
-        try:
-            for part, headers in self._cutter.cut(bodies):
-                for place, indexes in self._spread(headers, partition).items():
-                    lane = self._lane(place)
-                    deadline = self._clock.now() + to_seconds(timeout)
-                    chosen = [part[each] for each in indexes], [headers[each] for each in indexes]
-                    request = PublishRequest(lane.thread, *chosen, deadline)
-                    lane.put(request)
-                    flying.append(request)
-                    if len(flying) > PARTS_IN_FLIGHT:
-                        land()
-            while flying:
-                land()
-        except BaseException as error:
-            self._abandon(error, flying, stretches)
-            raise
-        return stretches
-
-    def _abandon(
-        self, error: BaseException, flying: Iterable[PublishRequest], stretches: list[Stretch]
-    ) -> None:
-        """Tell with an error how much was published; nothing of the call is published after it."""
-        errors: list[CassqError] = []
-        for request in flying:
-            if request.future.cancel():
-                continue
-            try:
-                _add(stretches, self._landed(request), request.count)
-            except CassqError as found:
-                errors.append(found)
-        published = sum(each.last - each.first + 1 for each in stretches)
-        told = f"{published} of the messages are published"
-        is_unknown = any(isinstance(each, OutcomeUnknownError) for each in errors)
-        if isinstance(error, CassqError) and not isinstance(error, UsageError) and (published or is_unknown):
-            raise OutcomeUnknownError(f"at least {told}, others are not: {error}") from error
-        error.add_note(told)
-
-    def _landed(self, request: PublishRequest) -> Position:
-        """Wait for a request until shortly after its deadline, and return the place of its first message."""
-        with suppress(TimeoutError):
-            return request.future.result(max(0.0, request.deadline - self._clock.now()) + 1.0)
-        if request.future.cancel():
-            raise StorageUnavailableError(
-                f"topic {self._context.name!r}: not published in time: others were first"
-            )
-        with suppress(TimeoutError):
-            return request.future.result(0)
-        raise OutcomeUnknownError(f"topic {self._context.name!r}: no answer in time: it may be published")
+        if partition is not None:
+            check_partition(partition, self._context)
+        spreading = Spreading(lambda headers: self._partition(partition, headers, None))
+        call = ManyMessages(self._context, self._lane, to_seconds(timeout), progress)
+        return call.publish(self._cutter.cut(bodies), spreading)
 
     def close(self) -> None:
         """Publish what is in the buffers, and end."""
@@ -207,13 +141,6 @@ class Publisher:
             return check_partition(given, self._context)
         key = headers.get(KEY_HEADER) or (numbered.writer if numbered else "")
         return partition_of(key, self._context.settings.partitions) if key else self._own
-
-    def _spread(self, headers: Sequence[Headers], partition: int | None) -> dict[int, list[int]]:
-        """Return which messages of a part go to which partition, by their places in it."""
-        spread: dict[int, list[int]] = {}
-        for place, each in enumerate(headers):
-            spread.setdefault(self._partition(partition, each, None), []).append(place)
-        return spread
 
 
 def check_partition(given: object, context: TopicContext) -> int:
@@ -248,11 +175,3 @@ def _numbered(writer: str | None, number: int | None) -> Numbered | None:
     if type(number) is not int or not 0 <= number < SEQ_MAX:
         raise InvalidOptionError(f"number={shorten(number)} must be an int of 0 or more, below 2**63 - 1")
     return Numbered(writer, number)
-
-
-def _add(stretches: list[Stretch], position: Position, count: int) -> None:
-    last = position.offset + count - 1
-    if stretches and stretches[-1][::2] == (position.partition, position.offset - 1):
-        stretches[-1] = stretches[-1]._replace(last=last)
-    else:
-        stretches.append(Stretch(position.partition, position.offset, last))

@@ -11,14 +11,14 @@ and a deleted topic's last head is retired, so that no publish into it is acknow
     | link at 91, IF op = a --->| refused: it looks: deleted   |
 """
 
+from collections.abc import Sequence
 from datetime import timedelta
 
-from cassq.errors import CorruptError, OutcomeUnknownError
-from cassq.model.topic import LogHead, SegmentKey, SegmentState, closed
+from cassq.errors import OutcomeUnknownError
+from cassq.model.topic import LogHead, Segment, SegmentKey, SegmentState, closed
 from cassq.runtime.clock import rest
-from cassq.topics.log_end import LOOK_PAUSE_S, LOOKS_MAX, LogEnd, open_next
-from cassq.topics.segments import Segments
-from cassq.topics.topic_context import TopicContext
+from cassq.topics.log_end import LogEnd, open_next
+from cassq.topics.topic_context import LOOK_PAUSE_S, LOOKS_MAX, TopicContext
 
 _MS = timedelta(milliseconds=1)
 
@@ -43,14 +43,15 @@ class Retention:
             LogEnd(self._context, self._partition).close_segment()
             listed = self._storage.list_segments(self._key)
         over: list[int] = []
-        sizes = self._sizes() if settings.retention_bytes else {}
+        sizes = self._sizes(listed.segments) if settings.retention_bytes else {}
         # The last one stays: its successor does not stand.
         for segment, successor in zip(listed.segments, listed.segments[1:], strict=False):
             # All that is in it was published before its successor was created, but for the nodes' clocks.
             kept_ms = settings.retention // _MS + settings.clock_skew_max // _MS
             is_old = settings.retention and successor.created_at_ms + kept_ms <= listed.now_ms
             behind = sum(size for number, size in sizes.items() if number > segment.number)
-            if not is_old and not (settings.retention_bytes and behind >= settings.retention_bytes):
+            is_over = is_old or (settings.retention_bytes and behind >= settings.retention_bytes)
+            if not is_over and not self._is_retired(segment.number):
                 break
             over.append(segment.number)
         return self._delete(over)
@@ -84,7 +85,9 @@ class Retention:
             if self._change(place, head, SegmentState.RETIRED):
                 return True
             rest(self._context.clock, LOOK_PAUSE_S)
-        raise CorruptError(f"topic {self._context.name!r}: others kept publishing while it was deleted")
+        raise OutcomeUnknownError(
+            f"topic {self._context.name!r}: others kept publishing while it was deleted"
+        )
 
     def _delete(self, numbers: list[int]) -> int:
         """Retire and delete segments, the oldest first."""
@@ -108,6 +111,11 @@ class Retention:
         except OutcomeUnknownError:
             return False  # what is there tells
 
-    def _sizes(self) -> dict[int, int]:
-        found = Segments(self._context, self._partition).standing()
-        return {each.number: head.size for each, head in found}
+    def _is_retired(self, number: int) -> bool:
+        """Tell whether somebody began to delete a segment, and did not come to the end."""
+        head = self._storage.glance_head(self._key.segment(number))
+        return head is None or head.is_retired
+
+    def _sizes(self, segments: Sequence[Segment]) -> dict[int, int]:
+        heads = {each.number: self._storage.glance_head(self._key.segment(each.number)) for each in segments}
+        return {number: head.size for number, head in heads.items() if head}

@@ -10,8 +10,9 @@ from datetime import datetime, timedelta
 from cassq.errors import CorruptError, InvalidOptionError, OffsetGoneError
 from cassq.model.ids import shorten
 from cassq.model.topic import LogBatch, LogHead, Segment, SegmentKey
+from cassq.runtime.clock import rest
 from cassq.storage.topic_port import LogQuery
-from cassq.topics.topic_context import TopicContext
+from cassq.topics.topic_context import LOOK_PAUSE_S, LOOKS_MAX, TopicContext
 
 #: Outlines are read so many at a time where a time is looked for.
 _OUTLINES = 1000
@@ -36,27 +37,45 @@ class Segments:
 
         Raises: TopicNotFoundError: the topic was deleted.
         """
-        while listed := self._storage.list_segments(self._key).segments:
+        for _ in range(LOOKS_MAX):
+            listed = self._storage.list_segments(self._key).segments
             found = [(each, self._storage.glance_head(self.place(each.number))) for each in listed]
             standing = [(each, head) for each, head in found if head and not head.is_retired]
             if standing:
                 return standing
-            self._context.known.look()  # all went, and others stand by now; or the topic was deleted
-        self._context.known.look()
-        return []
+            self._await_news()
+        raise self._headless()
 
     def earliest(self) -> int:
         """Return the oldest offset that is left; the next one where nothing is."""
-        return next((each.first for each, _ in self.standing()), 1)
+        for _ in range(LOOKS_MAX):
+            listed = self._storage.list_segments(self._key).segments
+            for each in listed:
+                head = self._storage.glance_head(self.place(each.number))
+                if head and not head.is_retired:
+                    return each.first
+            self._await_news()
+        raise self._headless()
 
     def latest(self) -> int:
         """Return the offset that the next message gets."""
-        while listed := self._storage.list_segments(self._key).segments:
-            if head := self._storage.glance_head(self.place(listed[-1].number)):
+        for _ in range(LOOKS_MAX):
+            listed = self._storage.list_segments(self._key).segments
+            if listed and (head := self._storage.glance_head(self.place(listed[-1].number))):
                 return head.next
-            self._context.known.look()  # it went, and another one stands by now; or the topic was deleted
+            self._await_news()
+        raise self._headless()
+
+    def _await_news(self) -> None:
+        """Wait a moment where all that was listed went: others stand by now, or the topic was deleted."""
         self._context.known.look()
-        return 1
+        rest(self._context.clock, LOOK_PAUSE_S)
+
+    def _headless(self) -> CorruptError:
+        return CorruptError(
+            f"topic {self._context.name!r}, partition {self._key.partition}: its segments are listed, and "
+            "have no heads"
+        )
 
     def holder(self, offset: int) -> SegmentKey | None:
         """Return the segment that holds an offset, or will; None where none is there by now.

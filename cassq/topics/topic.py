@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, Unpack
 from uuid import UUID
+from weakref import WeakSet
 
 from cassq.model.message import Headers
 from cassq.model.topic import Position
@@ -16,12 +17,12 @@ from cassq.runtime.reentry import Closing
 from cassq.topics.bell import Bell
 from cassq.topics.consumer import CommitHow, Consumer
 from cassq.topics.group import Group, PartitionLag
+from cassq.topics.many_messages import Stretch
 from cassq.topics.pages import Page, read_page
 from cassq.topics.publisher import (
     PUBLISH_TIMEOUT,
     Publisher,
     PublishOptions,
-    Stretch,
     check_partition,
 )
 from cassq.topics.retention import Retention
@@ -60,6 +61,7 @@ class Topic:
         self._bell = Bell(context.coordinator, context.name, context.clock)
         self._publisher = Publisher(context, self._bell)
         self._closing = Closing(context.clock)
+        self._opened: WeakSet[TopicReader | Consumer] = WeakSet()
 
     @property
     def settings(self) -> TopicSettings:
@@ -93,9 +95,9 @@ class Topic:
             headers: str to str; readers may ask for some values of `type`.
             timeout: how long it may take.
             options: `key` and `type`: the headers of these names. `partition`, from 0 on; else that of the
-                key, of the writer's name, or any one. `writer` and `number`: a number that a writer has used
-                before publishes nothing, for ever; it has to rise, and is compared in its partition alone,
-                which remembers 1000 writers.
+                key, or of the writer's name; else one that this process chose for all that has neither.
+                `writer` and `number`: a number that a writer has used before publishes nothing, for ever; it
+                has to rise, and is compared in its partition alone, which remembers 1000 writers.
 
         Raises:
             InvalidOptionError, InvalidNameError, BodyTooLargeError: a value breaks a rule; nothing happened.
@@ -159,9 +161,11 @@ class Topic:
             partitions: only these.
             on_gone: what to do where retention was faster: raise `OffsetGoneError`, or go on at the oldest.
         """
-        return TopicReader(
+        made = TopicReader(
             self._context, self._bell, start=start, partitions=partitions, types=types, on_gone=on_gone
         )
+        self._opened.add(made)
+        return made
 
     def consumer(
         self,
@@ -186,10 +190,12 @@ class Topic:
 
         Raises: InvalidOptionError: a value breaks a rule, or the store names no coordination service.
         """
-        made = Group(self._context, group)
-        return Consumer(
-            self._context, self._bell, made, commit=commit, types=types, start=start, on_gone=on_gone
+        found = Group(self._context, group)
+        made = Consumer(
+            self._context, self._bell, found, commit=commit, types=types, start=start, on_gone=on_gone
         )
+        self._opened.add(made)
+        return made
 
     def groups(self) -> list[str]:
         """Return the names of its groups, in order."""
@@ -255,9 +261,8 @@ class Topic:
 
     def _stats_of(self, partition: int) -> PartitionStats:
         found = Segments(self._context, partition).standing()
-        oldest = found[0][0].first if found else 1
-        latest = found[-1][1].next if found else 1
-        return PartitionStats(partition, oldest, latest, len(found), sum(head.size for _, head in found))
+        size = sum(head.size for _, head in found)
+        return PartitionStats(partition, found[0][0].first, found[-1][1].next, len(found), size)
 
     def clear(self) -> int:
         """Delete what was published until now; return how many segments went. Offsets go on."""
@@ -269,10 +274,12 @@ class Topic:
         return sum(Retention(self._context, each).run_once() for each in range(self.partitions))
 
     def close(self) -> None:
-        """Publish what is in the buffers, and end."""
+        """Close its readers and consumers, publish what is in the buffers, and end."""
         self._closing.run(self._close)
 
     def _close(self) -> None:
+        for each in list(self._opened):
+            each.close()
         self._publisher.close()
         self._bell.close()
 

@@ -5,6 +5,7 @@ head means gone, never new.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from cassq.errors import CassqError, OutcomeUnknownError, TopicNotFoundError
@@ -76,8 +77,9 @@ class TopicCatalog:
 
     def _create(self, name: str, old: TopicRecord | None, settings: TopicSettings) -> TopicRecord | None:
         """Create the topic; None when somebody else did, or may have."""
-        if old is not None:
+        if old is not None and old.state is TopicState.DELETED:
             self.clear(old)  # nobody finds what is left of it once its record is another one's
+            return None
         wanted = TopicRecord(name, new_token(), settings, new_token())
         places = [PartitionKey(wanted.incarnation, each).segment(1) for each in range(settings.partitions)]
         for place in places:
@@ -115,9 +117,18 @@ class TopicCatalog:
         return sum(Retention(context, each).run_once() for each in range(partitions))
 
     def clear(self, deleted: TopicRecord) -> int:
-        """Delete what a deleted topic left; return how many segments there were."""
+        """Delete what a deleted topic left, and have its record say so.
+
+        Returns: how many segments there were.
+        """
+        if deleted.state is TopicState.CLEARED:
+            return 0
         partitions = deleted.settings.partitions
         context = self._context_of(deleted)
         for group in deleted.groups.values():
             self._storage.delete_progress(group, partitions)
-        return sum(Retention(context, each).end() for each in range(partitions))
+        cleared = sum(Retention(context, each).end() for each in range(partitions))
+        with suppress(OutcomeUnknownError):  # or another pass finds nothing, and says so
+            done = replace(deleted, state=TopicState.CLEARED, groups={}, op=new_token())
+            self._storage.change_topic(deleted, done)
+        return cleared

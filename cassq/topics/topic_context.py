@@ -11,6 +11,10 @@ from cassq.runtime.fork_guard import ForkGuard
 from cassq.storage.topic_port import TopicStorage
 from cassq.topics.known_topic import KnownTopic
 
+#: How often a look is repeated while others change what is looked for, and the pause in between.
+LOOKS_MAX = 100
+LOOK_PAUSE_S = 0.02
+
 
 @dataclass(frozen=True, slots=True)
 class TopicContext:

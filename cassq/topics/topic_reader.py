@@ -5,7 +5,6 @@ in the order of the offsets, and none twice.
 """
 
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
@@ -22,7 +21,8 @@ from cassq.runtime.clock import rest
 from cassq.runtime.deadline import Deadline
 from cassq.runtime.fork_guard import process_name
 from cassq.runtime.outage_log import log_trouble
-from cassq.topics.bell import Bell
+from cassq.runtime.reentry import Closing
+from cassq.topics.bell import POLL_MAX_S, POLL_S, Bell, Listener
 from cassq.topics.log_reader import LogReader
 from cassq.topics.publisher import check_partition
 from cassq.topics.segments import Segments
@@ -35,10 +35,6 @@ _log = logging.getLogger("cassq.consumer")
 
 #: A read with little time still gets one honest look, which waits no longer than this.
 LOOK_S = 2.0
-
-#: How often a reader looks that hears nothing: first, and at last.
-POLL_S = 0.25
-POLL_MAX_S = 2.0
 
 
 class TopicReader:
@@ -57,8 +53,8 @@ class TopicReader:
         skips_gone = check_on_gone(on_gone)
         chosen = range(context.settings.partitions) if partitions is None else partitions
         self._context = context
-        self._bell = bell
-        self._name = f"{process_name()}-{str(new_token())[:8]}"
+        self._listener = Listener(bell, f"{process_name()}-{str(new_token())[:8]}", context.clock)
+        self._closing = Closing(context.clock)
         self._wants = filter_of(types)
         self._logs = {
             each: LogReader(context, each, offset_of(context, each, start), skips_gone=skips_gone)
@@ -66,9 +62,6 @@ class TopicReader:
         }
         self._turns = deque(self._logs)
         self._ready: deque[TopicMessage] = deque()
-        self._changed = threading.Condition(threading.RLock())
-        self._is_listening = False
-        self._is_closed = False
 
     @property
     def skipped(self) -> int:
@@ -115,7 +108,7 @@ class TopicReader:
             if self._ready or left_s <= 0:
                 break
             if not has_moved:
-                self._sleep(min(left_s, poll_s))
+                self._listener.sleep(min(left_s, poll_s), self._fill)
                 poll_s = min(2 * poll_s, POLL_MAX_S)
         return [self._ready.popleft() for _ in range(min(limit, len(self._ready)))]
 
@@ -124,23 +117,20 @@ class TopicReader:
 
         Where the database is out of reach it waits for it, and the log tells.
         """
-        while not self._is_closed:
+        while not self._listener.is_closed:
             try:
                 yield from self.read_many(1, POLL_MAX_S)  # `positions` counts what was yielded
             except UnavailableError as error:
                 log_trouble(_log, error, "topic %s: %s", self._context.name, error)
                 rest(self._context.clock, POLL_S)
             except ClosedError:
-                if not self._is_closed:
+                if not self._listener.is_closed:
                     raise  # the store was
                 return
 
     def close(self) -> None:
         """Read no more; a call that waits ends."""
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify_all()
-        self._bell.unlisten(self._name)
+        self._closing.run(self._listener.close)
 
     def __enter__(self) -> Self:
         return self
@@ -155,7 +145,7 @@ class TopicReader:
 
     def _check_open(self) -> None:
         self._context.guard.check(f"a reader of topic {self._context.name!r}")
-        if self._is_closed:
+        if self._listener.is_closed or self._closing.has_begun:
             raise ClosedError(f"this reader of topic {self._context.name!r} is closed: make another one")
 
     def _fill(self) -> bool:
@@ -170,22 +160,6 @@ class TopicReader:
             if self._ready:
                 break
         return has_moved
-
-    def _sleep(self, seconds: float) -> None:
-        """Wait until something is published, or so long."""
-        if not self._is_listening:
-            self._is_listening = True
-            self._bell.listen(self._name, self._wake)
-            if self._fill():  # what was published before rang for nobody
-                return
-        with self._changed:
-            if self._is_listening and not self._is_closed:
-                self._context.clock.wait(self._changed, seconds)
-
-    def _wake(self) -> None:
-        with self._changed:
-            self._is_listening = False
-            self._changed.notify_all()
 
 
 def check_on_gone(on_gone: object) -> bool:
