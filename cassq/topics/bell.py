@@ -21,46 +21,68 @@ POLL_MAX_S = 2.0
 
 
 class Bell:
-    """The bell of one topic."""
+    """The bell of one topic in one process, which is announced once for all that sleep here.
 
-    def __init__(self, coordinator: Coordinator, topic: str, clock: Clock) -> None:
+    Args:
+        name: what the process is announced as.
+    """
+
+    def __init__(self, coordinator: Coordinator, topic: str, clock: Clock, name: str) -> None:
         self._coordinator = coordinator
         self._line = f"{topic}~"
         self._clock = clock
+        self._name = name
         self._beside = BackgroundThread(f"cassq-bell-{topic}")
+        self._sleepers: dict[str, Callable[[], None]] = {}
+        self._is_announced = False
         self._is_ringing = False
         self._rung_at = float("-inf")
 
     def ring(self) -> None:
-        """Wake all that sleep, soon, on a thread of its own."""
+        """Wake all that sleep: those of this process at once, the others soon, on a thread of its own."""
+        self._wake_own()
         now = self._clock.now()
         was_quiet, self._rung_at = now - self._rung_at > QUIET_S, now
-        if self._is_ringing or not (was_quiet or self._coordinator.hungry(self._line)):
+        if self._is_ringing or not (was_quiet or self._coordinator.hungry(self._line, self._name)):
             return
         self._is_ringing = True
-        self._beside.submit(self._wake)
+        self._beside.submit(self._wake_others)
 
-    def _wake(self) -> None:
+    def _wake_others(self) -> None:
         self._is_ringing = False  # who publishes from now on rings again
-        self._coordinator.wake(self._line, self._coordinator.hungry(self._line))
+        self._coordinator.wake(self._line, self._coordinator.hungry(self._line, self._name), self._name)
 
-    def listen(self, reader: str, wake: Callable[[], None]) -> bool:
+    def _wake_own(self) -> None:
+        for sleeper in list(self._sleepers):
+            if wake := self._sleepers.pop(sleeper, None):
+                wake()
+
+    def _hear(self) -> None:
+        self._is_announced = False
+        self._wake_own()
+
+    def listen(self, sleeper: str, wake: Callable[[], None]) -> bool:
         """Have `wake` called once, at the next publish; look once more after this call.
 
-        Returns: whether it will be; not while the coordination service is out of reach.
+        Returns: whether it will be; while the coordination service is out of reach only for what this process
+            publishes itself.
         """
-        try:
-            self._coordinator.announce_hunger(self._line, reader, wake)
-        except (UnavailableError, AccessDeniedError):
-            return False
-        return True
+        self._sleepers[sleeper] = wake
+        if not self._is_announced:
+            self._is_announced = True
+            try:
+                self._coordinator.announce_hunger(self._line, self._name, self._hear)
+            except (UnavailableError, AccessDeniedError):
+                self._is_announced = False
+        return self._is_announced
 
-    def unlisten(self, reader: str) -> None:
+    def unlisten(self, sleeper: str) -> None:
         """Hear nothing any more."""
-        self._coordinator.withdraw_hunger(self._line, reader)
+        self._sleepers.pop(sleeper, None)
 
     def close(self) -> None:
-        """End the thread."""
+        """Hear nothing, and end the thread."""
+        self._coordinator.withdraw_hunger(self._line, self._name)
         self._beside.shutdown()
 
 

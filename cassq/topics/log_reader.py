@@ -45,7 +45,7 @@ class LogReader:
         self._partition = partition
         self._segments = Segments(context, partition)
         self._place: SegmentKey | None = None
-        self._is_edge = False
+        self._is_edge = self._is_idle = False
         self._skips_gone = skips_gone
         self.next = since
         self.skipped = 0
@@ -53,7 +53,7 @@ class LogReader:
     def seek(self, offset: int) -> None:
         """Go on at another offset."""
         self.next = offset
-        self._place, self._is_edge = None, False
+        self._place, self._is_edge, self._is_idle = None, False, False
 
     def read(self, batches: int = BATCHES) -> list[TopicMessage]:
         """Return what is there, of so many batches at most; nothing at the end of the log.
@@ -84,11 +84,20 @@ class LogReader:
             self._place = self._place or self._segments.holder(self.next)
             if self._place is None:
                 return []
+            if self._is_idle and not self._has_news(self._place):
+                return []
             query = LogQuery(self.next, batches, is_edge=self._is_edge)
             if found := self._accept(self._storage.read_log(self._place, query)):
+                self._is_idle = False
                 return found
             if not self._may_have_more(self._place):
+                self._is_idle = True
                 return []
+
+    def _has_news(self, place: SegmentKey) -> bool:
+        """Ask the head alone, where the look before found nothing: most looks find nothing again."""
+        head = self._storage.glance_head(place)
+        return head is None or head.state is not SegmentState.OPEN or head.next > self.next
 
     def _accept(self, batches: Sequence[LogBatch]) -> list[TopicMessage]:
         """Return the messages up to the first gap, and go on behind them."""

@@ -10,9 +10,11 @@ from typing import Literal, NamedTuple, Unpack
 from uuid import UUID
 from weakref import WeakSet
 
+from cassq.model.ids import new_token
 from cassq.model.message import Headers
 from cassq.model.topic import Position
 from cassq.model.topic_settings import TopicSettings
+from cassq.runtime.fork_guard import process_name
 from cassq.runtime.reentry import Closing
 from cassq.topics.bell import Bell
 from cassq.topics.consumer import CommitHow, Consumer
@@ -58,7 +60,9 @@ class Topic:
     def __init__(self, context: TopicContext) -> None:
         self._context = context
         self.name = context.name
-        self._bell = Bell(context.coordinator, context.name, context.clock)
+        self._bell = Bell(
+            context.coordinator, context.name, context.clock, f"{process_name()}-{str(new_token())[:8]}"
+        )
         self._publisher = Publisher(context, self._bell)
         self._closing = Closing(context.clock)
         self._opened: WeakSet[TopicReader | Consumer] = WeakSet()

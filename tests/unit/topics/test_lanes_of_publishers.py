@@ -5,6 +5,7 @@ from support.interrupted import lose, refuse
 from support.topic_scene import TopicScene
 
 from cassq.errors import ClosedError, OutcomeUnknownError, StorageUnavailableError
+from cassq.model.ids import new_token
 from cassq.runtime.background_thread import AnsweredFuture
 from cassq.topics.bell import Bell
 from cassq.topics.partition_lane import PartitionLane
@@ -19,14 +20,14 @@ def scene():
 
 @pytest.fixture
 def lane(scene):
-    made = PartitionLane(scene.context, 0, Bell(scene.coordinator, "t", scene.clock))
+    made = PartitionLane(scene.context, 0, Bell(scene.coordinator, "t", scene.clock, str(new_token())))
     yield made
     made.close()
 
 
 @pytest.fixture
 def publisher(scene):
-    made = Publisher(scene.context, Bell(scene.coordinator, "t", scene.clock))
+    made = Publisher(scene.context, Bell(scene.coordinator, "t", scene.clock, str(new_token())))
     yield made
     made.close()
 
@@ -91,7 +92,9 @@ class TestLane:
     def test_who_has_little_time_hears_in_time_though_another_one_has_much(self, scene):
         storage = Always(scene.rows, link=lose, load_head=lambda: heads.pop() or refuse())
         heads = [False] * 100_000 + [True]
-        lane = PartitionLane(scene.context_of(storage), 0, Bell(scene.coordinator, "t", scene.clock))
+        lane = PartitionLane(
+            scene.context_of(storage), 0, Bell(scene.coordinator, "t", scene.clock, str(new_token()))
+        )
         hurried, patient = request_of(scene, lane, within_s=1.0), request_of(scene, lane, within_s=100.0)
         later = request_of(scene, lane, within_s=2.0)
         ended = {}

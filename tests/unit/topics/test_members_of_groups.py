@@ -10,6 +10,7 @@ from support.interrupted import lose, refuse
 from support.topic_scene import TopicScene, offsets
 
 from cassq.errors import AccessDeniedError, GroupNotFoundError, OutcomeUnknownError, PartitionLostError
+from cassq.model.ids import new_token
 from cassq.model.topic import Progress, first_head
 from cassq.topics import consumer as consumers
 from cassq.topics.bell import Bell
@@ -241,7 +242,7 @@ class TestConsumers:
         monkeypatch.setattr(consumers, "PeriodicThread", Tended)
 
         def make(**how):
-            bell = Bell(scene.coordinator, "t", scene.clock)
+            bell = Bell(scene.coordinator, "t", scene.clock, str(new_token()))
             options = {"commit": "grouped", "types": None, "start": "earliest"} | how
             return Consumer(scene.context, bell, Group(scene.context, "g"), **options)
 

@@ -108,7 +108,7 @@ class PassingClock(HandClock):
 
 def test_who_could_not_be_announced_is_announced_at_the_next_sleep():
     clock, coordinator = PassingClock(), Deaf()
-    listener = Listener(Bell(coordinator, "t", clock), "me", clock)
+    listener = Listener(Bell(coordinator, "t", clock, "me"), "me", clock)
     looks = []
 
     for _ in range(3):
@@ -210,3 +210,43 @@ def test_retention_by_age_deletes_what_is_older(store, monkeypatch):
     assert topic.reap() >= 3
     topic.publish(b"new")
     assert topic.read(0).messages[-1].body == b"new"
+
+
+class TestReaders:
+    def test_of_one_process_are_announced_once_and_hear_its_own_publishes(self, store, monkeypatch):
+        topic = store.topic("t")
+        announced = []
+        coordinator = topic._context.coordinator
+        announce = coordinator.announce_hunger
+        monkeypatch.setattr(
+            coordinator,
+            "announce_hunger",
+            lambda line, *rest: announced.append(line) or announce(line, *rest),
+            raising=False,
+        )
+        readers = [topic.reader("latest") for _ in range(5)]
+        found = []
+
+        def follow(reader):
+            found.extend(reader.read_many(1, timeout=60))
+
+        threads = [threading.Thread(target=follow, args=(each,)) for each in readers]
+        for each in threads:
+            each.start()
+        until(lambda: len(topic._bell._sleepers) == 5)
+        topic.publish(b"x")
+        for each in threads:
+            each.join(60)
+
+        assert [each.body for each in found] == [b"x"] * 5
+        assert announced.count("t~") <= 2
+
+    def test_that_find_nothing_again_and_again_ask_the_head_alone(self, store):
+        reader = store.topic("t").reader()
+        assert reader.read_many() == []
+        before = asked(store, "read_log"), asked(store, "glance_head")
+
+        for _ in range(5):
+            assert reader.read_many() == []
+
+        assert (asked(store, "read_log"), asked(store, "glance_head")) == (before[0], before[1] + 5)

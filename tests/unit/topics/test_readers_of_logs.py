@@ -8,6 +8,7 @@ from support.interrupted import Interrupted
 from support.topic_scene import TopicScene, offsets
 
 from cassq.errors import CorruptError, OffsetGoneError
+from cassq.model.ids import new_token
 from cassq.topics.bell import Bell
 from cassq.topics.log_end import LogEnd
 from cassq.topics.log_reader import LogReader
@@ -124,7 +125,7 @@ class TestTopicReader:
     @pytest.mark.parametrize("call", range(1, 5))
     def test_a_reader_that_skips_what_is_gone_skips_it_again_where_retention_is_faster(self, scene, call):
         scene.publish(b"1")
-        bell = Bell(scene.coordinator, "t", scene.clock)
+        bell = Bell(scene.coordinator, "t", scene.clock, str(new_token()))
         reader = TopicReader(
             scene.context, bell, start="earliest", partitions=None, types=None, on_gone="oldest"
         )
