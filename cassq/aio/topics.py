@@ -14,7 +14,7 @@ from uuid import UUID
 from cassq.aio.landing import landed
 from cassq.aio.twins import ClosingTwin, Opening, TwinOf, call_in_thread, in_thread
 from cassq.errors import ClosedError
-from cassq.model.arguments import check_count, to_seconds
+from cassq.model.arguments import check_count, seconds_of
 from cassq.model.message import Headers
 from cassq.model.topic import Position, TopicMessage
 from cassq.model.topic_settings import TopicSettings
@@ -127,16 +127,16 @@ class _Arrivals(Generic[_M]):
         left: what was found, and not returned yet.
     """
 
-    def __init__(self, look: Callable[[int, object], list[_M]]) -> None:
+    def __init__(self, look: Callable[[int, float], list[_M]]) -> None:
         self._look = look
         self._looking: asyncio.Future[list[_M]] | None = None
         self.left: list[_M] = []
 
-    async def next(self, limit: int, timeout: object) -> list[_M]:
+    async def next(self, limit: int, timeout: float | timedelta | None) -> list[_M]:
         """Return up to so many."""
         check_count(limit)
         clock = asyncio.get_running_loop().time
-        ends_at = clock() + to_seconds(timeout)
+        ends_at = clock() + seconds_of(timeout)
         while not self.left:
             left_s = max(0.0, ends_at - clock())
             await self.settle(limit, min(left_s, LOOK_S))
@@ -145,7 +145,7 @@ class _Arrivals(Generic[_M]):
         found, self.left = self.left[:limit], self.left[limit:]
         return found
 
-    async def settle(self, limit: int = 0, timeout: object = 0.0) -> None:
+    async def settle(self, limit: int = 0, timeout: float = 0.0) -> None:
         """Wait for the look that is under way, or make one for up to `limit`, and keep what it found."""
         if self._looking is None and not limit:
             return
@@ -179,7 +179,9 @@ class TopicReader(ClosingTwin[SyncTopicReader]):
         """See `cassq.TopicReader.positions`; after a cancelled read call `read_many` once more before."""
         return self.sync.positions | {each.partition: each.offset for each in reversed(self._arrivals.left)}
 
-    async def read_many(self, limit: int = 100, timeout: object = 0.0) -> list[TopicMessage]:
+    async def read_many(
+        self, limit: int = 100, timeout: float | timedelta | None = 0.0
+    ) -> list[TopicMessage]:
         """Return up to `limit` messages; see `cassq.TopicReader.read_many`.
 
         Where it is cancelled, what it was about to return comes with the next call.
@@ -284,7 +286,7 @@ class Consumer(ClosingTwin[SyncConsumer]):
         """See `cassq.Consumer.partitions`."""
         return self.sync.partitions
 
-    async def poll(self, limit: int = 100, timeout: object = 0.0) -> list[GroupMessage]:
+    async def poll(self, limit: int = 100, timeout: float | timedelta | None = 0.0) -> list[GroupMessage]:
         """Return up to `limit` messages; see `cassq.Consumer.poll`.
 
         Where it is cancelled, what it was about to return comes with the next call.

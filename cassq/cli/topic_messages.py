@@ -66,10 +66,17 @@ def read(  # noqa: PLR0913, PLR0917 - one for each option
         say(f"cassq: no message; partition {chosen} {has}")
 
 
+def _on_gone(is_skipping: bool) -> Literal["oldest", "error"]:  # noqa: FBT001 - of a flag
+    return "oldest" if is_skipping else "error"
+
+
 def _arriving_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.option(
             "--timeout", type=to_duration, metavar="DURATION", help="End when none comes for so long."
+        ),
+        click.option(
+            "--skip-gone", is_flag=True, help="Go on at the oldest message where retention was faster."
         ),
         click.option("--count", type=click.IntRange(1), metavar="N", help="End after so many."),
         click.option(
@@ -95,6 +102,8 @@ def follow(  # noqa: PLR0913, PLR0917 - one for each option
     types: tuple[str, ...],
     count: int | None,
     timeout: timedelta | None,
+    *,
+    skip_gone: bool,
 ) -> None:
     """Print messages as they come, until Ctrl-C; bare bodies, or one line of JSON each.
 
@@ -104,7 +113,7 @@ def follow(  # noqa: PLR0913, PLR0917 - one for each option
     session.ending.begin(is_endless=is_endless)
     with (
         opened_topic(session, name) as topic,
-        topic.reader(start_in(topic, start), types=types or None) as reader,
+        topic.reader(start_in(topic, start), types=types or None, on_gone=_on_gone(skip_gone)) as reader,
         session.ending.politely() as wish,
     ):
         arrivals = _Arrivals(reader.read_many, wish, timeout)
@@ -134,6 +143,8 @@ def consume(  # noqa: PLR0913, PLR0917 - one for each option
     types: tuple[str, ...],
     count: int | None,
     timeout: timedelta | None,
+    *,
+    skip_gone: bool,
 ) -> None:
     """Print messages as a member of GROUP, until Ctrl-C; bare bodies, or one line of JSON each.
 
@@ -144,7 +155,9 @@ def consume(  # noqa: PLR0913, PLR0917 - one for each option
     with (
         opened_topic(session, name) as topic,
         session.ending.politely() as wish,
-        topic.consumer(group, start=start_in(topic, start), types=types or None) as consumer,
+        topic.consumer(
+            group, start=start_in(topic, start), types=types or None, on_gone=_on_gone(skip_gone)
+        ) as consumer,
     ):
         arrivals = _Arrivals(consumer.poll, wish, timeout)
         try:
@@ -152,7 +165,10 @@ def consume(  # noqa: PLR0913, PLR0917 - one for each option
                 lines = [to_line(each, is_json=session.is_json) for each in found]
                 _print(lines, wish, _Ending(found).note)
         except cassq.OffsetGoneError as error:
-            way_out = f"{error}; `cassq topic reset {name} {group} --to earliest` does so for the group"
+            way_out = (
+                f"{error}; `cassq topic reset {name} {group} --to earliest` does so for the group, and "
+                "--skip-gone for this member"
+            )
             raise cassq.OffsetGoneError(way_out, error.partition, error.wanted, error.oldest) from error
         finally:
             consumer.commit()

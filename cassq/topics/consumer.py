@@ -8,6 +8,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
+from datetime import timedelta
 from types import TracebackType
 from typing import Literal, Self
 from uuid import UUID
@@ -20,7 +21,7 @@ from cassq.errors import (
     PartitionLostError,
     UnavailableError,
 )
-from cassq.model.arguments import check_count, to_seconds
+from cassq.model.arguments import check_count, seconds_of
 from cassq.model.ids import new_token, shorten
 from cassq.runtime.clock import rest
 from cassq.runtime.deadline import Deadline
@@ -83,8 +84,11 @@ class Consumer:
         """The partitions that it has now."""
         return sorted(held.partition for held in self._share.held() if not held.is_leaving)
 
-    def poll(self, limit: int = 100, timeout: object = 0.0) -> list[GroupMessage]:
+    def poll(self, limit: int = 100, timeout: float | timedelta | None = 0.0) -> list[GroupMessage]:
         """Return up to `limit` messages, at once where some are there; waits for the first one.
+
+        Args:
+            timeout: how long it waits; 0 looks once, None waits for ever.
 
         Raises:
             OffsetGoneError: what comes next was deleted by retention: `Topic.reset` the group, or open the
@@ -94,7 +98,7 @@ class Consumer:
             StorageUnavailableError: nothing was read; call again.
         """
         check_count(limit)
-        ends_at = self._context.clock.now() + to_seconds(timeout)
+        ends_at = self._context.clock.now() + seconds_of(timeout)
         poll_s = POLL_S
         while True:
             self._check_open()

@@ -7,14 +7,14 @@ in the order of the offsets, and none twice.
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from types import TracebackType
 from typing import Literal, Self
 
 from cassq.errors import ClosedError, InvalidOptionError, UnavailableError
 from cassq.limits import SEQ_MAX
-from cassq.model.arguments import check_count, to_seconds
+from cassq.model.arguments import check_count, seconds_of
 from cassq.model.ids import new_token, shorten
 from cassq.model.topic import TopicMessage
 from cassq.runtime.clock import rest
@@ -86,11 +86,11 @@ class TopicReader:
         for partition, offset in positions.items():
             self._logs[partition].seek(offset)
 
-    def read_many(self, limit: int = 100, timeout: object = 0.0) -> list[TopicMessage]:
+    def read_many(self, limit: int = 100, timeout: float | timedelta | None = 0.0) -> list[TopicMessage]:
         """Return up to `limit` messages, at once where some are there; waits for the first one.
 
         Args:
-            timeout: how long it waits; 0 looks once.
+            timeout: how long it waits; 0 looks once, None waits for ever.
 
         Raises:
             OffsetGoneError: what comes next was deleted, and the reader is to be told.
@@ -98,7 +98,7 @@ class TopicReader:
             StorageUnavailableError: nothing was read; call again.
         """
         check_count(limit)
-        ends_at = self._context.clock.now() + to_seconds(timeout)
+        ends_at = self._context.clock.now() + seconds_of(timeout)
         poll_s = POLL_S
         while not self._ready:
             self._check_open()
