@@ -27,7 +27,7 @@ from cassq.errors import (
     StorageUnavailableError,
     UnavailableError,
 )
-from cassq.model.ids import shorten
+from cassq.model.ids import new_token, shorten
 from cassq.model.topic import (
     LogBatch,
     LogHead,
@@ -79,6 +79,7 @@ class LogEnd:
             OutcomeUnknownError: nobody knows whether the requests that have not ended are published.
             CassqError: they are not.
         """
+        refusals = 0
         while left := [each for each in requests if not each.is_over]:
             place, head = self._find()
             rows, sent = self._number(left, place, head.next)
@@ -87,7 +88,8 @@ class LogEnd:
             wanted = linked(head, sum(each.count for each in sent), sum(each.size for each in sent))
             batches = _cut(sent, head.next, wanted.op)
             if not self._link(Link(place, head, wanted, batches, list(rows.values())), until, meanwhile):
-                self._forget()
+                refusals += 1
+                self._give_way(place, refusals, meanwhile)
                 continue
             self._place, self._head = place, wanted
             if self._writers is not None:
@@ -97,6 +99,16 @@ class LogEnd:
                 if not each.is_over:
                     each.tell(self._key.partition, offset)
                 offset += each.count
+
+    def _give_way(self, place: SegmentKey, refusals: int, meanwhile: Callable[[], None]) -> None:
+        """See what another publisher left, and let it go first where that comes again."""
+        self._forget()
+        meanwhile()
+        if refusals > 1:
+            rest(self._context.clock, LOOK_PAUSE_S * (new_token().int % 1000) / 1000)
+        head = self._storage.load_head(place)
+        if head and head.state is SegmentState.OPEN:
+            self._place, self._head = place, head
 
     def close_segment(self) -> None:
         """Close the open segment, unless it is empty, and open the next one.
