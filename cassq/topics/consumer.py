@@ -98,16 +98,26 @@ class Consumer:
             StorageUnavailableError: nothing was read; call again.
         """
         check_count(limit)
-        ends_at = self._context.clock.now() + seconds_of(timeout)
+        handed: list[GroupMessage] = []
+        try:
+            self._poll(limit, seconds_of(timeout), handed)
+            return handed
+        except BaseException:  # a signal came between: they come again
+            for message in handed:
+                message.again()
+            raise
+
+    def _poll(self, limit: int, timeout_s: float, handed: list[GroupMessage]) -> None:
+        ends_at = self._context.clock.now() + timeout_s
         poll_s = POLL_S
         while True:
             self._check_open()
             with Deadline(max(ends_at, self._context.clock.now() + LOOK_S)):
                 has_moved = self._fill()
-            handed = self._take(limit)
+            self._take(limit, handed)
             left_s = ends_at - self._context.clock.now()
             if handed or left_s <= 0:
-                return handed
+                return
             if not has_moved:
                 self._listener.sleep(min(left_s, poll_s), self._fill)
                 poll_s = min(2 * poll_s, POLL_MAX_S)
@@ -138,6 +148,7 @@ class Consumer:
                 is of the others is written.
             UnavailableError, OutcomeUnknownError: it may not be written yet: call again.
         """
+        self._check_here()
         lost: PartitionLostError | None = None
         for message in messages:
             try:
@@ -154,8 +165,9 @@ class Consumer:
             raise lost
 
     def close(self) -> None:
-        """Write what is done, and let others have the partitions."""
-        self._closing.run(self._close)
+        """Write what is done, and let others have the partitions; nothing in a forked child."""
+        if self._context.guard.is_here:
+            self._closing.run(self._close)
 
     def _close(self) -> None:
         self._listener.close()
@@ -173,8 +185,11 @@ class Consumer:
     ) -> None:
         self.close()
 
-    def _check_open(self) -> None:
+    def _check_here(self) -> None:
         self._context.guard.check(f"a consumer of topic {self._context.name!r}")
+
+    def _check_open(self) -> None:
+        self._check_here()
         if self._error:
             raise self._error
         if self._listener.is_closed or self._closing.has_begun:
@@ -184,26 +199,25 @@ class Consumer:
 
     def _fill(self) -> bool:
         """Read of each partition in turn until one has what is wanted; tell whether there was anything."""
-        if self._ready:
-            return True
+        with self._guard:
+            while self._ready and not self._ready[0].is_out:
+                self._ready.popleft()
+            if self._ready:
+                return True
         held = self._share.held()
         self._turn += 1
         for place in range(len(held)):
             each = held[(self._turn + place) % len(held)]
-            if found := each.read() if self._share.has(each) else []:
-                with self._guard:
-                    self._ready.extend(found)
+            if self._share.has(each) and each.read(self._ready):
                 return True
         return False
 
-    def _take(self, limit: int) -> list[GroupMessage]:
-        handed: list[GroupMessage] = []
+    def _take(self, limit: int, handed: list[GroupMessage]) -> None:
         with self._guard:
             while self._ready and len(handed) < limit:
-                message = self._ready.popleft()
-                if message.is_out:
-                    handed.append(message)
-        return handed
+                if self._ready[0].is_out:
+                    handed.append(self._ready[0])
+                self._ready.popleft()
 
     # What it does besides
 
@@ -214,10 +228,7 @@ class Consumer:
     def leave(self, held: HeldPartition) -> None:
         """Hand nothing out of a partition any more; it goes once what was handed out has ended."""
         with self._guard:
-            held.is_leaving = True
-            waiting = [each for each in self._ready if each.held is held and each.is_out]
-            if waiting:
-                held.rewind(waiting[0].offset)
+            held.leave(list(self._ready))
 
     def hear_of_share(self, *, is_urgent: bool = False) -> None:
         """Hear that there are other partitions, or that the share is to be looked at soon."""

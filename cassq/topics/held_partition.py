@@ -12,14 +12,15 @@ applied; a commit never passes a message that was handed out and has not ended, 
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
+from itertools import islice
 from types import TracebackType
 from typing import NamedTuple, Self
 from uuid import UUID
 
-from cassq.errors import OutcomeUnknownError, PartitionLostError
+from cassq.errors import CassqError, OutcomeUnknownError, PartitionLostError
 from cassq.model.message import Headers
 from cassq.model.topic import Progress, TopicMessage
 from cassq.runtime.reentry import alone
@@ -51,7 +52,7 @@ class GroupMessage:
     @property
     def is_out(self) -> bool:
         """Whether it may be handed out still: its partition is held, and did not go back meanwhile."""
-        return not (self.is_dropped or self._held.is_lost)
+        return not (self.is_dropped or self._held.is_lost) and self._held.has_read(self.offset)
 
     @property
     def held(self) -> "HeldPartition":
@@ -203,6 +204,10 @@ class HeldPartition:
         with self._guard:
             return self._done_to <= self._progress.next
 
+    def has_read(self, offset: int) -> bool:
+        """Tell whether it is past an offset; where a signal ended a read it is not, and reads it again."""
+        return offset < self._read_to
+
     def take_over(self, partition: int) -> bool:
         """Begin an epoch; tell whether it began.
 
@@ -226,29 +231,53 @@ class HeldPartition:
                 return True
         return False
 
-    def read(self) -> list[GroupMessage]:
-        """Return what comes next; nothing at the end of the log. Called by one thread at a time.
+    def read(self, ready: deque[GroupMessage]) -> bool:
+        """Put what comes next on `ready`; tell whether there was anything. Called by one thread at a time.
+
+        A signal in the middle of it moves nothing: what had come already is dropped, and comes again.
 
         Raises: OffsetGoneError: what comes next was deleted by retention.
         """
         log = self._log
         if log is None or self.is_leaving or self.is_lost or len(self._out) >= OUT_MAX:
-            return []
+            return False
         with self._guard:
-            if self._goes_back_to is not None:
-                log.seek(self._goes_back_to)
-                self._goes_back_to = None
-        found = log.read()
+            while self._out and self._out[-1].offset >= self._read_to:
+                self._out[-1].is_dropped = True
+                self._out.pop()
+            if log.next != self._read_to:
+                log.seek(self._read_to)
+            self._goes_back_to = None
+        try:
+            found = log.read()
+        except CassqError:  # what is gone was skipped, maybe
+            self._move_to(log.next)
+            raise
         with self._guard:
             if self._goes_back_to is not None or self.is_leaving or self.is_lost:
-                return []
+                return False
             handed = [GroupMessage(each, self) for each in found if self._wishes.wants(each)]
             self._out.extend(handed)
+            ready.extend(handed)
             self._read_to = log.next
-            return handed
+            return bool(handed)
+
+    def leave(self, ready: Iterable[GroupMessage]) -> None:
+        """Hand nothing out any more, and have back what is ready and was not handed out."""
+        with self._guard:
+            self.is_leaving = True
+            waiting = (each for each in ready if each.held is self and each.is_out)
+            if first := next(waiting, None):
+                self.rewind(first.offset)
+
+    def _move_to(self, offset: int) -> None:
+        with self._guard:
+            if self._goes_back_to is None:
+                self._read_to = offset
 
     def end(self, message: GroupMessage) -> None:
         """See `GroupMessage.done`."""
+        self._context.guard.check(f"a consumer of topic {self._context.name!r}")
         if self.is_lost:
             raise self._lost("another member has it, or may have it")
         with self._guard:
@@ -278,7 +307,7 @@ class HeldPartition:
         """
         with alone(self._committing, "a commit"):
             with self._guard:
-                to = self._out[0].offset if self._out else self._read_to
+                to = min([self._read_to, *(each.offset for each in islice(self._out, 1))])
             if self.is_lost:
                 raise self._lost("another member has it, or may have it")
             if to <= self._progress.next:

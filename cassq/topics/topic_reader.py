@@ -6,13 +6,14 @@ in the order of the offsets, and none twice.
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from types import TracebackType
 from typing import Literal, Self
 
-from cassq.errors import ClosedError, InvalidOptionError, UnavailableError
+from cassq.errors import CassqError, ClosedError, InvalidOptionError, UnavailableError
 from cassq.limits import SEQ_MAX
 from cassq.model.arguments import check_count, seconds_of
 from cassq.model.ids import new_token, shorten
@@ -35,6 +36,31 @@ _log = logging.getLogger("cassq.consumer")
 
 #: A read with little time still gets one honest look, which waits no longer than this.
 LOOK_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a reader is; replaced as one, so that a signal in the middle of a look moves nothing.
+
+    Attributes:
+        found: what was read.
+        handed: how many of it were handed out.
+        next: what is read next, by partition.
+    """
+
+    found: Sequence[TopicMessage]
+    handed: int
+    next: Mapping[int, int]
+
+    @property
+    def is_empty(self) -> bool:
+        return self.handed >= len(self.found)
+
+    def ready(self) -> Sequence[TopicMessage]:
+        return self.found[self.handed :]
+
+    def positions(self) -> dict[int, int]:
+        return {**self.next, **{each.partition: each.offset for each in reversed(self.ready())}}
 
 
 class TopicReader:
@@ -61,7 +87,7 @@ class TopicReader:
             for each in (check_partition(given, context) for given in chosen)
         }
         self._turns = deque(self._logs)
-        self._ready: deque[TopicMessage] = deque()
+        self._place = _Place((), 0, {each: log.next for each, log in self._logs.items()})
 
     @property
     def skipped(self) -> int:
@@ -71,9 +97,7 @@ class TopicReader:
     @property
     def positions(self) -> dict[int, int]:
         """The offset that comes next, by partition: `Topic.reader` takes it as `start`."""
-        return {each: log.next for each, log in self._logs.items()} | {
-            each.partition: each.offset for each in reversed(self._ready)
-        }
+        return self._place.positions()
 
     def seek(self, positions: Mapping[int, int]) -> None:
         """Go on at other offsets; partitions that are not named go on where they are."""
@@ -82,9 +106,8 @@ class TopicReader:
                 read = ", ".join(map(str, self._logs))
                 raise InvalidOptionError(f"partition {shorten(partition)} is not read here; it reads {read}")
             check_offset(offset)
-        self._ready = deque(each for each in self._ready if each.partition not in positions)
-        for partition, offset in positions.items():
-            self._logs[partition].seek(offset)
+        kept = [each for each in self._place.ready() if each.partition not in positions]
+        self._place = _Place(kept, 0, {**self._place.next, **positions})
 
     def read_many(self, limit: int = 100, timeout: float | timedelta | None = 0.0) -> list[TopicMessage]:
         """Return up to `limit` messages, at once where some are there; waits for the first one.
@@ -100,17 +123,24 @@ class TopicReader:
         check_count(limit)
         ends_at = self._context.clock.now() + seconds_of(timeout)
         poll_s = POLL_S
-        while not self._ready:
+        while self._place.is_empty:
             self._check_open()
             with Deadline(max(ends_at, self._context.clock.now() + LOOK_S)):
                 has_moved = self._fill()
             left_s = ends_at - self._context.clock.now()
-            if self._ready or left_s <= 0:
+            if not self._place.is_empty or left_s <= 0:
                 break
             if not has_moved:
                 self._listener.sleep(min(left_s, poll_s), self._fill)
                 poll_s = min(2 * poll_s, POLL_MAX_S)
-        return [self._ready.popleft() for _ in range(min(limit, len(self._ready)))]
+        place = self._place
+        given = list(place.found[place.handed : place.handed + limit])
+        try:
+            self._place = replace(place, handed=place.handed + len(given))
+            return given
+        except BaseException:  # a signal came between: they come again
+            self._place = place
+            raise
 
     def __iter__(self) -> Iterator[TopicMessage]:
         """Yield each message as it comes; ends when the reader is closed.
@@ -129,8 +159,9 @@ class TopicReader:
                 return
 
     def close(self) -> None:
-        """Read no more; a call that waits ends."""
-        self._closing.run(self._listener.close)
+        """Read no more; a call that waits ends. Nothing in a forked child."""
+        if self._context.guard.is_here:
+            self._closing.run(self._listener.close)
 
     def __enter__(self) -> Self:
         return self
@@ -152,12 +183,20 @@ class TopicReader:
         """Read of each partition in turn until one has what is wanted; tell whether there was anything."""
         has_moved = False
         for _ in range(len(self._turns)):
-            log = self._logs[self._turns[0]]
+            partition = self._turns[0]
+            log, place = self._logs[partition], self._place
             self._turns.rotate(-1)
-            found = log.read()
+            if log.next != place.next[partition]:  # another offset was sought, or a signal ended a look
+                log.seek(place.next[partition])
+            try:
+                found = log.read()
+            except CassqError:  # what is gone was skipped, maybe
+                self._place = replace(place, next={**place.next, partition: log.next})
+                raise
             has_moved = has_moved or bool(found)
-            self._ready.extend(filter(self._wants, found))
-            if self._ready:
+            wanted = [*filter(self._wants, found)]
+            self._place = _Place([*place.ready(), *wanted], 0, {**place.next, partition: log.next})
+            if wanted:
                 break
         return has_moved
 

@@ -3,6 +3,7 @@
 Owns the making of its parts, each as if it were of another process. Refuses to choose what happens when.
 """
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -109,6 +110,13 @@ def outcome_of(call: Callable[[], Any]) -> Any:
         return call()
     except CassqError as error:
         return error
+
+
+def hand_out(held: HeldPartition) -> list[GroupMessage]:
+    """Return what a member is handed next of its partition."""
+    ready: deque[GroupMessage] = deque()
+    held.read(ready)
+    return [*ready]
 
 
 def offsets(messages: list[GroupMessage] | list[TopicMessage]) -> list[int]:

@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 from support.stepped import Fault, Steps
-from support.topic_scene import TopicScene
+from support.topic_scene import TopicScene, hand_out
 
 from cassq.errors import (
     CassqError,
@@ -254,7 +254,7 @@ class Members(TopicScene):
             else:
                 return
             for _ in range(3):
-                for message in held.read():
+                for message in hand_out(held):
                     self.done.add(message.offset)
                     message.done()
                     with suppress(OutcomeUnknownError, StorageUnavailableError):

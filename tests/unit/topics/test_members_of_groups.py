@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.interrupted import lose, refuse
-from support.topic_scene import TopicScene, offsets
+from support.topic_scene import TopicScene, hand_out, offsets
 
 from cassq.errors import AccessDeniedError, GroupNotFoundError, OutcomeUnknownError, PartitionLostError
 from cassq.model.ids import new_token
@@ -48,11 +48,11 @@ class TestAgain:
         """It, and one before it, went back; the one before is being read again as it goes back once more."""
         publish(scene, 3)
         held = scene.member(group, "a")
-        first, _, third = held.read()
+        first, _, third = hand_out(held)
         first.again()
         scene.storage.after["read_log"] = lambda *_, **__: third.again()
 
-        read = [*held.read(), *held.read()]
+        read = [*hand_out(held), *hand_out(held)]
         held.commit_all()
 
         assert next_of(scene, group) == 1
@@ -61,7 +61,7 @@ class TestAgain:
     def test_a_message_that_is_done_goes_back_and_moves_no_progress(self, scene, group):
         publish(scene, 2)
         held = scene.member(group, "a")
-        first, second = held.read()
+        first, second = hand_out(held)
         first.done()
         second.done()
         held.commit_all()
@@ -70,7 +70,7 @@ class TestAgain:
         held.commit_all()
 
         assert next_of(scene, group) == 3
-        assert offsets(held.read()) == [1, 2]
+        assert offsets(hand_out(held)) == [1, 2]
 
     @settings(max_examples=300)
     @given(data=st.data())
@@ -85,7 +85,7 @@ class TestAgain:
         def act(what):
             match what:
                 case "read":
-                    handed.extend(held.read())
+                    handed.extend(hand_out(held))
                 case "publish":
                     scene.publish(b"x")
                 case "commit":
@@ -119,7 +119,7 @@ class TestCommits:
         """The commit before it had no answer, and was applied: so its own is refused at first."""
         publish(scene, 2)
         held = scene.member(group, "a", is_each=True)
-        first, second = held.read()
+        first, second = hand_out(held)
         scene.storage.after["change_progress"] = lose
         with pytest.raises(OutcomeUnknownError):
             first.done()
@@ -131,7 +131,7 @@ class TestCommits:
     def test_a_commit_that_lands_late_never_moves_the_progress_back(self, scene, group):
         publish(scene, 2)
         held = scene.member(group, "a")
-        first, second = held.read()
+        first, second = hand_out(held)
         sent = []
         scene.storage.before["change_progress"] = lambda *values, **__: (sent.append(values), lose())
         first.done()
@@ -147,14 +147,14 @@ class TestCommits:
     def test_a_reset_beside_a_take_over_is_not_undone_by_it(self, scene, group, call):
         publish(scene, 3)
         one = scene.member(group, "a")
-        for message in one.read():
+        for message in hand_out(one):
             message.done()
         one.commit_all()
         scene.storage.before[call] = lambda *_, **__: scene.group().reset("earliest")
 
         other = scene.member(group, "b")
 
-        assert offsets(other.read()) == [1, 2, 3]
+        assert offsets(hand_out(other)) == [1, 2, 3]
         with pytest.raises(PartitionLostError):
             one.check()
 
@@ -168,7 +168,7 @@ class TestCommits:
 
         held = scene.member(group, "a")
 
-        for message in held.read():
+        for message in hand_out(held):
             message.done()
         held.commit_all()
         assert next_of(scene, group) == 2
@@ -186,7 +186,7 @@ class TestLeaving:
 
         scene.storage.after["read_log"] = leave
 
-        assert held.read() == []
+        assert hand_out(held) == []
         assert idle == [True]
 
     def test_what_is_read_as_the_partition_is_lost_is_not_handed_out(self, scene, group):
@@ -194,7 +194,7 @@ class TestLeaving:
         held = scene.member(group, "a")
         scene.storage.after["read_log"] = lambda *_, **__: setattr(held, "is_lost", True)
 
-        assert held.read() == []
+        assert hand_out(held) == []
 
 
 class TestResets:
