@@ -101,8 +101,8 @@ class Consumer:
         handed: list[GroupMessage] = []
         try:
             self._poll(limit, seconds_of(timeout), handed)
-            return handed
-        except BaseException:  # a signal came between: they come again
+            return handed  # noqa: TRY300 - a signal may come here, too
+        except BaseException:  # they come again
             for message in handed:
                 message.again()
             raise
@@ -149,6 +149,8 @@ class Consumer:
             UnavailableError, OutcomeUnknownError: it may not be written yet: call again.
         """
         self._check_here()
+        if not isinstance(messages, Sequence) or not all(isinstance(each, GroupMessage) for each in messages):
+            raise InvalidOptionError(f"messages={shorten(messages)} must be a list of what `poll` returned")
         lost: PartitionLostError | None = None
         for message in messages:
             try:

@@ -87,8 +87,7 @@ class KnownTopic:
             self.record, self._read_at = found, self._clock.now()
         if self.record.is_deleted:
             raise TopicNotFoundError(
-                f"topic {self.record.name!r} was deleted: nothing was published; "
-                f"open it anew with store.topic({self.record.name!r})"
+                f"topic {self.record.name!r} was deleted: store.topic({self.record.name!r}) makes a new one"
             )
         return self.record
 

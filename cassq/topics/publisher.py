@@ -110,6 +110,8 @@ class Publisher:
         check_may_wait("publish_many()")
         if partition is not None:
             check_partition(partition, self._context)
+        if progress is not None and not callable(progress):
+            raise InvalidOptionError(f"progress={shorten(progress)} must be a function that takes a count")
         spreading = Spreading(lambda headers: self._partition(partition, headers, None))
         call = ManyMessages(self._context, self._lane, to_seconds(timeout), progress)
         return call.publish(self._cutter.cut(bodies), spreading)

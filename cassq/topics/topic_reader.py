@@ -77,7 +77,7 @@ class TopicReader:
         on_gone: str,
     ) -> None:
         skips_gone = check_on_gone(on_gone)
-        chosen = range(context.settings.partitions) if partitions is None else partitions
+        chosen = range(context.settings.partitions) if partitions is None else check_partitions(partitions)
         self._context = context
         self._listener = Listener(bell, f"{process_name()}-{str(new_token())[:8]}", context.clock)
         self._closing = Closing(context.clock)
@@ -101,6 +101,8 @@ class TopicReader:
 
     def seek(self, positions: Mapping[int, int]) -> None:
         """Go on at other offsets; partitions that are not named go on where they are."""
+        if not isinstance(positions, Mapping):
+            raise InvalidOptionError(f"positions={shorten(positions)} must be {{partition: offset}}")
         for partition, offset in positions.items():
             if partition not in self._logs:
                 read = ", ".join(map(str, self._logs))
@@ -137,8 +139,8 @@ class TopicReader:
         given = list(place.found[place.handed : place.handed + limit])
         try:
             self._place = replace(place, handed=place.handed + len(given))
-            return given
-        except BaseException:  # a signal came between: they come again
+            return given  # noqa: TRY300 - a signal may come here, too
+        except BaseException:  # they come again
             self._place = place
             raise
 
@@ -211,6 +213,18 @@ def check_on_gone(on_gone: object) -> bool:
     return on_gone == "oldest"
 
 
+def check_partitions(partitions: object) -> Collection[int]:
+    """Return the partitions that are to be read.
+
+    Raises: InvalidOptionError: they are no collection, or none.
+    """
+    if not isinstance(partitions, Collection) or not partitions:
+        raise InvalidOptionError(
+            f"partitions={shorten(partitions)} must be numbers of partitions, as [0]; None reads all"
+        )
+    return partitions
+
+
 def filter_of(types: Collection[str] | None) -> Callable[[TopicMessage], bool]:
     """Return what tells whether a message is of some types: shell patterns; None for all.
 
@@ -218,8 +232,11 @@ def filter_of(types: Collection[str] | None) -> Callable[[TopicMessage], bool]:
     """
     if types is None:
         return lambda _: True
-    if isinstance(types, str) or not all(isinstance(each, str) for each in types):
-        raise InvalidOptionError(f"types={shorten(types)} must be patterns of types, as ['order.*']")
+    is_some = isinstance(types, Collection) and not isinstance(types, str) and bool(types)
+    if not is_some or not all(isinstance(each, str) for each in types):
+        raise InvalidOptionError(
+            f"types={shorten(types)} must be patterns of types, as ['order.*']; None is all"
+        )
     patterns = tuple(types)
     return lambda message: any(fnmatchcase(message.type or "", each) for each in patterns)
 
@@ -255,7 +272,7 @@ def offset_of(context: TopicContext, partition: int, start: object) -> int:
         offset, latest = check_offset(start[partition]), segments.latest()
         if offset > latest:
             raise InvalidOptionError(
-                f"offset={offset} is behind the end of partition {partition}, whose next message gets "
+                f"offset={offset} is beyond the end of partition {partition}, whose next message gets "
                 f"{latest}: give that, or less"
             )
         return offset

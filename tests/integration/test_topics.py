@@ -194,8 +194,27 @@ class TestReading:
         topic.publish(b"one", partition=0)
 
         assert read_all(topic, start={0: 2}) == []
-        with pytest.raises(cassq.InvalidOptionError, match="offset=3 is behind the end of partition 0"):
+        with pytest.raises(cassq.InvalidOptionError, match="offset=3 is beyond the end of partition 0"):
             topic.reader({0: 3})
+
+    @pytest.mark.parametrize(
+        ("call", "words"),
+        [
+            (lambda topic: topic.reader(types=5), "types=5 must be"),
+            (lambda topic: topic.reader(types=[]), r"types=\[\] must be"),
+            (lambda topic: topic.reader(partitions=0), "partitions=0 must be"),
+            (lambda topic: topic.reader(partitions=[]), r"partitions=\[\] must be"),
+            (lambda topic: topic.reader().seek("earliest"), "positions='earliest' must be"),
+            (lambda topic: topic.consumer("g").commit(5), "messages=5 must be"),
+            (lambda topic: topic.consumer("g").commit([5]), r"messages=\[5\] must be"),
+            (lambda topic: topic.publish_many([b"x"], progress=5), "progress=5 must be"),
+        ],
+    )
+    def test_a_value_that_breaks_a_rule_is_told_and_nothing_is_published(self, topic, call, words):
+        with pytest.raises(cassq.InvalidOptionError, match=words):
+            call(topic)
+
+        assert [each.latest for each in topic.stats()] == [1] * topic.partitions
 
     def test_retention_by_size_deletes_the_oldest_segments_and_keeps_the_rest(self, store, name):
         topic = store.topic(name, segment_bytes=1024, retention_bytes=5000)

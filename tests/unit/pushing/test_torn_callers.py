@@ -11,6 +11,7 @@ from support.torn import is_ended_before
 import cassq
 from cassq.catalog.cached_record import CachedRecord
 
+
 @pytest.fixture
 def queue():
     with cassq.connect("memory:") as store:

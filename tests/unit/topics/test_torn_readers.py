@@ -1,4 +1,4 @@
-"""A caller may be torn out of a read, a poll or an end anywhere, as by Ctrl-C, and go on: nothing is skipped."""
+"""A caller may be torn out of a read, a poll or an end anywhere, as by Ctrl-C: nothing is skipped."""
 
 from functools import partial
 from types import SimpleNamespace
@@ -55,6 +55,10 @@ def make_consumer(scene, bell, monkeypatch):
     return made, group
 
 
+def put_into(found, read, limit):
+    found += read(limit)
+
+
 def next_of(scene, group):
     return scene.rows.read_progress(group.find(), 0).next
 
@@ -73,7 +77,7 @@ def test_whoever_is_torn_out_of_a_read_skips_nothing(scene, bell, limit):
             scene.context, bell, start="earliest", partitions=None, types=None, on_gone="error"
         )
         found = reader.read_many(1)
-        is_through = is_ended_before(line, lambda: found.extend(reader.read_many(limit)), TOPICS)
+        is_through = is_ended_before(line, partial(put_into, found, reader.read_many, limit), TOPICS)
         saved = reader.positions
         while more := reader.read_many(limit):
             found += more
@@ -91,7 +95,7 @@ def test_where_whoever_is_torn_out_of_a_read_is_told_to_go_on_nothing_is_skipped
             scene.context, bell, start="earliest", partitions=None, types=None, on_gone="error"
         )
         found = []
-        is_through = is_ended_before(line, lambda: found.extend(reader.read_many(limit)), TOPICS)
+        is_through = is_ended_before(line, partial(put_into, found, reader.read_many, limit), TOPICS)
         again = TopicReader(
             scene.context, bell, start=reader.positions, partitions=None, types=None, on_gone="error"
         )
@@ -110,7 +114,7 @@ def test_whoever_is_torn_out_of_a_poll_is_handed_all_and_progress_passes_nothing
     for line in lines():
         one, group = make_consumer(scene, bell, monkeypatch)
         found = []
-        is_through = is_ended_before(line, lambda: found.extend(one.poll(limit)), TOPICS)
+        is_through = is_ended_before(line, partial(put_into, found, one.poll, limit), TOPICS)
         one._tend()
         assert next_of(scene, group) == 1
         while more := one.poll(limit):
