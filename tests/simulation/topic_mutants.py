@@ -193,7 +193,7 @@ TOPIC_MUTANTS: tuple[Mutant, ...] = (
     _in_histories(
         "commit what is in hand still",
         _HELD,
-        "                to = self._out[0].offset if self._out else self._read_to\n",
+        "                to = min([self._read_to, *(each.offset for each in islice(self._out, 1))])\n",
         "                to = self._read_to\n",
     ),
     _in_histories(
@@ -219,6 +219,22 @@ TOPIC_MUTANTS: tuple[Mutant, ...] = (
         test=_TESTS
         + "test_members_of_groups.py::TestAgain::"
         + "test_a_message_that_went_back_already_moves_nothing_forward",
+    ),
+    planted(
+        "move on before what was read can be handed out",
+        _HELD,
+        "            ready.extend(handed)\n            self._read_to = log.next\n",
+        "            self._read_to = log.next\n            ready.extend(handed)\n",
+        test=_TESTS
+        + "test_torn_readers.py::"
+        + "test_whoever_is_torn_out_of_a_poll_is_handed_all_and_progress_passes_nothing",
+    ),
+    planted(
+        "read on where a look that a signal ended left off",
+        "cassq.topics.topic_reader",
+        "            if log.next != place.next[partition]:",
+        "            if log.next < place.next[partition]:",
+        test=_TESTS + "test_torn_readers.py::test_whoever_is_torn_out_of_a_read_skips_nothing",
     ),
     planted(
         "let a partition go while its messages are in hand",
