@@ -149,7 +149,10 @@ class _Arrivals(Generic[_M]):
         """Wait for the look that is under way, or make one for up to `limit`, and keep what it found."""
         if self._looking is None and not limit:
             return
-        self._looking = self._looking or asyncio.ensure_future(call_in_thread(self._look, limit, timeout))
+        if self._looking is None:
+            self._looking = asyncio.ensure_future(call_in_thread(self._look, limit, timeout))
+            # Where nobody comes back for a cancelled look, how it failed is nobody's concern.
+            self._looking.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         looking = self._looking
         try:
             self.left += await asyncio.shield(looking)

@@ -1,6 +1,7 @@
 """Topics for programs that await, on every store."""
 
 import asyncio
+import gc
 
 import pytest
 
@@ -108,3 +109,21 @@ def test_the_loop_of_a_reader_ends_with_it(awaited):
             await reader.read_many()
 
     awaited(main)
+
+
+def test_a_consumer_that_is_closed_behind_a_cancelled_read_tells_nothing_of_it(awaited):
+    told = []
+
+    async def main(topic):
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+        async with topic.consumer("g") as consumer:
+            reading = asyncio.ensure_future(consumer.poll(10, WAIT_S))
+            await asyncio.sleep(0)
+            reading.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await reading
+        await asyncio.wait([consumer._arrivals._looking])
+
+    awaited(main)
+    gc.collect()
+    assert told == []
