@@ -26,15 +26,19 @@ from cassq.errors import (
     DeadLetterNotFoundError,
     DecodeError,
     DeliveryExpiredError,
+    GroupNotFoundError,
     InvalidNameError,
     InvalidOptionError,
+    OffsetGoneError,
     OutcomeUnknownError,
     OverloadedError,
+    PartitionLostError,
     PipeLostError,
     QueueNotFoundError,
     ScheduleNotFoundError,
     SchemaMismatchError,
     StorageUnavailableError,
+    TopicNotFoundError,
     UnavailableError,
     UsageError,
 )
@@ -56,6 +60,8 @@ from cassq.model.message import Message, MessageIds
 from cassq.model.recurrence import Schedule
 from cassq.model.rollup import Rollup
 from cassq.model.settings import QueueSettings
+from cassq.model.topic import Position, TopicMessage
+from cassq.model.topic_settings import TopicSettings
 from cassq.observing.dead_letters import DeadLetters, DeadMessage
 from cassq.observing.figures import PipeStats, PriorityStats, QueueStats, TypeStats
 from cassq.observing.inspection import MessageState, MessageStatus, RunStats
@@ -66,6 +72,13 @@ from cassq.popping.popper import Popper
 from cassq.queue import Queue
 from cassq.reaping.reap_report import ReapReport
 from cassq.store import Store
+from cassq.topics.consumer import Consumer
+from cassq.topics.group import PartitionLag
+from cassq.topics.held_partition import GroupMessage
+from cassq.topics.many_messages import Stretch
+from cassq.topics.pages import Page
+from cassq.topics.topic import PartitionStats, Topic
+from cassq.topics.topic_reader import TopicReader
 from cassq.worker.outcomes import Reject, Retry
 from cassq.worker.worker import Worker
 
@@ -77,6 +90,7 @@ __all__ = [
     "CommitsFailed",
     "Committed",
     "ConflictError",
+    "Consumer",
     "CoordinationUnavailableError",
     "CorruptError",
     "DeadLetterNotFoundError",
@@ -87,6 +101,8 @@ __all__ = [
     "DeliveryExpiredError",
     "Event",
     "Extended",
+    "GroupMessage",
+    "GroupNotFoundError",
     "InvalidNameError",
     "InvalidOptionError",
     "Message",
@@ -95,13 +111,19 @@ __all__ = [
     "MessageState",
     "MessageStatus",
     "Observer",
+    "OffsetGoneError",
     "OutcomeUnknownError",
     "OverloadedError",
+    "Page",
+    "PartitionLag",
+    "PartitionLostError",
+    "PartitionStats",
     "PipeLostError",
     "PipeStats",
     "PopFuture",
     "Popped",
     "Popper",
+    "Position",
     "PriorityStats",
     "Pushed",
     "Queue",
@@ -124,6 +146,12 @@ __all__ = [
     "StorageCalled",
     "StorageUnavailableError",
     "Store",
+    "Stretch",
+    "Topic",
+    "TopicMessage",
+    "TopicNotFoundError",
+    "TopicReader",
+    "TopicSettings",
     "TypeStats",
     "UnavailableError",
     "UsageError",

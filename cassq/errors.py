@@ -85,6 +85,22 @@ class ScheduleNotFoundError(UsageError):
     http_status = 404
 
 
+class TopicNotFoundError(UsageError):
+    """Raised when a topic does not exist, or was deleted."""
+
+    code = "topic-not-found"
+    exit_code = 66
+    http_status = 404
+
+
+class GroupNotFoundError(UsageError):
+    """Raised when a topic has no group of a name."""
+
+    code = "group-not-found"
+    exit_code = 66
+    http_status = 404
+
+
 class ClosedError(UsageError):
     """Raised when a store, queue, popper or delivery is used after it was closed or finished."""
 
@@ -113,6 +129,36 @@ class PipeLostError(ConflictError):
     """Raised when a pipe was taken over or is gone, so that a rollback or extension cannot be done."""
 
     code = "pipe-lost"
+
+
+class PartitionLostError(ConflictError):
+    """Raised when another member of a group has a partition now, or an operator moved its progress."""
+
+    code = "partition-lost"
+
+
+class OffsetGoneError(ConflictError):
+    """Raised when retention, or `clear`, deleted what a reader asks for.
+
+    Attributes:
+        partition: where.
+        wanted: the offset that was asked for.
+        oldest: the first one that is left.
+    """
+
+    code = "offset-gone"
+    exit_code = 65
+    http_status = 410
+
+    def __init__(self, message: str, partition: int, wanted: int, oldest: int) -> None:
+        super().__init__(message, partition, wanted, oldest)
+        self.partition = partition
+        self.wanted = wanted
+        self.oldest = oldest
+
+    def __str__(self) -> str:
+        """Return the message alone."""
+        return str(self.args[0])
 
 
 class DeliveryExpiredError(ConflictError):

@@ -42,6 +42,7 @@ from cassq.runtime.reentry import Closing, alone
 from cassq.storage.metered import Telemetry, measured
 from cassq.storage.port import Storage
 from cassq.storage.witnessed import witnessed
+from cassq.topics.topic_store import TopicStore
 
 
 class Adapters(NamedTuple):
@@ -56,7 +57,7 @@ class Adapters(NamedTuple):
     close: Callable[[], None]
 
 
-class Store:
+class Store(TopicStore):
     """An open store. Made by `cassq.connect`; threads may share it, processes may not.
 
     Args:
@@ -104,6 +105,7 @@ class Store:
         self._leaving: list[Queue] = []  # deleted or replaced, and maybe still closing
         self._closing = Closing(clock)
         self._is_closed = False
+        super().__init__(self._services, url, self._check_usable)
 
     def queue(self, name: str, **settings: Unpack[QueueOptions]) -> Queue:
         """Open a queue, and create it if there is none of this name.
@@ -203,7 +205,7 @@ class Store:
             self.find_queue(name)  # it says that there is none
 
     def reap(self) -> ReapReport:
-        """Make one pass of the reaper over every queue; safe to run any number of at once.
+        """Make one pass of the reaper over every queue and topic; safe to run any number of at once.
 
         A pipe, or a list of pipes, that cannot be read or may not be written is told in the report, and holds
         no other queue up.
@@ -212,6 +214,7 @@ class Store:
         """
         self._check_usable()
         report = ReapReport()
+        report.segments += self._reap_topics(report.note_failure)
         for record in self.storage.read_queues():
             try:
                 if record.state is QueueState.DELETED:
@@ -241,6 +244,7 @@ class Store:
         with self._guard:
             self._is_closed = True
             queues = [*self._leaving, *self._queues.values()]
+        self._close_topics()
         for queue in reversed(queues):
             queue.close()
         self._close_adapters()

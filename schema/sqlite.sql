@@ -169,6 +169,66 @@ CREATE TABLE IF NOT EXISTS slots (
     PRIMARY KEY (incarnation, slot)
 ) WITHOUT ROWID;
 
+-- Topics: one row each, by the incarnation of which all that follows is kept.
+CREATE TABLE IF NOT EXISTS topics (
+    name        TEXT PRIMARY KEY,
+    incarnation BLOB NOT NULL,
+    op          BLOB NOT NULL,
+    state       TEXT NOT NULL,
+    settings    TEXT NOT NULL,  -- JSON object of integers
+    groups      TEXT NOT NULL   -- JSON object: group -> its id
+) WITHOUT ROWID;
+
+-- The segments of each partition, with their heads.
+CREATE TABLE IF NOT EXISTS segments (
+    incarnation   BLOB NOT NULL,
+    partition     INTEGER NOT NULL,
+    segment       INTEGER NOT NULL,
+    first         INTEGER NOT NULL,  -- the offset that it begins with
+    created_at_ms INTEGER NOT NULL,
+    op            BLOB NOT NULL,
+    next          INTEGER NOT NULL,  -- the offset that the next message gets
+    size          INTEGER NOT NULL,  -- bytes of bodies and headers
+    state         TEXT NOT NULL,
+    PRIMARY KEY (incarnation, partition, segment)
+) WITHOUT ROWID;
+
+-- One row per batch that is in a log, as in `waiting`; `link_id` is the op that its link gave the head.
+CREATE TABLE IF NOT EXISTS links (
+    incarnation     BLOB NOT NULL,
+    partition       INTEGER NOT NULL,
+    segment         INTEGER NOT NULL,
+    first           INTEGER NOT NULL,
+    count           INTEGER NOT NULL,
+    published_at_ms INTEGER NOT NULL,
+    link_id         BLOB NOT NULL,
+    lengths         BLOB NOT NULL,
+    headers         TEXT,
+    bodies          BLOB NOT NULL,
+    PRIMARY KEY (incarnation, partition, segment, first)
+);
+
+-- The last number of each named writer, and the offset that it has.
+CREATE TABLE IF NOT EXISTS topic_writers (
+    incarnation BLOB NOT NULL,
+    partition   INTEGER NOT NULL,
+    segment     INTEGER NOT NULL,
+    writer      TEXT NOT NULL,
+    number      INTEGER NOT NULL,
+    last_offset INTEGER NOT NULL,
+    PRIMARY KEY (incarnation, partition, segment, writer)
+) WITHOUT ROWID;
+
+-- How far each group is in each partition.
+CREATE TABLE IF NOT EXISTS progress (
+    group_id  BLOB NOT NULL,
+    partition INTEGER NOT NULL,
+    epoch     INTEGER NOT NULL,
+    owner     TEXT NOT NULL,
+    next      INTEGER NOT NULL,
+    PRIMARY KEY (group_id, partition)
+) WITHOUT ROWID;
+
 -- Component 'added': the last step that only adds. A cassq that does not know it goes on working beside those that do.
 CREATE TABLE IF NOT EXISTS schema_version (
     component TEXT PRIMARY KEY,

@@ -14,5 +14,18 @@ async with cassq.aio.connect("sqlite:///orders.db") as store:
 
 from cassq.aio.popper import Delivery, Popper
 from cassq.aio.store import DeadLetters, Queue, Schedules, Store, connect
+from cassq.aio.topics import Consumer, GroupMessage, Topic, TopicReader
 
-__all__ = ["DeadLetters", "Delivery", "Popper", "Queue", "Schedules", "Store", "connect"]
+__all__ = [
+    "Consumer",
+    "DeadLetters",
+    "Delivery",
+    "GroupMessage",
+    "Popper",
+    "Queue",
+    "Schedules",
+    "Store",
+    "Topic",
+    "TopicReader",
+    "connect",
+]

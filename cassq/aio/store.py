@@ -15,6 +15,7 @@ from typing import Unpack
 
 from cassq.aio.landing import landed
 from cassq.aio.popper import Popper
+from cassq.aio.topics import Topic
 from cassq.aio.twins import ClosingTwin, Opening, TwinOf, call_in_thread, in_thread
 from cassq.bulk.schedules import Schedules as SyncSchedules
 from cassq.connect import connect as connect_sync
@@ -23,7 +24,7 @@ from cassq.model.arguments import to_seconds
 from cassq.model.events import Observer
 from cassq.model.ids import MessageId
 from cassq.model.message import Headers
-from cassq.model.options import PushOptions, QueueOptions
+from cassq.model.options import PushOptions, QueueOptions, TopicOptions
 from cassq.model.recurrence import Schedule
 from cassq.model.settings import QueueSettings
 from cassq.model.tracing import Tracer
@@ -79,6 +80,17 @@ class Store(ClosingTwin[SyncStore]):
         """See `cassq.Store.find_queue`."""
         return Queue(await call_in_thread(self.sync.find_queue, name))
 
+    async def topic(self, name: str, **settings: Unpack[TopicOptions]) -> Topic:
+        """See `cassq.Store.topic`."""
+        return Topic(await call_in_thread(self.sync.topic, name, **settings))
+
+    async def find_topic(self, name: str) -> Topic:
+        """See `cassq.Store.find_topic`."""
+        return Topic(await call_in_thread(self.sync.find_topic, name))
+
+    alter_topic = in_thread(SyncStore.alter_topic)
+    topics = in_thread(SyncStore.topics)
+    delete_topic = in_thread(SyncStore.delete_topic)
     alter_queue = in_thread(SyncStore.alter_queue)
     queues = in_thread(SyncStore.queues)
     delete_queue = in_thread(SyncStore.delete_queue)

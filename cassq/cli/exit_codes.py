@@ -17,14 +17,17 @@ DENIED = 77
 BY_SIGNAL = 128
 
 TABLE = (
-    (DONE, "done; also when nothing came, and when SIGTERM ended a worker, exporter, --follow or --watch"),
+    (
+        DONE,
+        "done; also when nothing came, and when SIGTERM ended what runs until then, as a worker, or --follow",
+    ),
     (NOT_DONE, "a part could not be done, a check failed, or the answer was no"),
     (USAGE, "the command, an option, the URL or a setting is wrong"),
-    (65, "a body is too large, or what is stored is damaged"),
-    (NO_INPUT, "the queue, a file to push, or a dead letter does not exist, or the input cannot be read"),
+    (65, "a body is too large, an offset of a topic was deleted, or what is stored is damaged"),
+    (NO_INPUT, "the queue, topic, group, dead letter or file to push does not exist, or cannot be read"),
     (INTERNAL, "a fault in cassq itself; --debug shows where"),
     (INPUT_OUTPUT, "the output could not be written"),
-    (UNAVAILABLE, "the database or ZooKeeper is out of reach, or a lease ended: try again"),
+    (UNAVAILABLE, "the database or ZooKeeper is out of reach, or a lease or a claim ended: try again"),
     (76, "it may or may not have happened, and time ran out before that was known"),
     (DENIED, "the user name or password is wrong, or a permission is missing"),
     (78, "the schema is missing, older or newer"),

@@ -33,6 +33,7 @@ COMMANDS = {
     "reschedule": "cassq.cli.message:reschedule",
     "reprioritise": "cassq.cli.message:reprioritise",
     "schedule": "cassq.cli.schedules:schedules",
+    "topic": "cassq.cli.topics:topics",
     "dead": "cassq.cli.dead:dead",
     "reap": "cassq.cli.reap:reap",
     "worker": "cassq.cli.worker.command:worker",

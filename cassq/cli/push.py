@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import BinaryIO, TypedDict, Unpack
+from typing import BinaryIO, Protocol, TypedDict, TypeVar, Unpack
 
 import click
 
@@ -25,7 +25,28 @@ from cassq.cli.values import to_duration, to_header, to_time
 from cassq.model.options import PushOptions
 from cassq.runtime.clock import DEAF_S
 
-Pushed = Future[cassq.MessageId]
+Place = TypeVar("Place")
+Printed_contra = TypeVar("Printed_contra", contravariant=True)
+
+
+class Printer(Protocol[Printed_contra]):
+    """Prints where messages are, once they are durable.
+
+    Attributes:
+        done: what happened to the messages, in one word.
+        count: how many were printed.
+    """
+
+    done: str
+    count: int
+
+    def note(self, place: Printed_contra) -> None:
+        """Print one."""
+        ...
+
+    def close(self) -> None:
+        """Hear that there are no more."""
+        ...
 
 
 class NoInputError(cassq.CassqError):
@@ -100,11 +121,13 @@ def push(
             "key": options["key"],
         }
         push_soon = partial(opened.push_soon, headers=dict(options["headers"]), **label)
-        _push_all(push_soon, bodies, printer)
+        push_all(push_soon, bodies, printer)
 
 
 class _Printer:
     """Prints what was pushed, and counts it."""
+
+    done = "pushed"
 
     def __init__(self, bar: Bar, *, is_json: bool, is_quiet: bool) -> None:
         self._bar = bar
@@ -131,9 +154,12 @@ class _Printer:
             click.echo(self.count)
 
 
-def _push_all(push_soon: Callable[[bytes], Pushed], bodies: Iterator[bytes], printer: _Printer) -> None:
+def push_all(
+    push_soon: Callable[[bytes], Future[Place]], bodies: Iterator[bytes], printer: Printer[Place]
+) -> None:
+    """Push all bodies; have each printed once it is durable, in the order of the input."""
     # The input is read in a thread of its own: a slow input then never keeps an id from being printed.
-    flying: SimpleQueue[Pushed | None] = SimpleQueue()
+    flying: SimpleQueue[Future[Place] | None] = SimpleQueue()
     stop = threading.Event()
     threading.Thread(
         target=_feed, args=(push_soon, bodies, flying, stop), name="cassq-input", daemon=True
@@ -148,11 +174,11 @@ def _push_all(push_soon: Callable[[bytes], Pushed], bodies: Iterator[bytes], pri
     printer.close()
     if failed:
         if printer.count:
-            say(f"cassq: pushed {count_of(printer.count, 'message')}, and then failed:")
+            say(f"cassq: {printer.done} {count_of(printer.count, 'message')}, and then failed:")
         raise failed
 
 
-def _next_of(flying: "SimpleQueue[Pushed | None]") -> "Pushed | None":
+def _next_of(flying: "SimpleQueue[Future[Place] | None]") -> "Future[Place] | None":
     # Not for ever at once: a signal may come just before the wait, and is heard after it.
     while True:
         with suppress(Empty):
@@ -160,9 +186,9 @@ def _next_of(flying: "SimpleQueue[Pushed | None]") -> "Pushed | None":
 
 
 def _feed(
-    push_soon: Callable[[bytes], Pushed],
+    push_soon: Callable[[bytes], Future[Place]],
     bodies: Iterator[bytes],
-    flying: "SimpleQueue[Pushed | None]",
+    flying: "SimpleQueue[Future[Place] | None]",
     stop: threading.Event,
 ) -> None:
     try:
@@ -171,7 +197,7 @@ def _feed(
                 break
             flying.put(push_soon(body))
     except BaseException as error:
-        future: Pushed = Future()
+        future: Future[Place] = Future()
         future.set_exception(error)
         flying.put(future)
     finally:
@@ -179,24 +205,28 @@ def _feed(
 
 
 def read_bodies(
-    files: Sequence[str], bytes_max: int, *, is_lines: bool, may_be_empty: bool
+    files: Sequence[str], bytes_max: int, *, is_lines: bool, may_be_empty: bool, owner: str = "queue"
 ) -> Iterator[bytes]:
-    """Yield what is pushed: each file, or standard input, or each line of those."""
+    """Yield what is pushed: each file, or standard input, or each line of those.
+
+    Args:
+        owner: what takes them, for what is said of one that is too large.
+    """
     for name in files or ("-",):
         with _opened(name) as file:
             if is_lines:
-                yield from _lines(name, file, bytes_max, may_be_empty=may_be_empty)
+                yield from _lines(name, file, bytes_max, owner, may_be_empty=may_be_empty)
             else:
-                body = _check_size(name, file.read(bytes_max + 1), bytes_max)
+                body = _check_size(name, file.read(bytes_max + 1), bytes_max, owner)
                 _check_not_empty(name, body, may_be_empty=may_be_empty)
                 yield body
 
 
-def _lines(name: str, file: BinaryIO, bytes_max: int, *, may_be_empty: bool) -> Iterator[bytes]:
+def _lines(name: str, file: BinaryIO, bytes_max: int, owner: str, *, may_be_empty: bool) -> Iterator[bytes]:
     line = file.readline(bytes_max + 2)
     _check_not_empty(name, line, may_be_empty=may_be_empty)
     while line:
-        yield _check_size(f"a line of {name}", line.removesuffix(b"\n"), bytes_max)
+        yield _check_size(f"a line of {name}", line.removesuffix(b"\n"), bytes_max, owner)
         line = file.readline(bytes_max + 2)
 
 
@@ -206,11 +236,11 @@ def _check_not_empty(name: str, begin: bytes, *, may_be_empty: bool) -> None:
         raise cassq.InvalidOptionError(f"{what} is empty: --allow-empty accepts that")
 
 
-def _check_size(what: str, body: bytes, bytes_max: int) -> bytes:
+def _check_size(what: str, body: bytes, bytes_max: int, owner: str) -> bytes:
     # No more than one byte too many is read: the library could tell the size of what was read only.
     if len(body) > bytes_max:
         raise cassq.BodyTooLargeError(
-            f"{what} is larger than the {bytes_max} bytes that the queue takes (body_bytes_max): "
+            f"{what} is larger than the {bytes_max} bytes that the {owner} takes (body_bytes_max): "
             "store large content elsewhere and push a reference to it"
         )
     return body

@@ -76,5 +76,5 @@ def describe_report(report: cassq.ReapReport) -> str:
         f"examined {report.examined} pipes: sealed {report.sealed}, retired {report.retired}, "
         f"busy {report.busy}; returned {report.returned} messages, buried {report.buried}, "
         f"expired {report.expired}; made ready {report.moved}, pushed {report.recurred} of schedules, "
-        f"missed {report.missed}; failed {len(report.failed)}"
+        f"missed {report.missed}; deleted {report.segments} segments of topics; failed {len(report.failed)}"
     )

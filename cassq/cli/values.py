@@ -1,4 +1,4 @@
-"""How values are written on the command line: durations, sizes, headers, replication.
+"""How values are written on the command line: durations, sizes, headers, places in a topic, replication.
 
 Owns the grammar, but for durations, whose grammar is the library's; ranges are the library's to check.
 """
@@ -6,6 +6,7 @@ Owns the grammar, but for durations, whose grammar is the library's; ranges are 
 import json
 import re
 from datetime import datetime, timedelta
+from typing import cast
 
 import click
 
@@ -13,12 +14,15 @@ from cassq.errors import InvalidOptionError
 from cassq.limits import KIB, MIB
 from cassq.model import arguments
 from cassq.model.ids import shorten
+from cassq.topics.topic_reader import Start
 
 #: Commands that do something again and again rest at least so long.
 PAUSE_MIN = timedelta(milliseconds=100)
 
 _SIZE = re.compile(r"([0-9]{1,2000})(B|KiB|MiB|GiB)?")
 _SIZES = {None: 1, "B": 1, "KiB": KIB, "MiB": MIB, "GiB": KIB * MIB}
+_OFFSET = re.compile(r"[0-9]{1,19}")
+_POSITION = re.compile(r"([0-9]{1,9}):([0-9]{1,19})")
 _DATACENTER = re.compile(r"([A-Za-z0-9_.-]+):([1-9][0-9]{0,8})")
 
 
@@ -41,6 +45,27 @@ def to_time(text: str | datetime) -> datetime:
             f"{shorten(text)} is not a time with its zone: write 2027-01-01T08:00Z or 2027-01-01T09:00+01:00"
         )
     return time
+
+
+def to_start(text: str | Start | int) -> Start | int:
+    """Read where to begin in a topic: earliest, latest, a time, an offset, or PARTITION:OFFSET[,…]."""
+    if not isinstance(text, str):
+        return text
+    if text in {"earliest", "latest"}:
+        return cast(Start, text)
+    if _OFFSET.fullmatch(text):
+        return int(text)
+    matches = [_POSITION.fullmatch(part) for part in text.split(",")]
+    positions = {int(match[1]): int(match[2]) for match in matches if match}
+    if len(positions) == len(matches):
+        return positions
+    try:
+        return to_time(text)
+    except click.BadParameter:
+        raise click.BadParameter(
+            f"{shorten(text)} is no place in a topic: write earliest, latest, a time with its zone, as "
+            "2027-01-01T08:00Z, or PARTITION:OFFSET, as `cassq topic publish` prints it; several as 0:17,1:4"
+        ) from None
 
 
 def to_pause(text: str | timedelta) -> timedelta:

@@ -5,13 +5,20 @@ old ones would look like new ones. What must not break: a scrape shows what was 
 for the database.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from cassq.errors import CassqError, OutcomeUnknownError, QueueNotFoundError, UnavailableError
+from cassq.errors import (
+    CassqError,
+    GroupNotFoundError,
+    OutcomeUnknownError,
+    QueueNotFoundError,
+    TopicNotFoundError,
+    UnavailableError,
+)
 from cassq.observing.figures import QueueStats
 from cassq.runtime.clock import Clock
 from cassq.store import Store
@@ -22,6 +29,20 @@ SHOWN_S = 60.0
 
 STATES = "waiting", "pending", "delayed"
 EVENTS = "pushed", "popped", "committed", "dead", "purged", "expired", "rolled_back"
+
+
+@dataclass(frozen=True, slots=True)
+class _TopicFigures:
+    """What a round found of one topic.
+
+    Attributes:
+        lags: of each group, how many messages are before it.
+    """
+
+    topic: str
+    messages: int
+    size: int
+    lags: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +58,7 @@ class _Round:
     at: float
     seconds: float
     figures: tuple[QueueStats, ...]
+    topics: tuple[_TopicFigures, ...]
     left_out: int
 
 
@@ -71,9 +93,15 @@ class StoreFigures(Collector):
             if is_over():
                 return
             figures += self._read_queue(store, name)
+        topics = []
+        of_topics = store.topics()
+        for name in of_topics[: self._queues_max]:
+            if is_over():
+                return
+            topics += self._read_topic(store, name)
         now = self._clock.now()
-        left_out = max(0, len(names) - self._queues_max)
-        self._round = _Round(now, now - begun, tuple(figures), left_out)
+        left_out = max(0, len(names) - self._queues_max) + max(0, len(of_topics) - self._queues_max)
+        self._round = _Round(now, now - begun, tuple(figures), tuple(topics), left_out)
 
     def _read_queue(self, store: Store, name: str) -> list[QueueStats]:
         try:
@@ -85,6 +113,21 @@ class StoreFigures(Collector):
         except CassqError:
             self._failures += 1
             return []
+
+    def _read_topic(self, store: Store, name: str) -> list[_TopicFigures]:
+        try:
+            topic = store.find_topic(name)
+            stats = topic.stats()
+            lags = {group: sum(each.lag for each in topic.lag(group)) for group in topic.groups()}
+        except (TopicNotFoundError, GroupNotFoundError):  # deleted meanwhile
+            return []
+        except (UnavailableError, OutcomeUnknownError):
+            raise
+        except CassqError:
+            self._failures += 1
+            return []
+        messages = sum(each.latest - each.oldest for each in stats)
+        return [_TopicFigures(name, messages, sum(each.size for each in stats), lags)]
 
     def note_failure(self) -> None:
         """Note that the store is out of reach: there are no figures until the next round."""
@@ -106,10 +149,11 @@ class StoreFigures(Collector):
             )
             yield GaugeMetricFamily(
                 "cassq_queues_left_out",
-                "Queues beyond --queues-max, which are not told.",
+                "Queues, and topics, beyond --queues-max, which are not told.",
                 value=found.left_out,
             )
             yield from _families(found.figures)
+            yield from _families_of_topics(found.topics)
 
 
 def _families(figures: Iterable[QueueStats]) -> Iterable[Metric]:
@@ -142,3 +186,17 @@ def _families(figures: Iterable[QueueStats]) -> Iterable[Metric]:
         pipes.add_metric((each.queue,), each.pipes)
         paused.add_metric((each.queue,), each.state == "paused")
     return messages, totals, ages, letters, pipes, paused
+
+
+def _families_of_topics(figures: Iterable[_TopicFigures]) -> Iterable[Metric]:
+    messages = GaugeMetricFamily("cassq_topic_messages", "Messages that are kept.", labels=("topic",))
+    size = GaugeMetricFamily("cassq_topic_bytes", "Bytes of bodies and headers kept.", labels=("topic",))
+    lag = GaugeMetricFamily(
+        "cassq_group_lag", "Messages that a group has before it.", labels=("topic", "group")
+    )
+    for each in figures:
+        messages.add_metric((each.topic,), each.messages)
+        size.add_metric((each.topic,), each.size)
+        for group, behind in each.lags.items():
+            lag.add_metric((each.topic, group), behind)
+    return messages, size, lag

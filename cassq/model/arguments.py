@@ -47,6 +47,15 @@ def to_seconds(timeout: object) -> float:
     return SECONDS_MAX if seconds >= SECONDS_MAX else float(seconds)
 
 
+def seconds_of(timeout: object) -> float:
+    """Return a time-out in seconds; None is a year, which is longer than anybody waits.
+
+    Raises:
+        InvalidOptionError: see `to_seconds`.
+    """
+    return SECONDS_MAX if timeout is None else to_seconds(timeout)
+
+
 def to_duration(given: object) -> timedelta:
     """Return a duration that was written as 500ms, 30s, 2m, 1h, 1d, or as a number of seconds.
 

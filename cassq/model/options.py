@@ -38,6 +38,22 @@ class AlterOptions(TypedDict, total=False):
     keys: Literal["ordered", "exclusive"]
 
 
+class AlterTopicOptions(TypedDict, total=False):
+    """Those settings of `TopicSettings` that `Store.alter_topic` takes, for type checkers."""
+
+    retention: timedelta
+    retention_bytes: int
+    segment_bytes: int
+    body_bytes_max: int
+
+
+class TopicOptions(AlterTopicOptions, total=False):
+    """The settings of `TopicSettings` as `Store.topic` takes them, for type checkers."""
+
+    partitions: int
+    clock_skew_max: timedelta
+
+
 class QueueOptions(AlterOptions, total=False):
     """The settings of `QueueSettings` as `Store.queue` takes them, for type checkers."""
 

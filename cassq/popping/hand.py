@@ -82,19 +82,22 @@ class Hand:
         return given
 
     def cut_last(self, count: int) -> dict[HeldRun, Ranges]:
-        """Cut off up to `count` messages that came last; return them, by run.
+        """Cut off up to `count` of the messages that came due last; return them, by run.
 
-        A run stays that would go back in many parts: each is a row from then on, which whoever claims the
+        What has no due times stays: others may be past it in its pipe, and it would come out of order. A run
+        stays, too, that would go back in many parts: each is a row from then on, which whoever claims the
         pipe reads, and takes by itself.
         """
         back: dict[HeldRun, Ranges] = {}
         last_ones: list[BatchSlice] = []
         while self._slices and count > 0:
             batch_slice = self._slices.pop()
+            last_ones.append(batch_slice)
+            if not batch_slice.batch.dues:
+                continue
             first, last = max(batch_slice.next, batch_slice.last - count + 1), batch_slice.last
             back.setdefault(batch_slice.run, Ranges()).add(first, last)
             count -= last - first + 1
-            last_ones.append(batch_slice)
         back = {run: parts for run, parts in back.items() if len(list(parts)) <= PARTS_MAX}
         for batch_slice in reversed(last_ones):
             for part in back.get(batch_slice.run, Ranges()).within(batch_slice.next, batch_slice.last):

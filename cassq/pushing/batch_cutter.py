@@ -5,12 +5,21 @@ needed.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Generic, Protocol, TypeVar
 
 from cassq.errors import BodyTooLargeError, InvalidOptionError
 from cassq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from cassq.model.ids import shorten
 from cassq.model.message import NO_HEADERS, Headers, check_body, check_headers, size_of
 from cassq.model.settings import QueueSettings
+
+
+class _Bounded(Protocol):
+    @property
+    def body_bytes_max(self) -> int: ...
+
+
+_S = TypeVar("_S", bound=_Bounded)
 
 #: Bodies, and one mapping of headers for each.
 Part = tuple[tuple[bytes, ...], tuple[Headers, ...]]
@@ -21,15 +30,16 @@ def bounds_of(settings: QueueSettings) -> tuple[int, int]:
     return min(BATCH_MESSAGES_MAX, settings.pipe_messages_max), min(BATCH_BYTES_MAX, settings.pipe_bytes_max)
 
 
-class BatchCutter:
+class BatchCutter(Generic[_S]):
     """Cuts by the settings of one queue, which may be altered meanwhile.
 
     Args:
         settings: returns them as far as is known; with True as they stand now.
+        bounds: how many messages, and how many bytes, one part has at most by them.
     """
 
-    def __init__(self, settings: Callable[[bool], QueueSettings]) -> None:
-        self._settings = settings
+    def __init__(self, settings: Callable[[bool], _S], bounds: Callable[[_S], tuple[int, int]]) -> None:
+        self._settings, self._bounds = settings, bounds
 
     def cut(self, messages: Iterable[bytes | tuple[bytes, Headers]]) -> Iterator[Part]:
         """Yield the messages in parts, in order.
@@ -41,7 +51,7 @@ class BatchCutter:
         headers: list[Headers] = []
         size = 0
         settings = self._settings(False)
-        body_max, (messages_max, bytes_max) = settings.body_bytes_max, bounds_of(settings)
+        body_max, (messages_max, bytes_max) = settings.body_bytes_max, self._bounds(settings)
         for message in _each_of(messages):
             body, header = _parts_of(message)
             try:
@@ -54,7 +64,7 @@ class BatchCutter:
                 yield tuple(bodies), tuple(headers)
                 bodies, headers, size = [], [], 0
                 settings = self._settings(False)
-                body_max, (messages_max, bytes_max) = settings.body_bytes_max, bounds_of(settings)
+                body_max, (messages_max, bytes_max) = settings.body_bytes_max, self._bounds(settings)
             bodies.append(checked)
             headers.append(header)
             size += weight

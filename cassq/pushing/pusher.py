@@ -69,7 +69,7 @@ class Pusher:
         self._queue = context.queue
         self._clock = context.clock
         self.check_open = check_open
-        self._cutter = BatchCutter(self._settings)
+        self._cutter = BatchCutter(self._settings, bounds_of)
         width = context.settings.push_width  # once: it may be altered
         self._buffer = PushBuffer(self._clock, *bounds_of(context.settings), width)
         self._context = context

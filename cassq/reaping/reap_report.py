@@ -26,6 +26,7 @@ class ReapReport:
         busy: pipes that needed something but are in a popper's hands.
         published: bulk writes that were decided and whose pipes were published for somebody who died.
         removed: staged pipes of failed bulk writes that were deleted.
+        segments: of topics, that were over and deleted.
         failed: what could not be done, in words.
         refused: for how many of those the role lacks a permission.
     """
@@ -42,6 +43,7 @@ class ReapReport:
     busy: int = 0
     published: int = 0
     removed: int = 0
+    segments: int = 0
     failed: list[str] = field(default_factory=list)
     refused: int = 0
 
@@ -71,5 +73,6 @@ class ReapReport:
         self.busy += other.busy
         self.published += other.published
         self.removed += other.removed
+        self.segments += other.segments
         self.failed += other.failed
         self.refused += other.refused

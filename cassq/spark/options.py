@@ -89,6 +89,26 @@ class StreamOptions:
     is_skipping: bool
 
 
+@dataclass(frozen=True, slots=True)
+class TopicOptions:
+    """Options of `spark.read` and `spark.readStream` of a topic.
+
+    Attributes:
+        start, end: places in the topic: earliest, latest, a time, or JSON; a stream has no end.
+        partition_messages: how many messages one partition has at most.
+        messages_per_trigger: how many messages one micro-batch takes at most.
+        skips_gone: leave out what retention deleted, instead of an error.
+    """
+
+    url: str
+    topic: str
+    start: str
+    end: str
+    partition_messages: int
+    messages_per_trigger: int
+    skips_gone: bool
+
+
 class _Words:
     """Options while they are read: each is taken once, and what is left over is an error."""
 
@@ -170,6 +190,36 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         words.target(may_be_all=True),
         words.number("partition_messages", PARTITION_MESSAGES) or PARTITION_MESSAGES,
         words.flag("pushdown"),
+    )
+    words.end()
+    return options
+
+
+def is_of_topic(given: Mapping[str, str]) -> bool:
+    """Tell whether options name a topic."""
+    return "topic" in {name.lower() for name in given}
+
+
+def topic_options(given: Mapping[str, str], *, is_stream: bool) -> TopicOptions:
+    """Read the options of a read of a topic.
+
+    Raises: InvalidOptionError: one is missing, unknown or malformed.
+    """
+    words = _Words(given, "reading a topic of cassq")
+    url = check_url(words.take("url", os.environ.get("CASSQ_URL")))
+    try:
+        topic = check_name(words.take("topic"), "topic name")
+    except InvalidNameError as error:
+        raise InvalidOptionError(f"option 'topic': {error}") from None
+    options = TopicOptions(
+        url,
+        topic,
+        words.take("start", "earliest"),
+        "latest" if is_stream else words.take("end", "latest"),
+        words.number("partition_messages", PARTITION_MESSAGES) or PARTITION_MESSAGES,
+        (words.number("messages_per_trigger", MESSAGES_PER_TRIGGER) if is_stream else None)
+        or MESSAGES_PER_TRIGGER,
+        words.flag("skip_gone"),
     )
     words.end()
     return options

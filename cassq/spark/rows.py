@@ -63,11 +63,19 @@ _BYTES_MAX = 8 * 1024 * 1024
 
 
 def check_read_schema(schema: StructType) -> None:
-    """Check that a schema the user gave has only columns that messages have, of their types.
+    """Check that a schema the user gave has only columns that messages of queues have, of their types.
 
     Raises: InvalidOptionError: it has others.
     """
-    known = {field.name: field.dataType for field in SCHEMA.fields}
+    check_schema(schema, SCHEMA)
+
+
+def check_schema(schema: StructType, whole: StructType) -> None:
+    """Check that a schema the user gave has only columns of `whole`, of their types.
+
+    Raises: InvalidOptionError: it has others.
+    """
+    known = {field.name: field.dataType for field in whole.fields}
     for field in schema.fields:
         if field.name not in known:
             raise InvalidOptionError(f"a message has no column {field.name!r}; it has {', '.join(known)}")
@@ -107,7 +115,7 @@ class RowBuilder:
                 "state": section.fate.value,
                 "attempt": run.attempts if run else 0,
                 "holder": run.holder if run else None,
-                "leased_at": _micros(run.leased_at_ms) if run and run.leased_at_ms else None,
+                "leased_at": micros(run.leased_at_ms) if run and run.leased_at_ms else None,
                 "phase": section.phase.value,
                 "pusher": entry.pusher,
                 "priority": entry.priority,
@@ -141,7 +149,7 @@ class RowBuilder:
                 "queue": queue,
                 "pipe": str(letter.message_id.pipe),
                 "message_id": str(letter.message_id),
-                "pushed_at": _micros(letter.pushed_at_ms),
+                "pushed_at": micros(letter.pushed_at_ms),
                 "state": "dead",
                 "attempt": letter.attempts,
                 "holder": None,
@@ -168,16 +176,16 @@ class RowBuilder:
         }
         if batch.origins:  # it was moved here, and people know it by its first id
             own["message_id"] = (str(origin.message_id) for origin in batch.origins)
-            own["pushed_at"] = (_micros(origin.pushed_at_ms) for origin in batch.origins)
+            own["pushed_at"] = (micros(origin.pushed_at_ms) for origin in batch.origins)
         else:
             own["message_id"] = (f"{pipe}:{seq}" for seq in seqs)
-            shared["pushed_at"] = _micros(batch.pushed_at_ms or 0)
+            shared["pushed_at"] = micros(batch.pushed_at_ms or 0)
         if batch.keys:
             own["key"] = batch.keys
         else:
             shared["key"] = None
         if batch.dues:
-            own["due"] = (_micros(due_ms) if (due_ms := batch.due_ms(seq)) else None for seq in seqs)
+            own["due"] = (micros(due_ms) if (due_ms := batch.due_ms(seq)) else None for seq in seqs)
         else:
             shared["due"] = None
         self._add(batch.count, shared, own)
@@ -207,5 +215,6 @@ class RowBuilder:
         self._rows = self._bytes = 0
 
 
-def _micros(ms: int) -> int:
+def micros(ms: int) -> int:
+    """Return milliseconds as the microseconds that Arrow counts."""
     return 1000 * ms

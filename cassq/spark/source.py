@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from cassq.spark.options import read_options, stream_options, write_options
+from cassq.spark.options import is_of_topic, read_options, stream_options, topic_options, write_options
 from cassq.spark.rows import SCHEMA
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from cassq.spark.reading import SnapshotReader
     from cassq.spark.streaming import QueueStream
+    from cassq.spark.topics import TopicSnapshot, TopicStream
     from cassq.spark.writing import BatchWriter, StreamWriter
 
 
@@ -29,10 +30,18 @@ class CassqDataSource(DataSource):
 
     def schema(self) -> "StructType":
         """Return the columns of a message."""
+        if is_of_topic(self.options):
+            from cassq.spark.topics import TOPIC_SCHEMA  # noqa: PLC0415
+
+            return TOPIC_SCHEMA
         return SCHEMA
 
-    def reader(self, schema: "StructType") -> "SnapshotReader":
-        """Return a reader of a snapshot."""
+    def reader(self, schema: "StructType") -> "SnapshotReader | TopicSnapshot":
+        """Return a reader of a snapshot, or of a topic."""
+        if is_of_topic(self.options):
+            from cassq.spark.topics import make_snapshot  # noqa: PLC0415
+
+            return make_snapshot(topic_options(self.options, is_stream=False), schema)
         from cassq.spark.reading import make_reader  # noqa: PLC0415 - executors need only what they use
 
         return make_reader(read_options(self.options), schema)
@@ -43,8 +52,12 @@ class CassqDataSource(DataSource):
 
         return make_batch_writer(write_options(self.options), schema, is_overwriting=overwrite)
 
-    def streamReader(self, schema: "StructType") -> "QueueStream":  # noqa: N802 - Spark's
-        """Return a reader that consumes a queue."""
+    def streamReader(self, schema: "StructType") -> "QueueStream | TopicStream":  # noqa: N802 - Spark's
+        """Return a reader that consumes a queue, or follows a topic."""
+        if is_of_topic(self.options):
+            from cassq.spark.topics import make_stream as follow  # noqa: PLC0415
+
+            return follow(topic_options(self.options, is_stream=True), schema)
         from cassq.spark.streaming import make_stream  # noqa: PLC0415
 
         return make_stream(stream_options(self.options), schema)

@@ -1,7 +1,8 @@
 """The contract between the protocol and a database.
 
-Everything cassq asks of a database is one of these twenty-four methods, in six parts; `tests/contract` holds
-every adapter to every sentence below. An adapter decides nothing: it retries no write, and judges no state.
+Everything cassq asks of a database is one of these methods, in seven parts, of which that for topics is in
+`cassq.storage.topic_port`; `tests/contract` holds every adapter to every sentence of both. An adapter decides
+nothing: it retries no write, and judges no state.
 
 Three rules hold for all of them:
 
@@ -28,6 +29,7 @@ from cassq.model.rollup import Rollup
 from cassq.model.shelf import Shelf
 from cassq.model.transaction import Answer, Transaction
 from cassq.storage.forms import BatchQuery, DeadLetter, Listing
+from cassq.storage.topic_port import TopicStorage
 
 
 class RecordStorage(Protocol):
@@ -297,6 +299,13 @@ class SlotStorage(Protocol):
 
 
 class Storage(
-    RecordStorage, PipeStorage, LetterStorage, FigureStorage, ScheduleStorage, SlotStorage, Protocol
+    RecordStorage,
+    PipeStorage,
+    LetterStorage,
+    FigureStorage,
+    ScheduleStorage,
+    SlotStorage,
+    TopicStorage,
+    Protocol,
 ):
     """The database, as the protocol sees it. What needs a part of it names that part."""

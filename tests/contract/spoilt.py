@@ -6,7 +6,7 @@ type. What must not break: a way to spoil a column never makes a value that cass
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from importlib import resources
@@ -22,11 +22,14 @@ from cassq.storage.forms import DeadLetter
 WORDS = {"phase", "state", "ending"}
 
 #: Texts that are JSON, in the embedded store.
-JSON = {"settings", "totals", "counted", "samples", "headers", "writers", "keys"}
+JSON = {"settings", "totals", "counted", "samples", "headers", "writers", "keys", "groups"}
+
+#: What stands for topics, which `test_corrupt_topics.py` spoils.
+OF_TOPICS = {"topics", "segments", "links", "batches", "topic_writers", "progress"}
 
 #: Not the business of a queue: the versions of the schema, and the store's clock, which is read at the start;
 #: and slots, of which a popper hears in the middle of its work, and tells its log.
-APART = {"schema_version", "clock", "slots"}
+APART = {"schema_version", "clock", "slots"} | OF_TOPICS
 
 #: Spoilt ways that are no damage, and why.
 SOUND = {
@@ -229,13 +232,13 @@ def sqlite_schema() -> sqlite3.Connection:
     return db
 
 
-def sqlite_ways() -> Iterator[Way]:
+def sqlite_ways(tables_apart: Collection[str] = APART) -> Iterator[Way]:
     """Yield every way to spoil a column of the embedded store that is no key."""
     db = sqlite_schema()
     tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     for table in tables:
         for _, column, kind, _, _, key in db.execute(f"PRAGMA table_info({table})").fetchall():
-            if key or table in APART:
+            if key or table in tables_apart:
                 continue
             for name, value in _sqlite_values(column, kind):
                 if (table, column, name) not in SOUND:
@@ -283,7 +286,7 @@ def cassandra_ways() -> Iterator[Way]:
         if table == "pending":
             assert set(regular) == set(" ".join(PENDING.values()).split()), "a column belongs to no kind"
         for column, kind in regular.items():
-            for name, value in _cassandra_values(column, kind):
+            for name, value in cassandra_values(column, kind):
                 if (table, column, name) in SOUND:
                     continue
                 if table != "pending":
@@ -293,7 +296,7 @@ def cassandra_ways() -> Iterator[Way]:
                         yield f"pending {row}", column, name, value
 
 
-def _cassandra_values(column: str, kind: str) -> Iterator[tuple[str, object]]:
+def cassandra_values(column: str, kind: str) -> Iterator[tuple[str, object]]:
     yield "null", None
     match kind:
         case "bigint" | "int" | "tinyint":
@@ -315,6 +318,7 @@ def _cassandra_values(column: str, kind: str) -> Iterator[tuple[str, object]]:
                 "timeuuid",
                 "blob",
                 "frozen<map<text, text>>",
+                "frozen<map<text, uuid>>",
                 "frozen<map<text, frozen<tuple",
                 "frozen<set",
                 "frozen<list",

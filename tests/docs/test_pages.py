@@ -17,11 +17,13 @@ from cassq.cli import exit_codes
 from cassq.cli.main import cassq_command
 from cassq.limits import KIB, MIB
 from cassq.model.settings import settings_known
+from cassq.model.topic_settings import TopicSettings
 from cassq.storage.cassandra import open_session, open_storage, session
 
 OPERATIONS = ROOT / "docs" / "operations.md"
 PROTOCOL = ROOT / "docs" / "protocol.md"
-RULES = table_below(PROTOCOL, "## Where each rule lives")
+TOPICS = ROOT / "docs" / "topics.md"
+RULES = [row for page in (PROTOCOL, TOPICS) for row in table_below(page, "## Where each rule lives")]
 
 #: What loggers are called in the code; `__name__` would be a name that no page tells.
 LOGGERS = {
@@ -38,6 +40,7 @@ _UNITS = {
     "d": timedelta(days=1),
     "KiB": KIB,
     "MiB": MIB,
+    "GiB": KIB * MIB,
 }
 
 
@@ -129,6 +132,16 @@ def test_the_settings_table_is_that_of_the_code() -> None:
     }
     assert told == {
         setting.name: (setting.default, *bounds_of(setting.metadata)) for setting in settings_known()
+    }
+
+
+def test_the_table_of_a_topics_settings_is_that_of_the_code() -> None:
+    told = {
+        row[0].strip("`"): tuple(value_of(cell) for cell in row[1:4])
+        for row in table_below(OPERATIONS, "## Settings of a topic")
+    }
+    assert told == {
+        setting.name: (setting.default, *bounds_of(setting.metadata)) for setting in TopicSettings.known()
     }
 
 

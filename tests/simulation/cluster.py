@@ -312,6 +312,14 @@ class Cluster:
             for ck, _ in live_rows(self._merged(table, key, self.replicas))
         }
 
+    def rows(self, table: str) -> list[str]:
+        """Return what can still be read of a table, in words."""
+        return [
+            f"{table} {key} {ck}: {values}"
+            for key in self.nodes.keys(table)
+            for ck, values in live_rows(self._merged(table, key, self.replicas))
+        ]
+
     def bodies(self, pipe: UUID) -> list[bytes]:
         """Return what any node has of a pipe's messages, in order."""
         rows = live_rows(self._merged("waiting", (pipe,), self.replicas))

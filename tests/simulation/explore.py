@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fork_server import ForkServer
@@ -66,6 +66,7 @@ def explore(
     *,
     jobs: int | None = None,
     mutant: str = "",
+    about: str = "",
     seconds: float | None = None,
     failures_max: int = 5,
     progress: Callable[[Tally], None] = lambda _tally: None,
@@ -73,11 +74,14 @@ def explore(
     """Run `count` histories from seed `first` on, or as many as fit into `seconds`.
 
     Stops after `failures_max` seeds that failed.
+
+    Args:
+        about: "topics" for histories of a topic.
     """
     jobs = jobs or os.cpu_count() or 1
     tally = Tally()
     end_seed = -1 if count is None else first + count
-    workers = [_start(first + place, jobs, end_seed, mutant) for place in range(jobs)]
+    workers = [_start(first + place, jobs, end_seed, mutant, about) for place in range(jobs)]
     end = None if seconds is None else time.monotonic() + seconds
     try:
         for line in _lines(workers):
@@ -103,8 +107,8 @@ def explore_one(seed: int, mutant: str, server: "ForkServer") -> Tally:
     return tally
 
 
-def _start(first: int, step: int, end: int, mutant: str) -> "subprocess.Popen[str]":
-    words = [sys.executable, __file__, *_words(first, step, end, mutant)]
+def _start(first: int, step: int, end: int, mutant: str, about: str) -> "subprocess.Popen[str]":
+    words = [sys.executable, __file__, *_words(first, step, end, mutant), "--about", about]
     return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
 
 
@@ -129,14 +133,14 @@ def _lines(workers: "list[subprocess.Popen[str]]") -> Iterator[dict]:  # type: i
                     raise RuntimeError("a worker of the simulation ended in an error; its words are above")
 
 
-def _work(first: int, step: int, end: int, mutant: str) -> None:
+def _work(first: int, step: int, end: int, mutant: str, about: str) -> None:
     sys.path.insert(0, str(Path(__file__).parent))
     import mutants
 
     if mutant:
         mutants.plant(mutants.find(mutant))
-    import history
-    from plan import draw
+    about = mutants.find(mutant).about if mutant else about
+    run = runner(about)
 
     if mutant and mutants.find(mutant).about == "run readers":
         import reader_actors  # noqa: F401 - few histories need Spark, so that is imported late
@@ -146,9 +150,8 @@ def _work(first: int, step: int, end: int, mutant: str) -> None:
     histories = requests = 0
     virtual_s = 0.0
     seed = first
-    about = mutants.find(mutant).about if mutant else ""
     while end < 0 or seed < end:
-        outcome = history.run(draw(seed, about))
+        outcome = run(seed)
         histories, requests, virtual_s = (
             histories + 1,
             requests + outcome.requests,
@@ -165,6 +168,18 @@ def _work(first: int, step: int, end: int, mutant: str) -> None:
     _report(histories, requests, virtual_s)
 
 
+def runner(about: str, *, is_traced: bool = False) -> Callable[[int], Any]:
+    """Return what runs the history of a seed, of a theme; it imports the library."""
+    if about == "topics":
+        from topic_history import draw_topic, run_topic
+
+        return lambda seed: run_topic(draw_topic(seed), is_traced=is_traced)
+    import history
+    from plan import draw
+
+    return lambda seed: history.run(draw(seed, about), is_traced=is_traced)
+
+
 def _report(histories: int, requests: int, virtual_s: float) -> None:
     print(json.dumps({"histories": histories, "requests": requests, "virtual_s": virtual_s}), flush=True)
 
@@ -175,7 +190,8 @@ if __name__ == "__main__":
     parser.add_argument("step", type=int)
     parser.add_argument("end", type=int)
     parser.add_argument("--mutant", default="")
+    parser.add_argument("--about", default="")
     options = parser.parse_args()
     os.nice(GIVING_WAY)
     with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
-        _work(options.first, options.step, options.end, options.mutant)
+        _work(options.first, options.step, options.end, options.mutant, options.about)

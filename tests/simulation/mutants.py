@@ -11,6 +11,7 @@ from planting import planted as _one
 from recurring_mutants import RECURRING_MUTANTS
 from rule_mutants import RULE_MUTANTS
 from schedule_mutants import SCHEDULE_MUTANTS
+from topic_mutants import TOPIC_MUTANTS
 
 __all__ = ["MUTANTS", "check_planted", "find", "plant"]
 
@@ -636,6 +637,8 @@ MUTANTS: tuple[Mutant, ...] = (
     *MOVING_MUTANTS,
     # Keys
     *KEY_MUTANTS,
+    # Topics
+    *TOPIC_MUTANTS,
     # Rules one by one
     *RULE_MUTANTS,
 )

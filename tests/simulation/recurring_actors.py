@@ -3,6 +3,7 @@
 What must not break: the watch hears of each call before it begins, and of what its caller was told.
 """
 
+from contextlib import suppress
 from typing import Protocol
 
 from actors import Stage
@@ -62,14 +63,9 @@ def _forget_deletions(stage: RecurringStage) -> None:
 def end_schedules(stage: RecurringStage, queue: Queue) -> None:
     """Ask for all schedules, and delete them, now that nothing fails."""
     for schedule in list(queue.schedules):
-        call = stage.recurring.call(schedule.name)
-        try:
+        with suppress(ScheduleNotFoundError):  # a look finished the deletion that was told nothing of
             stage.recurring.check_told(queue.schedules.get(schedule.name))
-            queue.schedules.delete(schedule.name)
-        except ScheduleNotFoundError:  # a look finished the deletion that an operator was told nothing of
-            stage.recurring.note_deleted(call, was_there=False)
-        else:
-            stage.recurring.note_deleted(call, was_there=True)
+        _do(stage, queue, stage.recurring.call(schedule.name))
 
 
 def _insist(stage: RecurringStage, queue: Queue, call: Call) -> None:

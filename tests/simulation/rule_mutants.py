@@ -886,8 +886,8 @@ _BETWEEN = (
     ),
     planted(
         "alter what processes judge each other by",
-        "cassq.model.settings",
-        "fixed = {name for name in fixed_settings() & options.keys() if options[name] != getattr(self, name)}",
+        "cassq.model.stored_settings",
+        "fixed = {name for name in self.fixed() & options.keys() if options[name] != getattr(self, name)}",
         "fixed = set()",
         test="tests/unit/model/test_settings.py::test_what_processes_judge_each_other_by_is_not_altered",
     ),

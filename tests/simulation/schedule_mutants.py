@@ -232,4 +232,11 @@ SCHEDULE_MUTANTS: tuple[Mutant, ...] = (
         test="tests/unit/model/test_due_classes.py"
         "::test_what_waited_to_be_stored_stays_in_its_class_until_its_lead_has_halved",
     ),
+    planted(
+        "give back what has no due times to poppers that are past it",
+        "cassq.popping.hand",
+        "            if not batch_slice.batch.dues:\n                continue\n",
+        "",
+        test="tests/unit/popping/test_holding.py::test_what_has_no_due_times_is_not_cut_off",
+    ),
 )

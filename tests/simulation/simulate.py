@@ -3,6 +3,7 @@
     tools/simulate                        20 000 histories from seed 0 on
     tools/simulate --hours 8              as many as fit, from a seed of today's
     tools/simulate --seed 4711            one history; if it fails, the smallest like it, line by line
+    tools/simulate --topics               histories of a topic, also with --hours, --from and --seed
     tools/simulate --mutant NAME          with a bug planted; --mutants lists them
 
 Exit code 1 when a promise was broken.
@@ -40,6 +41,7 @@ def main() -> int:
     parser.add_argument("--whole", action="store_true", help="replay as it is, and tell all of it")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (default: one per core)")
     parser.add_argument("--mutant", default="", metavar="NAME", help="plant this bug first")
+    parser.add_argument("--topics", action="store_const", const="topics", default="", help="of a topic")
     parser.add_argument("--mutants", action="store_true", help="list the bugs that can be planted")
     parser.add_argument(
         "--record",
@@ -57,7 +59,7 @@ def main() -> int:
     if options.mutant and options.mutant not in names:
         parser.error(f"--mutant {options.mutant!r} is not one of: {', '.join(names)}")
     if options.seed is not None:
-        return _replay(options.seed, options.mutant, is_whole=options.whole)
+        return _replay(options.seed, options.mutant, options.topics, is_whole=options.whole)
     return _search(options)
 
 
@@ -83,6 +85,7 @@ def _search(options: argparse.Namespace) -> int:
             None if seconds else options.histories,
             jobs=options.jobs,
             mutant=options.mutant,
+            about=options.topics,
             seconds=seconds,
             progress=progress,
         )
@@ -96,6 +99,7 @@ def _search(options: argparse.Namespace) -> int:
         print(
             f"    tools/simulate --seed {failure.seed}"
             + (f" --mutant '{options.mutant}'" if options.mutant else "")
+            + (" --topics" if options.topics else "")
         )
     return 1 if tally.failures else 0
 
@@ -141,16 +145,15 @@ def _processor_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _replay(seed: int, mutant: str, *, is_whole: bool) -> int:
+def _replay(seed: int, mutant: str, about: str, *, is_whole: bool) -> int:
     if mutant:
         mutants.plant(mutants.find(mutant))
-    import history
-    from plan import draw
     from shrink import shrink
     from storyteller import Storyteller
 
-    about = mutants.find(mutant).about if mutant else ""
-    outcome = history.run(draw(seed, about), is_traced=is_whole)
+    about = mutants.find(mutant).about if mutant else about
+    is_whole = is_whole or about == "topics"  # nothing makes those smaller
+    outcome = explore.runner(about, is_traced=is_whole)(seed)
     if outcome.broken and not is_whole:
         with tqdm(desc="making it smaller", unit=" tries", file=sys.stderr) as bar:
             outcome = shrink(outcome, lambda _count, _plan: bar.update() and None)

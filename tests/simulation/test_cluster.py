@@ -18,6 +18,7 @@ import test_figures_contract
 import test_marks_contract
 import test_pipes_contract
 import test_records_contract
+import test_topics_contract
 import test_transactions_contract
 from cluster import Cluster, Odds
 from scheduler import World
@@ -55,6 +56,15 @@ def queue():
     return f"q-{secrets.token_hex(6)}"
 
 
+@pytest.fixture
+def name():
+    """A topic name that no other test uses."""
+    return f"t-{secrets.token_hex(6)}"
+
+
+key, place = test_topics_contract.key, test_topics_contract.place
+
+
 CONTRACT = (
     test_batches_contract,
     test_dead_letters_contract,
@@ -62,6 +72,7 @@ CONTRACT = (
     test_marks_contract,
     test_pipes_contract,
     test_records_contract,
+    test_topics_contract,
     test_transactions_contract,
 )
 

@@ -108,3 +108,66 @@ def looks(queue: cassq.Queue) -> None:
     assert_type(queue.dead, cassq.DeadLetters)
     for letter in queue.dead:
         assert_type(letter, cassq.DeadMessage)
+
+
+def opens_topics(store: cassq.Store) -> None:
+    assert_type(store.topic("events", partitions=4, retention=timedelta(days=7)), cassq.Topic)
+    assert_type(store.find_topic("events"), cassq.Topic)
+    assert_type(store.topics(), list[str])
+    assert_type(store.alter_topic("events", retention=timedelta(days=7)), cassq.TopicSettings)
+    store.delete_topic("events")
+    store.topic("events", retention=7)  # type: ignore[arg-type]
+    store.topic("events", lease=timedelta(days=7))  # type: ignore[call-arg]
+    store.alter_topic("events", partitions=4)  # type: ignore[call-arg]
+
+
+def publishes(topic: cassq.Topic) -> None:
+    assert_type(topic.publish(b"one", {"key": "a"}, timeout=1.5), cassq.Position)
+    assert_type(topic.publish(b"one", writer="outbox", number=1), cassq.Position)
+    assert_type(topic.publish_soon(b"one", partition=0), Future[cassq.Position])
+    assert_type(topic.publish_many([b"one", (b"two", {"type": "new"})]), list[cassq.Stretch])
+    topic.publish("one")  # type: ignore[arg-type]
+    assert_type(topic.publish(b"one", key="a", type="new"), cassq.Position)
+
+
+def reads(topic: cassq.Topic) -> None:
+    with topic.reader(datetime.now(UTC), types=["order.*"], on_gone="oldest") as reader:
+        assert_type(reader, cassq.TopicReader)
+        assert_type(iter(reader), Iterator[cassq.TopicMessage])
+        assert_type(reader.read_many(10, timeout=1), list[cassq.TopicMessage])
+        assert_type(reader.positions, dict[int, int])
+    topic.reader({0: 17})
+    topic.reader("sometime")  # type: ignore[arg-type]
+    page = topic.read(0, since=17, order="descending")
+    assert_type(page, cassq.Page)
+    assert_type(page.messages, list[cassq.TopicMessage])
+    assert_type(page.next, int | None)
+    assert_type(topic.offset_at(0, datetime.now(UTC)), int)
+
+
+def consumes(topic: cassq.Topic) -> None:
+    with topic.consumer("billing", start="latest", commit="each") as consumer:
+        assert_type(consumer, cassq.Consumer)
+        assert_type(iter(consumer), Iterator[cassq.GroupMessage])
+        assert_type(consumer.partitions, list[int])
+        for message in consumer.poll(10, timeout=timedelta(seconds=1)):
+            assert_type(message, cassq.GroupMessage)
+            assert_type(message.epoch, int)
+            message.done()
+            message.again()
+        consumer.commit([])
+    topic.consumer("billing", commit="sometimes")  # type: ignore[arg-type]
+
+
+def returns_after_a_message(message: cassq.GroupMessage) -> bytes:
+    with message:
+        return message.body
+
+
+def looks_at_topics(topic: cassq.Topic) -> None:
+    assert_type(topic.stats(), list[cassq.PartitionStats])
+    assert_type(topic.groups(), list[str])
+    assert_type(topic.lag("billing"), list[cassq.PartitionLag])
+    assert_type(topic.lag("billing")[0].lag, int)
+    topic.reset("billing", {0: 17})
+    assert_type(topic.clear(), int)

@@ -13,6 +13,7 @@ from _check_model.replica_rules import REPLICA_RULES
 from _check_model.schedule_rules import SCHEDULE_RULES
 from _check_model.slot_rules import SLOT_RULES
 from _check_model.staging_rules import STAGING_RULES
+from _check_model.topic_rules import GROUP_RULES, TOPIC_RULES
 from _check_model.window_rules import WINDOW_RULES
 
 
@@ -244,4 +245,6 @@ RULES = (
     *_rules("schedule", *SCHEDULE_RULES),
     *_rules("slot", *SLOT_RULES),
     *_rules("list", *LIST_RULES),
+    *_rules("topic", *TOPIC_RULES),
+    *_rules("group", *GROUP_RULES),
 )

@@ -14,6 +14,7 @@ from cassq import installation
 from cassq.cli.doctor import cassandra as doctor_cassandra
 from cassq.cli.doctor import pipes as doctor_pipes
 from cassq.cli.doctor import sqlite as doctor_sqlite
+from cassq.cli.doctor import topics as doctor_topics
 from cassq.cli.doctor import zookeeper as doctor_zookeeper
 from cassq.cli.doctor.finding import Finding, Level
 from cassq.cli.exit_codes import NOT_DONE
@@ -70,6 +71,7 @@ def _examine(
         try:
             with cassq.connect(url) as store:
                 yield from doctor_pipes.examine(store)
+                yield from doctor_topics.examine(store)
         except cassq.CassqError as error:
             yield Finding("pipes", Level.FAIL, str(error))
 

@@ -27,6 +27,7 @@ from cassq.storage.cassandra import statements as cql
 from cassq.storage.cassandra.letters import count_letters, read_letters, removals
 from cassq.storage.cassandra.session import CassandraSession, Work
 from cassq.storage.cassandra.statement import Statement
+from cassq.storage.cassandra.topics import CassandraTopics
 from cassq.storage.cassandra.transactions import to_answer, to_work
 from cassq.storage.cassandra.values import Values, decoding, to_ms, to_uuid
 from cassq.storage.forms import BatchQuery, DeadLetter, Listing
@@ -36,7 +37,7 @@ _ENTRIES_PER_WRITE = 100
 _LARGE_MAX = 1000
 
 
-class CassandraStorage:
+class CassandraStorage(CassandraTopics):
     """Keeps queues in one keyspace of a Cassandra cluster.
 
     Args:

@@ -25,6 +25,7 @@ from cassq.storage.forms import BatchQuery, DeadLetter, Listing
 from cassq.storage.sqlite import letters, lists, rows, schedules, slots
 from cassq.storage.sqlite import rollups as rollups_of
 from cassq.storage.sqlite.file import SqliteFile
+from cassq.storage.sqlite.topics import SqliteTopics
 from cassq.storage.sqlite.transactions import MARK, RUN_COLUMNS, head_update, mark_row, run_write
 
 _HEAD = "op, cursor, read_from, floor, phase, last, skipped, dead, purged, rolled_back, expired"
@@ -35,7 +36,7 @@ class _RefusedError(Exception):
     """Rolls a transaction back whose condition does not hold."""
 
 
-class SqliteStorage:
+class SqliteStorage(SqliteTopics):
     """Keeps queues in one SQLite file that many processes of one machine may share.
 
     Args:

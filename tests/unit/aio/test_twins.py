@@ -33,6 +33,10 @@ WITHOUT_TWIN = {
     },
     cassq.DeadLetters: set(),
     cassq.Schedules: set(),
+    cassq.Topic: {"publish_soon", "is_closed"},
+    cassq.TopicReader: set(),
+    cassq.Consumer: {"make_held", "leave", "hear_of_share"},
+    cassq.GroupMessage: {"held", "is_done", "is_dropped"},
 }
 #: Properties may stand for attributes.
 ATTRIBUTES = {
@@ -40,6 +44,7 @@ ATTRIBUTES = {
     cassq.Queue: {"name", "dead", "schedules"},
     cassq.Popper: {"name", "queue"},
     cassq.Delivery: {"body"},
+    cassq.Topic: {"name"},
 }
 SPECIAL = {"__enter__": "__aenter__", "__exit__": "__aexit__", "__iter__": "__aiter__"}
 
@@ -79,7 +84,22 @@ def test_nothing_that_is_left_out_is_forgotten(kind):
         queue.push(b"x")
         with queue.popper() as popper:
             delivery = popper.pop(10)
-            parts = (store, queue, popper, delivery, queue.dead, queue.schedules)
+            topic = store.topic("t")
+            topic.publish(b"x")
+            reader, consumer = topic.reader(), topic.consumer("g")
+            (message,) = consumer.poll(1, 10)
+            parts = (
+                store,
+                queue,
+                popper,
+                delivery,
+                queue.dead,
+                queue.schedules,
+                topic,
+                reader,
+                consumer,
+                message,
+            )
             made = {type(each): each for each in parts}[kind]
             wrapped = {
                 cassq.Delivery: lambda: cassq.aio.Delivery(delivery),

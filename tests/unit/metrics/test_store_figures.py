@@ -81,3 +81,17 @@ def test_a_round_that_is_given_up_shows_what_was_read_before(figures, shown, sto
     store.queue("a").push(b"y")
     figures.read(store, lambda: True)
     assert shown(*PUSHED) == 1
+
+
+def test_topics_are_told_with_the_lag_of_their_groups(figures, shown, store):
+    topic = store.topic("events", partitions=2)
+    topic.publish_many([b"abc"] * 5, partition=0)
+    with topic.consumer("billing") as consumer:
+        for message in consumer.poll(2, timeout=30):
+            message.done()
+
+    figures.read(store)
+
+    assert shown("cassq_topic_messages", {"topic": "events"}) == 5
+    assert shown("cassq_topic_bytes", {"topic": "events"}) == 15
+    assert shown("cassq_group_lag", {"topic": "events", "group": "billing"}) == 3

@@ -124,6 +124,18 @@ def test_what_came_last_is_cut_off(hand):
     assert hand.count == count_of(hand.cut(100)) == 3
 
 
+def test_what_has_no_due_times_is_not_cut_off(hand):
+    run, other, last = Run(), Run(), Run()
+    plain = BatchSlice(other, Batch(1, (b"a", b"b"), None, 2, 1), None)
+    hand.add([slice_of(run, [1000] * 3), slice_of(last, [2000] * 2)], 0.0)
+    hand.release(3.0)
+    hand.add([plain], 3.0)
+    before = hand.count
+    assert {each: list(parts) for each, parts in hand.cut_last(4).items()} == {last: [(1, 2)], run: [(2, 3)]}
+    assert hand.count == before - 4
+    assert [(each.run, first) for each, first, _ in hand.cut(100)] == [(run, 1), (other, 1)]
+
+
 def test_a_run_that_would_go_back_in_many_parts_stays(hand):
     # Given twenty messages of which each second one came due, and others behind them that all did
     run, other = Run(), Run()

@@ -1,18 +1,15 @@
 """A caller may be torn out of a push or a commit anywhere, as by Ctrl-C; others are none the worse for it."""
 
-import linecache
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import _GeneratorContextManager
 from functools import partial
-from pathlib import Path
 
 import pytest
+from support.torn import is_ended_before
 
 import cassq
 from cassq.catalog.cached_record import CachedRecord
-
-LIBRARY = str(Path(cassq.__file__).parent)
 
 
 @pytest.fixture
@@ -27,55 +24,6 @@ def pop_all(queue):
         deliveries = first + popper.pop_many(1000, timeout=0)
         popper.commit_many(deliveries)
     return [delivery.body for delivery in deliveries]
-
-
-class Interruption:
-    """Tears this thread out of the library at its n-th line, as Ctrl-C does.
-
-    Python looks for signals after calls; at a `try:`, and between a block and the end of its `with` or its
-    `finally`, it never does, so neither does this.
-    """
-
-    def __init__(self, line):
-        self._left = line
-        self._entered = set()
-
-    @property
-    def has_struck(self):
-        return self._left <= 0
-
-    def __call__(self, frame, event, _arg):
-        if not frame.f_code.co_filename.startswith(LIBRARY):
-            return None
-        if event == "line" and not self._is_exempt(frame):
-            self._left -= 1
-            if self._left == 0:
-                raise KeyboardInterrupt
-        return self
-
-    def _is_exempt(self, frame):
-        before = linecache.getline(frame.f_code.co_filename, frame.f_lineno - 1).strip()
-        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-        if not line.startswith("with "):
-            return line == "try:" or before == "finally:"
-        is_leaving = (frame, frame.f_lineno) in self._entered
-        self._entered.add((frame, frame.f_lineno))
-        return is_leaving
-
-
-def is_ended_before(line, call):
-    """Call, interrupted at a line of the library; return whether the call ended before it came to that."""
-    interruption = Interruption(line)
-    before = sys.gettrace()
-    sys.settrace(interruption)
-    try:
-        call()
-    except KeyboardInterrupt:
-        return False
-    finally:
-        sys.settrace(before)
-    assert not interruption.has_struck
-    return True
 
 
 def test_wherever_a_caller_is_torn_out_what_others_push_arrives_once_and_in_order(queue):

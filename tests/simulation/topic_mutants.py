@@ -1,0 +1,248 @@
+"""Bugs planted in topics: in links, numbers, segments, retention, readers, and the progress of groups."""
+
+from planting import Edit, Mutant, planted
+
+_TESTS = "tests/unit/topics/"
+_END = "cassq.topics.log_end"
+_RETENTION = "cassq.topics.retention"
+_READER = "cassq.topics.log_reader"
+_HELD = "cassq.topics.held_partition"
+_STATEMENTS = "cassq.storage.cassandra.topic_statements"
+_ADAPTER = "cassq.storage.cassandra.topics"
+
+
+def _in_histories(name: str, module: str, old: str, new: str) -> Mutant:
+    """Return a bug of one edit that histories of topics find."""
+    return planted(name, module, old, new, about="topics")
+
+
+TOPIC_MUTANTS: tuple[Mutant, ...] = (
+    # Links
+    _in_histories(
+        "link on the op that stands by now",
+        _ADAPTER,
+        "(*_head_values(wanted), *place, seen.op))]",
+        "(*_head_values(wanted), *place, (self.load_head(place) or seen).op))]",
+    ),
+    _in_histories(
+        "believe that an unknown link was applied",
+        _END,
+        "            is_linked = self._settle_until(link, until, meanwhile)\n",
+        "            is_linked = True\n",
+    ),
+    _in_histories(
+        "publish anew what may be linked still",
+        _END,
+        "            is_linked = self._settle_until(link, until, meanwhile)\n",
+        "            is_linked = False\n",
+    ),
+    _in_histories(
+        "take whatever is at an offset for one's own",
+        _END,
+        "        return there[0].link_id == link.wanted.op\n",
+        "        return True\n",
+    ),
+    _in_histories(
+        "tell an unknown publish as not published",
+        "cassq.topics.partition_lane",
+        "                self._fail(left, OutcomeUnknownError(told))\n",
+        "                self._fail(left, StorageUnavailableError(told))\n",
+    ),
+    Mutant(
+        "link a large batch before it is written",
+        (
+            Edit(
+                _ADAPTER,
+                "            self._session.execute_each(\n                (cql.APPEND_LARGE",
+                "            later = list(\n                (cql.APPEND_LARGE",
+            ),
+            Edit(
+                _ADAPTER,
+                '        return bool(self._session.execute_conditional(work)[0]["[applied]"])\n',
+                '        is_applied = bool(self._session.execute_conditional(work)[0]["[applied]"])\n'
+                "        if is_large and is_applied:\n"
+                "            self._session.execute_each(later)\n"
+                "        return is_applied\n",
+            ),
+        ),
+        about="topics",
+    ),
+    planted(
+        "take a segment that is being deleted for one without one's own link",
+        _END,
+        "            return None  # deleted since the head was read: whose it was went with it\n",
+        "            return False\n",
+        test=_TESTS
+        + "test_ends_of_logs.py::TestAnUnknownLink::"
+        + "test_whose_segment_goes_while_it_is_settled_is_never_published_twice",
+    ),
+    # Numbers
+    _in_histories(
+        "publish a number twice that was the last one",
+        _END,
+        "                if row and each.number <= row.number:\n",
+        "                if row and each.number < row.number:\n",
+    ),
+    _in_histories(
+        "keep the rows of writers of a head that others changed",
+        _END,
+        "        self._place = self._head = self._writers = None\n",
+        "        self._place = self._head = None\n",
+    ),
+    _in_histories(
+        "forget the writers of the segment before",
+        _END,
+        "    writers = context.storage.read_writers(place)\n",
+        "    writers = ()\n",
+    ),
+    # Segments
+    _in_histories(
+        "open a segment behind one that is open",
+        _END,
+        "            self._storage.link(place, head, closed(head))\n",
+        "            open_next(self._context, place, head)\n",
+    ),
+    _in_histories(
+        "delete a segment that was not retired",
+        _RETENTION,
+        "                if head is None or head.state is SegmentState.RETIRED:\n                    break\n",
+        "                break\n",
+    ),
+    _in_histories(
+        "delete the line of a segment first",
+        _ADAPTER,
+        "        deletions = cql.DELETE_LARGE, cql.DELETE_LINKS, cql.DELETE_SEGMENT\n",
+        "        deletions = cql.DELETE_SEGMENT, cql.DELETE_LARGE, cql.DELETE_LINKS\n",
+    ),
+    _in_histories(
+        "delete the last segment, too",
+        _RETENTION,
+        "        return self._delete([each.number for each in listed[:-1]])\n",
+        "        return self._delete([each.number for each in listed])\n",
+    ),
+    _in_histories(
+        "delete a topic without retiring its last segment",
+        _RETENTION,
+        "            if place == last:  # no other one came while it was retired\n",
+        "            if place:\n",
+    ),
+    Mutant(
+        "end a topic at a segment that somebody else retired",
+        (
+            Edit(
+                _RETENTION,
+                "            if place == last:  # no other one came while it was retired\n",
+                "            if self._retire_last(place):\n",
+            ),
+            Edit(
+                _RETENTION, "                deleted += self._delete(", "                return self._delete("
+            ),
+        ),
+        test=_TESTS
+        + "test_ends_of_logs.py::TestDeletion::"
+        + "test_no_publish_is_acknowledged_after_a_deletion_during_which_another_one_cleared",
+    ),
+    # Readers
+    _in_histories(
+        "take a segment that is gone for the end of the log",
+        _READER,
+        "            if self._place == place:  # its line goes last\n"
+        "                raise self._segments.gone(self.next)\n",
+        "            if self._place == place:\n                return False\n",
+    ),
+    _in_histories(
+        "read past a gap of batches",
+        _READER,
+        "            if not batch.first <= self.next < batch.next:\n                break\n",
+        "            self.next = max(self.next, batch.first)\n",
+    ),
+    planted(
+        "take what is half done for damage",
+        _READER,
+        "self._is_gone(self._storage.load_head(place))",
+        "self._is_gone(self._storage.glance_head(place))",
+        test=_TESTS
+        + "test_readers_of_logs.py::TestLogReader::"
+        + "test_a_batch_that_is_on_its_way_to_all_replicas_is_read_once_the_head_is_settled",
+    ),
+    _in_histories(
+        "go on behind a closed segment before its end",
+        _READER,
+        "        if self.next < head.next:\n",
+        "        if self.next < head.next and head.state is SegmentState.OPEN:\n",
+    ),
+    # Groups
+    _in_histories(
+        "hand out before the take-over is applied",
+        _HELD,
+        "            if is_applied:\n                self._progress, self._read_to",
+        "            if seen:\n                self._progress, self._read_to",
+    ),
+    _in_histories(
+        "commit on an older offset",
+        _STATEMENTS,
+        "IF epoch = ? AND next = ?",
+        "IF epoch = ? AND next >= ?",
+    ),
+    _in_histories(
+        "commit in an older epoch",
+        _STATEMENTS,
+        "IF epoch = ? AND next = ?",
+        "IF epoch >= ? AND next >= ?",
+    ),
+    _in_histories(
+        "commit what is in hand still",
+        _HELD,
+        "                to = min([self._read_to, *(each.offset for each in islice(self._out, 1))])\n",
+        "                to = self._read_to\n",
+    ),
+    _in_histories(
+        "reset a group in the epoch of its members",
+        "cassq.topics.group",
+        '            wanted = Progress(partition, seen.epoch + 1, "", offset)\n',
+        '            wanted = Progress(partition, seen.epoch, "", offset)\n',
+    ),
+    planted(
+        "never ask whether a partition is one's own still",
+        "cassq.topics.share",
+        "            checked = checked[self._turn % len(checked) :][:1] if checked else []\n",
+        "            checked = []\n",
+        test=_TESTS
+        + "test_members_of_groups.py::TestConsumers::"
+        + "test_a_reset_that_the_record_was_never_told_of_is_heard_of_all_the_same",
+    ),
+    planted(
+        "go back to a message that comes again already",
+        _HELD,
+        "            if offset >= self._read_to:\n",
+        "            if not offset:\n",
+        test=_TESTS
+        + "test_members_of_groups.py::TestAgain::"
+        + "test_a_message_that_went_back_already_moves_nothing_forward",
+    ),
+    planted(
+        "move on before what was read can be handed out",
+        _HELD,
+        "            ready.extend(handed)\n            self._read_to = log.next\n",
+        "            self._read_to = log.next\n            ready.extend(handed)\n",
+        test=_TESTS
+        + "test_torn_readers.py::"
+        + "test_whoever_is_torn_out_of_a_poll_is_handed_all_and_progress_passes_nothing",
+    ),
+    planted(
+        "read on where a look that a signal ended left off",
+        "cassq.topics.topic_reader",
+        "            if log.next != place.next[partition]:",
+        "            if log.next < place.next[partition]:",
+        test=_TESTS + "test_torn_readers.py::test_whoever_is_torn_out_of_a_read_skips_nothing",
+    ),
+    planted(
+        "let a partition go while its messages are in hand",
+        "cassq.topics.consumer",
+        "                elif held.is_leaving and held.is_idle:\n",
+        "                elif held.is_leaving:\n",
+        test=_TESTS
+        + "test_members_of_groups.py::TestConsumers::"
+        + "test_a_partition_is_let_go_once_what_was_handed_out_of_it_is_done",
+    ),
+)
