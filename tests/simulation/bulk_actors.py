@@ -92,7 +92,10 @@ def _stage(
     stage: BulkStage, process: Process, queue: Queue, writer: str, batch: int, bodies: Iterable[str]
 ) -> Collection[UUID] | None:
     """Stage an attempt; None when that failed, and its pipes are nobody's."""
-    task = queue.staging.open(writer, batch, process.name)
+    try:
+        task = queue.staging.open(writer, batch, process.name)
+    except UnavailableError:
+        return None
     try:
         for body in bodies:
             priority = stage.priority_of([body])
