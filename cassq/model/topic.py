@@ -12,6 +12,7 @@ What must not break: each change of a head sets a fresh op, and is conditional o
 head means that the segment is gone, never that it is new.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -28,6 +29,9 @@ from cassq.model.topic_settings import TopicSettings
 KEY_HEADER = "key"
 TYPE_HEADER = "type"
 
+#: The header by which a message in a queue tells where it was published: `PARTITION:OFFSET`.
+OFFSET_HEADER = "cassq-offset"
+
 
 class TopicState(Enum):
     """Whether a topic stands."""
@@ -38,6 +42,35 @@ class TopicState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Subscription:
+    """That a queue has a topic's messages.
+
+    Attributes:
+        queue: the queue's incarnation: a later one of its name is not meant.
+        types: shell patterns: only messages whose header `type` matches one; None for all.
+        skips_gone: whether it goes on at the oldest offset where the next one was deleted.
+    """
+
+    queue: UUID
+    types: tuple[str, ...] | None = None
+    skips_gone: bool = False
+
+    def to_text(self) -> str:
+        """Return it as it is stored."""
+        return json.dumps({"queue": str(self.queue), "types": self.types, "skips_gone": self.skips_gone})
+
+    @classmethod
+    def from_text(cls, stored: str) -> "Subscription":
+        """Return what was stored.
+
+        Raises: ValueError, KeyError, TypeError: it is none.
+        """
+        found = json.loads(stored)
+        types = None if found["types"] is None else tuple(map(str, found["types"]))
+        return cls(UUID(found["queue"]), types, bool(found["skips_gone"]))
+
+
+@dataclass(frozen=True, slots=True)
 class TopicRecord:
     """One topic, as stored.
 
@@ -45,6 +78,7 @@ class TopicRecord:
         incarnation: tells a topic from an earlier one of the same name.
         op: changes with every write; what the next one is conditional on.
         groups: the id of each group that has progress here, by name; a later one of the name has another.
+        subscriptions: which queues have its messages, by name; of each there is a group of that name.
         read_at_ms: the database's clock when it was glanced at, where it has one of its own; 0 if not.
     """
 
@@ -54,6 +88,7 @@ class TopicRecord:
     op: UUID
     state: TopicState = TopicState.ACTIVE
     groups: Mapping[str, UUID] = field(default_factory=dict)
+    subscriptions: Mapping[str, Subscription] = field(default_factory=dict)
     read_at_ms: int = field(default=0, compare=False)
 
     @property
@@ -174,6 +209,13 @@ class WriterRow(NamedTuple):
     offset: int
 
 
+class ProgressKey(NamedTuple):
+    """What the progress of a group in a partition is stored under."""
+
+    group: UUID
+    partition: int
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far a group is in one partition.
@@ -182,12 +224,15 @@ class Progress:
         epoch: how often the partition changed hands.
         owner: who has it in this epoch.
         next: the offset that the group reads next.
+        pipe: of a subscription: the pipe that is being filled; it holds what is before the offset that its
+            last message names, where that is behind `next`.
     """
 
     partition: int
     epoch: int
     owner: str
     next: int
+    pipe: UUID | None = None
 
 
 class Position(NamedTuple):

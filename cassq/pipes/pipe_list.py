@@ -26,6 +26,7 @@ from cassq.model.pipe import PipeEntry
 from cassq.model.shelf import Shelf
 from cassq.model.uses import uses_due, uses_keys
 from cassq.pipes.pipe_order import as_far_as, in_order, is_younger, newest_of
+from cassq.pipes.relayed import is_named
 from cassq.storage.forms import Listing
 
 
@@ -123,13 +124,16 @@ class PipeList:
     def is_abandoned(self, entry: PipeEntry) -> bool:
         """Tell whether the pipe is so old that its pusher must have sealed it, if it lives.
 
-        By this process's clock since it first saw the pipe, or between two readings of the database's.
+        By this process's clock since it first saw the pipe, or between two readings of the database's. A
+        relay's is left alone while its progress names it.
         """
         now = self._clock.now()
-        if now - self._first_seen.get(entry.pipe, now) > self._gone_after_s:
-            return True
         skew_s = self._context.settings.clock_skew_max.total_seconds()
-        return (self._now_ms - entry.created_at_ms) / 1000 > self._gone_after_s + skew_s
+        is_old = (
+            now - self._first_seen.get(entry.pipe, now) > self._gone_after_s
+            or (self._now_ms - entry.created_at_ms) / 1000 > self._gone_after_s + skew_s
+        )
+        return is_old and not is_named(self._storage, entry)
 
     def _read_beside(self, shelf: Shelf, now_ms: int, *, is_full: bool) -> tuple[PipeEntry, ...]:
         """Read another list, whole or what came of late; the older pipes are remembered.

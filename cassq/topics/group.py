@@ -10,7 +10,7 @@ from uuid import UUID
 
 from cassq.errors import GroupNotFoundError, InvalidOptionError, OutcomeUnknownError, UnavailableError
 from cassq.model.ids import check_name, new_token
-from cassq.model.topic import Progress, TopicRecord
+from cassq.model.topic import Progress, Subscription, TopicRecord
 from cassq.topics.segments import Segments
 from cassq.topics.topic_context import TopicContext
 from cassq.topics.topic_reader import Start, offset_of
@@ -53,26 +53,64 @@ class Group:
         self._storage = context.storage
         self._context = context
 
-    def ensure(self, start: Start) -> UUID:
-        """Return the group's id, and create the group if there is none; it begins at `start` then."""
-        found = self._context.known.look().groups.get(self.name)
-        if found:
+    def ensure(self, start: Start, subscription: Subscription | None = None) -> UUID:
+        """Return the group's id, and create the group if there is none; it begins at `start` then.
+
+        Args:
+            subscription: of a queue of the group's name, where a relay is its member.
+
+        Raises: InvalidOptionError: the group is another queue's, or has other types.
+        """
+        record = self._context.known.look()
+        if found := record.groups.get(self.name):
+            self._check_same(record, subscription)
             return found
-        self._check_room(self._context.known.record)
+        self._check_room(record)
         made, partitions = new_token(), self._context.settings.partitions
         for partition in range(partitions):
             offset = offset_of(self._context, partition, start)
             self._storage.change_progress(made, None, Progress(partition, 1, "", offset))
-        found = self._context.known.change(lambda seen: self._with(seen, made)).groups[self.name]
+        record = self._context.known.change(lambda seen: self._with(seen, made, subscription))
+        found = record.groups[self.name]
         if found != made:  # another process was first
             self._storage.delete_progress(made, partitions)
+            self._check_same(record, subscription)
         return found
 
-    def _with(self, record: TopicRecord, made: UUID) -> TopicRecord:
+    def _with(self, record: TopicRecord, made: UUID, subscription: Subscription | None) -> TopicRecord:
         if self.name in record.groups:
             return record
         self._check_room(record)
-        return replace(record, groups={**record.groups, self.name: made})
+        subscriptions = {**record.subscriptions, self.name: subscription} if subscription else None
+        return replace(
+            record,
+            groups={**record.groups, self.name: made},
+            subscriptions=subscriptions or record.subscriptions,
+        )
+
+    def _check_same(self, record: TopicRecord, subscription: Subscription | None) -> None:
+        found = record.subscriptions.get(self.name)
+        if found == subscription:
+            return
+        if found is None:
+            raise InvalidOptionError(
+                f"topic {record.name!r} has a group {self.name!r} of consumers: subscribe a queue of another "
+                "name, or delete the group"
+            )
+        if subscription is None:
+            raise InvalidOptionError(
+                f"group {self.name!r} of topic {record.name!r} is the subscription of a queue: pop from that "
+                "queue, or give the group another name"
+            )
+        if found.queue != subscription.queue:
+            raise InvalidOptionError(
+                f"queue {self.name!r} was deleted and made anew since it was subscribed to topic "
+                f"{record.name!r}: unsubscribe it first"
+            )
+        raise InvalidOptionError(
+            f"queue {self.name!r} is subscribed to topic {record.name!r} with types {_words(found)}, and not "
+            f"{_words(subscription)}: unsubscribe it first"
+        )
 
     def _check_room(self, record: TopicRecord) -> None:
         if len(record.groups) >= GROUPS_MAX:
@@ -146,12 +184,31 @@ class Group:
                     raise unknown from None
         raise OutcomeUnknownError(f"group {self.name!r}: its members kept committing; try again")
 
-    def delete(self) -> None:
-        """Delete the group and its progress; its members hear of it within a second or two."""
+    def delete(self, *, is_subscription: bool = False) -> None:
+        """Delete the group and its progress; its members hear of it within a second or two.
+
+        Raises: InvalidOptionError: it is a subscription, or none, against what the caller says.
+        """
         group = self.find()
+        if (self.name in self._context.known.record.subscriptions) is not is_subscription:
+            topic = self._context.name
+            raise InvalidOptionError(
+                f"{self.name!r} is a group of topic {topic!r}, and no subscription: delete_group() deletes it"
+                if is_subscription
+                else f"group {self.name!r} of topic {topic!r} is a subscription: unsubscribe() ends it"
+            )
         self._context.known.change(
             lambda seen: replace(
-                seen, groups={name: each for name, each in seen.groups.items() if each != group}
+                seen,
+                groups={name: each for name, each in seen.groups.items() if each != group},
+                subscriptions={
+                    name: each for name, each in seen.subscriptions.items() if seen.groups.get(name) != group
+                },
             )
         )
         self._storage.delete_progress(group, self._context.settings.partitions)
+
+
+def _words(subscription: Subscription) -> str:
+    types = "all" if subscription.types is None else list(subscription.types)
+    return f"{types}, on_gone={'oldest' if subscription.skips_gone else 'error'}"

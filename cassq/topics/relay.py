@@ -1,0 +1,212 @@
+"""Brings what is published in a topic into a queue, for as long as it runs.
+
+Owns the thread. Any number of relays of one subscription may run, in any processes: they share the
+partitions as the members of a group do. Refuses to know what a partition's steps are. What must not break: a
+partition is worked on only while its claim stands, as far as is known.
+"""
+
+import logging
+import threading
+from types import TracebackType
+from typing import Self
+from uuid import UUID
+
+from cassq.catalog.queue_context import QueueContext
+from cassq.errors import CassqError, OutcomeUnknownError, PartitionLostError, UnavailableError
+from cassq.model.ids import new_token
+from cassq.model.topic import Subscription
+from cassq.pushing.popper_waker import PopperWaker
+from cassq.runtime.background_thread import BackgroundThread
+from cassq.runtime.deadline import Deadline
+from cassq.runtime.fork_guard import process_name
+from cassq.runtime.outage_log import log_trouble
+from cassq.runtime.periodic_thread import PeriodicThread
+from cassq.runtime.reentry import Closing
+from cassq.topics.bell import POLL_MAX_S, POLL_S, Bell
+from cassq.topics.group import Group
+from cassq.topics.relayed_partition import RelayedPartition
+from cassq.topics.share import Share
+from cassq.topics.topic_context import TopicContext
+from cassq.topics.topic_reader import LOOK_S, Start, filter_of
+
+_log = logging.getLogger("cassq.relay")
+
+#: So long it goes on while messages come, before it looks at its share again.
+TURN_S = 0.5
+
+
+class Relay:
+    """A relay of one subscription; made by `Topic.subscribe`.
+
+    Close it, or use it as a context manager, so that another one goes on at once.
+
+    Args:
+        target: the queue.
+        start: where a new subscription begins.
+    """
+
+    def __init__(
+        self,
+        context: TopicContext,
+        bell: Bell,
+        target: QueueContext,
+        subscription: Subscription,
+        *,
+        start: Start,
+    ) -> None:
+        context.coordinator.may_take()  # where there is none it says so
+        self._context = context
+        self._target = target
+        self._bell = bell
+        self._subscription = subscription
+        self._name = f"{process_name()}-{str(new_token())[:8]}"
+        self._beside = BackgroundThread(f"cassq-relay-{target.queue}-wake")
+        self._waker = PopperWaker(target, self._beside)
+        self._closing = Closing(context.clock)
+        self._ended = threading.Event()
+        self._error: CassqError | None = None
+        self._is_heard = False
+        self._poll_s = POLL_S
+        group = Group(context, target.queue)
+        self._share = Share(context, group, group.ensure(start, subscription), self._name, self)
+        self._line = f"relay of topic {context.name} into queue {target.queue}"
+        thread = PeriodicThread(f"cassq-relay-{target.queue}", context.clock)
+        self._step = thread.repeat(self._line, self._run_once, POLL_S)
+        self._step.poke()
+
+    @property
+    def queue(self) -> str:
+        """The name of the queue."""
+        return self._target.queue
+
+    @property
+    def partitions(self) -> list[int]:
+        """The partitions that it has now."""
+        return sorted(held.partition for held in self._share.held())
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until it has ended; tell whether it has.
+
+        Raises:
+            OffsetGoneError: retention deleted what comes next: `Topic.reset` the subscription.
+            TopicNotFoundError, QueueNotFoundError, GroupNotFoundError: topic, queue or subscription is gone.
+            CassqError: why else it ended.
+        """
+        has_ended = self._ended.wait(timeout_s)
+        if self._error:
+            raise self._error
+        return has_ended
+
+    def close(self) -> None:
+        """Seal what it fills, and let others have the partitions; nothing in a forked child."""
+        if self._context.guard.is_here:
+            self._closing.run(self._close)
+
+    def _close(self) -> None:
+        self._bell.unlisten(self._name)
+        self._step.close()
+        self._let_all_go()
+        self._beside.shutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # What it does
+
+    def _run_once(self) -> None:
+        """Look at the share, and bring over what there is."""
+        if self._error:
+            return
+        try:
+            self._share.look()
+            has_moved = self._turn()
+            if not has_moved and not self._is_heard:
+                self._is_heard = self._bell.listen(self._name, self._hear)
+                has_moved = self._turn()  # what came before anybody could hear of it
+        except (UnavailableError, OutcomeUnknownError) as error:
+            log_trouble(_log, error, "%s: it waits: %s", self._line, error)
+        except CassqError as error:
+            _log.error("%s ends: %s", self._line, error)
+            self._error = error
+            self._let_all_go()
+            self._step.close()
+        else:
+            self._poll_s = POLL_S if has_moved else min(2 * self._poll_s, POLL_MAX_S)
+            self._step.seconds = 0.0 if has_moved else self._poll_s
+
+    def _hear(self) -> None:
+        self._is_heard = False
+        self._step.poke()
+
+    def _turn(self) -> bool:
+        """Step through the partitions for a while, as long as there is something in any."""
+        has_moved = False
+        until = self._context.clock.now() + TURN_S
+        with Deadline(until + LOOK_S):
+            while self._step_each():
+                has_moved = True
+                if self._context.clock.now() >= until or self._closing.has_begun:
+                    break
+        return has_moved
+
+    def _step_each(self) -> bool:
+        has_moved = False
+        for held in self._share.held():
+            if held.is_lost or not self._share.has(held):
+                self._share.drop(held)
+                continue
+            try:
+                has_moved = held.step() or has_moved
+            except PartitionLostError as error:
+                _log.info("%s", error)
+                self._share.drop(held)
+        return has_moved
+
+    def _note_pushed(self, count: int) -> None:
+        self._waker.note_pushed(count, "")
+
+    def make_held(self, group: UUID) -> RelayedPartition:
+        """Return what holds a partition of the group, once it is taken over."""
+        return RelayedPartition(
+            self._context,
+            self._target,
+            group,
+            self._name,
+            wants=filter_of(self._subscription.types),
+            skips_gone=self._subscription.skips_gone,
+            on_pushed=self._note_pushed,
+        )
+
+    def leave(self, held: RelayedPartition) -> None:
+        """Let another relay have a partition."""
+        held.is_leaving = True
+        self._let_go(held)
+
+    def hear_of_share(self, *, is_urgent: bool = False) -> None:
+        """Hear that there are other partitions, or that the share is to be looked at soon."""
+        del is_urgent
+        self._step.poke()
+
+    def _let_all_go(self) -> None:
+        for held in self._share.held():
+            self._let_go(held)
+        self._share.close()
+        self._ended.set()
+
+    def _let_go(self, held: RelayedPartition) -> None:
+        try:
+            held.leave()
+        except CassqError as error:
+            log_trouble(_log, error, "%s: another relay finds out how far it came: %s", self._line, error)
+        self._share.drop(held)
+
+    def __repr__(self) -> str:
+        return f"<Relay {self._name} of {self._share}>"
