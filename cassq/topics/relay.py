@@ -7,12 +7,21 @@ partition is worked on only while its claim stands, as far as is known.
 
 import logging
 import threading
+from datetime import timedelta
 from types import TracebackType
 from typing import Self
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
-from cassq.errors import CassqError, OutcomeUnknownError, PartitionLostError, UnavailableError
+from cassq.errors import (
+    CassqError,
+    GroupNotFoundError,
+    OutcomeUnknownError,
+    PartitionLostError,
+    TopicNotFoundError,
+    UnavailableError,
+)
+from cassq.model.arguments import seconds_of
 from cassq.model.ids import new_token
 from cassq.model.topic import Subscription
 from cassq.pushing.popper_waker import PopperWaker
@@ -63,7 +72,8 @@ class Relay:
         self._beside = BackgroundThread(f"cassq-relay-{target.queue}-wake")
         self._waker = PopperWaker(target, self._beside)
         self._closing = Closing(context.clock)
-        self._ended = threading.Event()
+        self._changed = threading.Condition(threading.RLock())
+        self._has_ended = False
         self._error: CassqError | None = None
         self._is_heard = False
         self._poll_s = POLL_S
@@ -84,18 +94,25 @@ class Relay:
         """The partitions that it has now."""
         return sorted(held.partition for held in self._share.held())
 
-    def wait(self, timeout_s: float | None = None) -> bool:
+    def wait(self, timeout: float | timedelta | None = None) -> bool:
         """Wait until it has ended; tell whether it has.
+
+        Args:
+            timeout: how long it waits; 0 looks once, None waits for ever.
 
         Raises:
             OffsetGoneError: retention deleted what comes next: `Topic.reset` the subscription.
             TopicNotFoundError, QueueNotFoundError, GroupNotFoundError: topic, queue or subscription is gone.
             CassqError: why else it ended.
         """
-        has_ended = self._ended.wait(timeout_s)
+        clock = self._context.clock
+        until = clock.now() + seconds_of(timeout)
+        with self._changed:
+            while not self._has_ended and (left := until - clock.now()) > 0:
+                clock.wait(self._changed, left)
         if self._error:
             raise self._error
-        return has_ended
+        return self._has_ended
 
     def close(self) -> None:
         """Seal what it fills, and let others have the partitions; nothing in a forked child."""
@@ -134,7 +151,8 @@ class Relay:
         except (UnavailableError, OutcomeUnknownError) as error:
             log_trouble(_log, error, "%s: it waits: %s", self._line, error)
         except CassqError as error:
-            _log.error("%s ends: %s", self._line, error)
+            is_meant = isinstance(error, (TopicNotFoundError, GroupNotFoundError))
+            _log.log(logging.INFO if is_meant else logging.ERROR, "%s ends: %s", self._line, error)
             self._error = error
             self._let_all_go()
             self._step.close()
@@ -199,7 +217,9 @@ class Relay:
         for held in self._share.held():
             self._let_go(held)
         self._share.close()
-        self._ended.set()
+        with self._changed:
+            self._has_ended = True
+            self._changed.notify_all()
 
     def _let_go(self, held: RelayedPartition) -> None:
         try:

@@ -257,8 +257,14 @@ class RelayedPartition:
         if pipe is None or last is None:
             return
         following = self._progress.next
-        if last:
-            following = max(following, self._offset_of(pipe, last) + 1)
+        try:
+            if last:
+                following = max(following, self._offset_of(pipe, last) + 1)
+        except CorruptError:
+            self.check()
+            if self._progress.pipe == pipe:
+                raise
+            return  # a change that left it was applied after all, and it is gone since
         self._before = pipe
         self._write(following, None)
         self._waiting, self._log = [], None
@@ -294,7 +300,6 @@ class RelayedPartition:
         query = BatchQuery(last=seq, is_newest_first=True)
         batch = next(iter(self._storage.read_batches(pipe, query)), None)
         if batch is None or not batch.first <= seq <= batch.last:
-            self._is_unsure = True  # it may be gone, where a change that left it was applied after all
             raise CorruptError(f"pipe {pipe} of queue {self._target.queue!r}: message {seq} is not there")
         told = batch.message(seq)[1].get(OFFSET_HEADER, "")
         _, _, offset = told.partition(":")

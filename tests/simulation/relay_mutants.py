@@ -1,0 +1,102 @@
+"""Bugs planted in relays: in pipes that are named, filled, sealed and left, and in who else may end them."""
+
+from planting import Edit, Mutant, planted
+
+_PART = "cassq.topics.relayed_partition"
+_LISTED = "cassq.pipes.pipe_list"
+
+
+def _in_histories(name: str, module: str, old: str, new: str) -> Mutant:
+    """Return a bug of one edit that histories of relays find."""
+    return planted(name, module, old, new, about="relays")
+
+
+RELAY_MUTANTS: tuple[Mutant, ...] = (
+    _in_histories(
+        "create a relay's pipe before it is named",
+        _PART,
+        "        self._write(following, filling.pipe)\n        self._create(filling.pipe)\n",
+        "        self._create(filling.pipe)\n        self._write(following, filling.pipe)\n",
+    ),
+    _in_histories(
+        "leave a relay's pipe that is open",
+        _PART,
+        "        last = self._settled_end(pipe) if pipe else None\n",
+        "        last = getattr(pipe and find_newest(self._storage, pipe), 'last', 0)\n",
+    ),
+    _in_histories(
+        "go on from the progress, whatever is in the pipe",
+        _PART,
+        "                following = max(following, self._offset_of(pipe, last) + 1)\n",
+        "                pass\n",
+    ),
+    _in_histories(
+        "seal a relay's pipe behind what is handed out",
+        _PART,
+        "Seal(newest.last if newest else 0)))",
+        "Seal(newest.last if newest else 0, is_free=True)))",
+    ),
+    _in_histories(
+        "fill the pipe of an earlier epoch",
+        _PART,
+        "            self._leave()\n            if self._progress.pipe:\n                return False\n",
+        "            newest = find_newest(self._storage, self._progress.pipe)\n"
+        "            if newest is None:\n"
+        "                self._leave()\n"
+        "            else:\n"
+        "                count, now = newest.last, self._context.clock.now()\n"
+        "                self._filling = _Filling(self._progress.pipe, now, count)\n"
+        "                offset = self._offset_of(self._progress.pipe, count)\n"
+        "                self._log = LogReader(self._context, self.partition, offset + 1, skips_gone=True)\n",
+    ),
+    _in_histories(
+        "leave a relay's pipe that nobody created yet",
+        _PART,
+        "                self._create(pipe)  # who named it died",
+        "                return 0  # who named it died",
+    ),
+    _in_histories(
+        "name another pipe in the same epoch",
+        _PART,
+        "            wanted = replace(wanted, epoch=seen.epoch + 1)\n",
+        "            pass\n",
+    ),
+    _in_histories(
+        "go on after a change whose answer got lost",
+        _PART,
+        "        if self._is_unsure:\n            self.check()\n",
+        "        self._is_unsure = False\n",
+    ),
+    _in_histories(
+        "seal the pipe of a relay that is gone",
+        _LISTED,
+        "        return is_old and not is_named(self._storage, entry)\n",
+        "        return is_old\n",
+    ),
+    _in_histories(
+        "retire the pipe that a relay goes on from",
+        "cassq.reaping.sources",
+        "        if is_named(self._storage, source.entry):\n            return False\n",
+        "",
+    ),
+    _in_histories(
+        "relay what waits, though its pipe was left",
+        _PART,
+        "        self._write(following, None)\n        self._waiting, self._log = [], None\n",
+        "        self._write(following, None)\n",
+    ),
+    Mutant(
+        "begin another batch after one whose answer got lost",
+        (
+            Edit(_PART, "filling.sent or self._batch(filling.count + 1,", "self._batch(filling.count + 1,"),
+            Edit(
+                _PART,
+                "        self._storage.append(filling.pipe, batch)\n",
+                "        filling.count += batch.count\n"
+                "        self._storage.append(filling.pipe, batch)\n"
+                "        filling.count -= batch.count\n",
+            ),
+        ),
+        about="relays",
+    ),
+)
