@@ -155,7 +155,8 @@ class RelayedPartition:
             has_moved = True
         while self._waiting:
             self._push_some()
-        self._tend(log.next)
+        if self._log is log:  # else its pipe was left, and what is behind that is read anew
+            self._tend(log.next)
         return has_moved
 
     def leave(self) -> None:
@@ -179,7 +180,7 @@ class RelayedPartition:
         filling = self._filling
         if filling and not filling.sent and not self._has_room(filling, count, size):
             self._roll(self._waiting[0].offset)
-            filling = None
+            return
         filling = filling or self._open(self._waiting[0].offset)
         batch = filling.sent = filling.sent or self._batch(filling.count + 1, self._waiting[:count])
         self._storage.append(filling.pipe, batch)
@@ -251,31 +252,39 @@ class RelayedPartition:
         """Have the pipe that the progress names end, and go on behind what is in it.
 
         While a popper holds a window of it nothing happens: the next call finds it over.
+
+        Raises: CorruptError: the pipe is damaged, or gone.
         """
         pipe = self._progress.pipe
+        try:
+            self._leave_at(pipe)
+        except CorruptError:
+            self._target.record.read()  # it may have gone with the queue
+            self.check()
+            if self._progress.pipe == pipe:
+                raise
+            # A change that left it was applied after all, and it is gone since.
+
+    def _leave_at(self, pipe: UUID | None) -> None:
         last = self._settled_end(pipe) if pipe else None
         if pipe is None or last is None:
             return
         following = self._progress.next
-        try:
-            if last:
-                following = max(following, self._offset_of(pipe, last) + 1)
-        except CorruptError:
-            self.check()
-            if self._progress.pipe == pipe:
-                raise
-            return  # a change that left it was applied after all, and it is gone since
+        if last:
+            following = max(following, self._offset_of(pipe, last) + 1)
         self._before = pipe
         self._write(following, None)
         self._waiting, self._log = [], None
 
     def _settled_end(self, pipe: UUID) -> int | None:
         """Return where a pipe ends, which is decided from then on; None while a window is out."""
+        is_there = False
         for _ in range(ATTEMPTS_MAX):
             newest = find_newest(self._storage, pipe)
             answer = self._storage.transact(pipe, Transaction(Seal(newest.last if newest else 0)))
             if answer.is_applied:
                 return newest.last if newest else 0
+            is_there = is_there or answer.last is not None
             if answer.last is None or answer.cursor is None:
                 self._create(pipe)  # who named it died, or is slow: from here on it finds the pipe sealed
             elif answer.last != UNDECIDED:
@@ -283,6 +292,11 @@ class RelayedPartition:
             elif answer.cursor == WINDOW_OUT and not self._end_window(pipe):
                 return None
         self._is_unsure = True
+        if not is_there:
+            raise CorruptError(
+                f"{self}: pipe {pipe} was deleted before it was left, and how far it came with it: reset the "
+                "subscription to where it is to go on"
+            )
         raise OutcomeUnknownError(f"pipe {pipe} of queue {self._target.queue!r}: its end is not decided yet")
 
     def _end_window(self, pipe: UUID) -> bool:

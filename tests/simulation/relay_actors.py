@@ -1,4 +1,4 @@
-"""What relays and the poppers of a subscribed queue do in a simulated history of a topic; and what must hold then.
+"""What relays and the poppers of a subscribed queue do in a simulated history; and what must hold then.
 
 Owns the queue's side. What must not break: each message of the log that the queue wants is one message of the
 queue, which is handed out; the same message may come again, after a lease that ended.
@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 from scheduler import Process, World
@@ -103,6 +102,9 @@ def flowing(plan: RelayPlan, world: World) -> Iterator[None]:
         ArrivalRate.is_fast = is_fast  # type: ignore[method-assign]
         window_steps.WINDOW_MESSAGES = messages
         relayed_partition.COMMIT_S = commit_s
+
+
+Work = Callable[[Process, Topic], None]
 
 
 class RelayWatch:
@@ -214,16 +216,16 @@ class RelayWatch:
             if len(ids) > 1:
                 yield f"relayed twice: {place} is {' and '.join(sorted(ids))}"
             if log.get(place, self.bodies[place]) != self.bodies[place]:
-                yield f"relayed otherwise: {place} is {self.bodies[place]} in the queue, {log[place]} in the log"
+                yield f"relayed otherwise: {place} is {self.bodies[place]} in the queue, not {log[place]}"
         if is_whole:
             for place, body in log.items():
                 if place not in self.seen:
                     yield f"not relayed: {body} at {place} never came out of the queue"
 
 
-def parts_of(watch: RelayWatch, plan: RelayPlan) -> Iterator[tuple[str, int, Callable[[Process, Topic], None]]]:
+def parts_of(watch: RelayWatch, plan: RelayPlan) -> Iterator[tuple[str, int, Work]]:
     """Return roles, numbers and works of who is there for the queue."""
     if watch.is_on:
         yield "relay", plan.relays, watch.relay
         yield "popper", plan.poppers, watch.pop
-        yield "reaper", 1, partial(watch.reap)
+        yield "reaper", 1, watch.reap

@@ -3,6 +3,7 @@
 from planting import Edit, Mutant, planted
 
 _PART = "cassq.topics.relayed_partition"
+_ENDS = "tests/unit/topics/test_relays.py::TestWhoElseEndsPipes::"
 _LISTED = "cassq.pipes.pipe_list"
 
 
@@ -30,11 +31,12 @@ RELAY_MUTANTS: tuple[Mutant, ...] = (
         "                following = max(following, self._offset_of(pipe, last) + 1)\n",
         "                pass\n",
     ),
-    _in_histories(
-        "seal a relay's pipe behind what is handed out",
+    planted(
+        "seal a relay's pipe before what was handed out",
         _PART,
         "Seal(newest.last if newest else 0)))",
         "Seal(newest.last if newest else 0, is_free=True)))",
+        test=_ENDS + "test_what_was_handed_out_before_the_seal_is_in_front_of_it",
     ),
     _in_histories(
         "fill the pipe of an earlier epoch",

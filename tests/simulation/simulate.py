@@ -44,7 +44,9 @@ def main() -> int:
     parser.add_argument("--mutant", default="", metavar="NAME", help="plant this bug first")
     themes = {"topics": "of a topic", "relays": "of a topic with a queue that is subscribed"}
     for theme, words in themes.items():
-        parser.add_argument(f"--{theme}", action="store_const", const=theme, default="", dest="about", help=words)
+        parser.add_argument(
+            f"--{theme}", action="store_const", const=theme, default="", dest="about", help=words
+        )
     parser.add_argument("--mutants", action="store_true", help="list the bugs that can be planted")
     parser.add_argument(
         "--record",

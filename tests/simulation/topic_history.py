@@ -82,7 +82,7 @@ class TopicPlan:
     seat_odds: SeatOdds
     is_generous: bool
     blows: tuple[tuple[float, str, int, str, float], ...]
-    relays: RelayPlan = RelayPlan()
+    relays: RelayPlan
 
 
 def draw_topic(seed: int, *, has_relays: bool = False) -> TopicPlan:
