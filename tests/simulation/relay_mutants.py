@@ -4,6 +4,7 @@ from planting import Edit, Mutant, planted
 
 _PART = "cassq.topics.relayed_partition"
 _ENDS = "tests/unit/topics/test_relays.py::TestWhoElseEndsPipes::"
+_TROUBLE = "tests/unit/topics/test_relays.py::TestTrouble::"
 _LISTED = "cassq.pipes.pipe_list"
 
 
@@ -57,23 +58,26 @@ RELAY_MUTANTS: tuple[Mutant, ...] = (
         "                self._create(pipe)  # who named it died",
         "                return 0  # who named it died",
     ),
-    _in_histories(
+    planted(
         "name another pipe in the same epoch",
         _PART,
         "            wanted = replace(wanted, epoch=seen.epoch + 1)\n",
         "            pass\n",
+        test=_TROUBLE + "test_a_name_that_lands_late_is_refused",
     ),
-    _in_histories(
+    planted(
         "go on after a change whose answer got lost",
         _PART,
         "        if self._is_unsure:\n            self.check()\n",
         "        self._is_unsure = False\n",
+        test=_TROUBLE + "test_a_change_that_nobody_can_look_at_is_looked_at_before_all_else",
     ),
-    _in_histories(
+    planted(
         "seal the pipe of a relay that is gone",
         _LISTED,
         "        return is_old and not is_named(self._storage, entry)\n",
         "        return is_old\n",
+        test=_ENDS + "test_a_named_pipe_is_neither_sealed_nor_retired_and_is_once_it_was_left",
     ),
     _in_histories(
         "retire the pipe that a relay goes on from",
@@ -81,11 +85,12 @@ RELAY_MUTANTS: tuple[Mutant, ...] = (
         "        if is_named(self._storage, source.entry):\n            return False\n",
         "",
     ),
-    _in_histories(
+    planted(
         "relay what waits, though its pipe was left",
         _PART,
         "        self._write(following, None)\n        self._waiting, self._log = [], None\n",
         "        self._write(following, None)\n",
+        test=_ENDS + "test_a_pipe_that_others_sealed_under_its_hands_is_gone_on_from",
     ),
     Mutant(
         "begin another batch after one whose answer got lost",

@@ -8,7 +8,14 @@ from support.contexts import context_of
 from support.interrupted import Killed, die, lose, refuse
 from support.topic_scene import TopicScene
 
-from cassq.errors import CassqError, CorruptError, OffsetGoneError, PartitionLostError, QueueNotFoundError
+from cassq.errors import (
+    CassqError,
+    CorruptError,
+    OffsetGoneError,
+    OutcomeUnknownError,
+    PartitionLostError,
+    QueueNotFoundError,
+)
 from cassq.model import ids
 from cassq.model.ids import new_token
 from cassq.model.message import Batch
@@ -229,6 +236,41 @@ class TestTrouble:
         scene.bring_all(scene.relay("c"))
 
         assert scene.queued() == numbers(6)
+
+    def test_a_name_that_lands_late_is_refused(self, scene):
+        """A pipe was named, nobody heard of it, and another one was; the first change is still under way."""
+        held = scene.relay("a")
+        flying = []
+
+        def send(*change):
+            flying.append(change)
+            raise OutcomeUnknownError("lost")
+
+        scene.storage.before["change_progress"] = send
+        with pytest.raises(CassqError):
+            held.step()
+        scene.bring_all(held)
+        assert not scene.rows.change_progress(*flying[0])
+
+        scene.bring_all(scene.relay("b"))
+
+        assert scene.queued() == numbers(5)
+
+    @pytest.mark.parametrize("when", ["before", "after"])
+    def test_a_change_that_nobody_can_look_at_is_looked_at_before_all_else(self, scene, when):
+        held = scene.relay("a")
+        scene.bring_all(held)
+        getattr(scene.storage, when)["change_progress"] = lose
+        scene.storage.before["read_progress"] = refuse
+        with pytest.raises(CassqError):
+            held.leave()
+        scene.reap()  # what was left may retire
+
+        scene.publish(b"5", end=scene.end)
+        scene.bring_all(held)
+
+        assert scene.queued() == numbers(6)
+        assert not held.is_lost
 
 
 def _step_through(scene, held, call, when, what, turn):
