@@ -228,6 +228,7 @@ CREATE TABLE IF NOT EXISTS progress (
     owner     TEXT NOT NULL,
     next      INTEGER NOT NULL,
     pipe      BLOB,  -- that a relay fills
+    before    BLOB,  -- that it filled before
     PRIMARY KEY (group_id, partition)
 ) WITHOUT ROWID;
 

@@ -226,6 +226,7 @@ class Progress:
         next: the offset that the group reads next.
         pipe: of a subscription: the pipe that is being filled; it holds what is before the offset that its
             last message names, where that is behind `next`.
+        before: the pipe that was filled before, whose id is the smaller one.
     """
 
     partition: int
@@ -233,6 +234,7 @@ class Progress:
     owner: str
     next: int
     pipe: UUID | None = None
+    before: UUID | None = None
 
 
 class Position(NamedTuple):

@@ -5,12 +5,20 @@ partition; a reset raises the epoch, so that no commit of before it moves the pr
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from cassq.errors import GroupNotFoundError, InvalidOptionError, OutcomeUnknownError, UnavailableError
+from cassq.errors import (
+    GroupNotFoundError,
+    InvalidOptionError,
+    OutcomeUnknownError,
+    QueueNotFoundError,
+    UnavailableError,
+)
 from cassq.model.ids import check_name, new_token
 from cassq.model.topic import Progress, Subscription, TopicRecord
+from cassq.topics.relayed_partition import RelayedPartition
 from cassq.topics.segments import Segments
 from cassq.topics.topic_context import TopicContext
 from cassq.topics.topic_reader import Start, offset_of
@@ -168,6 +176,8 @@ class Group:
             ) from error
 
     def _reset_one(self, group: UUID, partition: int, offset: int) -> None:
+        if self._stop(group, partition, offset):
+            return
         for _ in range(CHANGE_ATTEMPTS):
             seen = self._storage.read_progress(group, partition)
             if seen is None:
@@ -184,6 +194,25 @@ class Group:
                     raise unknown from None
         raise OutcomeUnknownError(f"group {self.name!r}: its members kept committing; try again")
 
+    def _stop(self, group: UUID, partition: int, offset: int | None = None) -> bool:
+        """Have relays of a subscription stop, and go on at an offset; tell whether there is such a queue.
+
+        What a relay appends from then on is behind the end of its pipe.
+        """
+        subscription = self._context.known.record.subscriptions.get(self.name)
+        try:
+            target = self._context.find_queue(self.name) if subscription else None
+        except QueueNotFoundError:
+            return False
+        if not (subscription and target and target.record.incarnation == subscription.queue):
+            return False
+        for _ in range(CHANGE_ATTEMPTS):
+            with suppress(OutcomeUnknownError):  # the next attempt looks
+                if RelayedPartition.of_operator(self._context, target, group).stop_at(partition, offset):
+                    return True
+            self.find()
+        raise OutcomeUnknownError(f"subscription of queue {self.name!r}: its relays kept working; try again")
+
     def delete(self, *, is_subscription: bool = False) -> None:
         """Delete the group and its progress; its members hear of it within a second or two.
 
@@ -197,6 +226,8 @@ class Group:
                 if is_subscription
                 else f"group {self.name!r} of topic {topic!r} is a subscription: unsubscribe() ends it"
             )
+        for partition in range(self._context.settings.partitions if is_subscription else 0):
+            self._stop(group, partition)
         self._context.known.change(
             lambda seen: replace(
                 seen,

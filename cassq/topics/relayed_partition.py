@@ -9,6 +9,7 @@ Owns the pipe that it fills, which belongs to one epoch. Used by one thread at a
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
@@ -23,12 +24,16 @@ from cassq.pipes import upkeep, window_steps
 from cassq.pipes.fenced_pipe import FencedPipe, Taker
 from cassq.pipes.outside_view import find_newest
 from cassq.pipes.relayed import pusher_of
+from cassq.runtime.clock import rest
 from cassq.storage.forms import BatchQuery
 from cassq.topics.log_reader import LogReader
 from cassq.topics.topic_context import TopicContext
 
 #: How often the progress is written while nothing else changes it: so that its lag is seen.
 COMMIT_S = 1.0
+
+#: So long an operator rests while a popper holds a window.
+WINDOW_REST_S = 0.1
 
 #: How often a take-over, or a seal, is tried while others come between.
 ATTEMPTS_MAX = 10
@@ -92,11 +97,20 @@ class RelayedPartition:
         self._filling: _Filling | None = None
         self._log: LogReader | None = None
         self._waiting: list[TopicMessage] = []
-        self._before: UUID | None = None
         self._is_unsure = False
         self._written_at = float("-inf")
         self.is_leaving = False
         self.is_lost = False
+
+    @classmethod
+    def of_operator(cls, context: TopicContext, target: QueueContext, group: UUID) -> Self:
+        """Return one that relays nothing."""
+        return cls(
+            *(context, target, group, ""),
+            wants=lambda _: False,
+            skips_gone=False,
+            on_pushed=lambda _: None,
+        )
 
     @property
     def partition(self) -> int:
@@ -167,12 +181,33 @@ class RelayedPartition:
         if self._filling and not self._waiting and self._log:
             self._roll(self._log.next)
 
+    def stop_at(self, partition: int, offset: int | None = None) -> bool:
+        """For an operator: have relays go on at another offset, and nothing come that was under way.
+
+        Args:
+            offset: None: nobody goes on.
+
+        Returns: False: others came between.
+        """
+        try:
+            if not self.take_over(partition):
+                return False
+            while self._progress.pipe:
+                self._leave()
+                if self._progress.pipe:  # a popper holds a window
+                    rest(self._context.clock, WINDOW_REST_S)
+            if offset is not None:
+                self._write(offset, None)
+        except PartitionLostError:
+            return False
+        return True
+
     # What it fills
 
     def _push_some(self) -> None:
         """Append one batch of what waits; open a pipe where there is none with room for it."""
         count = size = 0
-        for message in self._waiting[:BATCH_MESSAGES_MAX]:
+        for message in self._waiting[: min(BATCH_MESSAGES_MAX, self._target.settings.pipe_messages_max)]:
             size += size_of(message.body, message.headers)
             if count and size > BATCH_BYTES_MAX:
                 break
@@ -217,7 +252,7 @@ class RelayedPartition:
 
     def _new_pipe(self) -> UUID:
         """Return an id behind that of the pipe before, which another machine's clock may have made."""
-        fresh, before = new_pipe_id(), self._before
+        fresh, before = new_pipe_id(), self._progress.before
         return fresh if before is None or fresh.time > before.time else new_pipe_id(id_time_ms(before) + 1)
 
     def _create(self, pipe: UUID) -> None:
@@ -245,7 +280,6 @@ class RelayedPartition:
         if not answer.is_applied:
             self._leave()
         else:
-            self._before = filling.pipe
             self._write(following, None)
 
     def _leave(self) -> None:
@@ -272,7 +306,6 @@ class RelayedPartition:
         following = self._progress.next
         if last:
             following = max(following, self._offset_of(pipe, last) + 1)
-        self._before = pipe
         self._write(following, None)
         self._waiting, self._log = [], None
 
@@ -331,7 +364,9 @@ class RelayedPartition:
         Raises: PartitionLostError: another relay has it.
         """
         seen = self._progress
-        wanted = replace(seen, next=following, pipe=pipe)
+        wanted = replace(
+            seen, next=following, pipe=pipe, before=seen.before if pipe else seen.pipe or seen.before
+        )
         if wanted.pipe != seen.pipe:  # two changes on the same epoch and offset might land in any order
             wanted = replace(wanted, epoch=seen.epoch + 1)
         if not self._change(seen, wanted):

@@ -316,7 +316,8 @@ class TestProgress:
 
     def test_a_pipe_is_named_and_no_more(self, storage):
         group, pipe = new_token(), new_pipe_id()
-        steps = [Progress(0, epoch, "a", 1, each) for epoch, each in enumerate((None, pipe, pipe, None), 1)]
+        pipes = (None, None), (pipe, None), (pipe, None), (None, pipe), (new_pipe_id(), pipe)
+        steps = [Progress(0, epoch, "a", 1, *each) for epoch, each in enumerate(pipes, 1)]
         storage.change_progress(group, None, steps[0])
 
         for seen, wanted in pairwise(steps):

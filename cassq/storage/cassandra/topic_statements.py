@@ -108,14 +108,14 @@ DELETE_LARGE = Statement(Call.WRITE, f"DELETE FROM {{ks}}.batches USING TIMESTAM
 # Progress: rows of transactions alone, each a partition.
 
 _PROGRESS = "group_id = ? AND partition = ?"
-_READ_PROGRESS = f"SELECT partition, epoch, owner, next, pipe FROM {{ks}}.progress WHERE {_PROGRESS}"
+_READ_PROGRESS = f"SELECT partition, epoch, owner, next, pipe, before FROM {{ks}}.progress WHERE {_PROGRESS}"
 READ_PROGRESS = Statement(Call.SERIAL_READ, _READ_PROGRESS)
 GLANCE_PROGRESS = Statement(Call.READ, _READ_PROGRESS)
 INSERT_PROGRESS = _transaction(
     "INSERT INTO {ks}.progress (epoch, owner, next, group_id, partition) VALUES (?, ?, ?, ?, ?) IF NOT EXISTS"
 )
 CHANGE_PROGRESS = _transaction(
-    f"UPDATE {{ks}}.progress SET epoch = ?, owner = ?, next = ?, pipe = ? WHERE {_PROGRESS} "
+    f"UPDATE {{ks}}.progress SET epoch = ?, owner = ?, next = ?, pipe = ?, before = ? WHERE {_PROGRESS} "
     "IF epoch = ? AND next = ?"
 )
 DELETE_PROGRESS = Statement(

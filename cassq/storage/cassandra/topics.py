@@ -184,8 +184,9 @@ class CassandraTopics:
         values, key = (wanted.epoch, wanted.owner, wanted.next), (group, wanted.partition)
         if seen is None:
             return self._has_applied(cql.INSERT_PROGRESS, (*values, *key))
-        unchanged = UNSET_VALUE if wanted.pipe == seen.pipe else wanted.pipe or _NO_PIPE
-        return self._has_applied(cql.CHANGE_PROGRESS, (*values, unchanged, *key, seen.epoch, seen.next))
+        pipes = (seen.pipe, wanted.pipe), (seen.before, wanted.before)
+        named = (UNSET_VALUE if old == new else new or _NO_PIPE for old, new in pipes)
+        return self._has_applied(cql.CHANGE_PROGRESS, (*values, *named, *key, seen.epoch, seen.next))
 
     def delete_progress(self, group: UUID, partitions: int) -> None:
         """See `TopicStorage.delete_progress`."""
@@ -274,8 +275,8 @@ def _to_writer(row: Row) -> WriterRow:
 
 def _to_progress(row: Row) -> Progress:
     with decoding("a group's progress", row):
-        partition, epoch, owner, after, pipe = row
+        partition, epoch, owner, after, *pipes = row
         return Progress(
             *(to_count(partition), to_message_number(epoch), to_text(owner), to_message_number(after)),
-            pipe=None if pipe is None or pipe == _NO_PIPE else to_uuid(pipe),
+            *(None if pipe is None or pipe == _NO_PIPE else to_uuid(pipe) for pipe in pipes),
         )

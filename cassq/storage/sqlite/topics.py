@@ -184,7 +184,7 @@ class SqliteTopics:
     def _progress(self, group: UUID) -> list[Progress]:
         with self._file.reading() as db:
             found = db.execute(
-                "SELECT partition, epoch, owner, next, pipe FROM progress WHERE group_id = ?"
+                "SELECT partition, epoch, owner, next, pipe, before FROM progress WHERE group_id = ?"
                 " ORDER BY partition",
                 (group.bytes,),
             ).fetchall()
@@ -192,21 +192,22 @@ class SqliteTopics:
             return [
                 Progress(
                     *(number(each), number(epoch, 1), text(owner), number(after, 1)),
-                    pipe=None if pipe is None else UUID(bytes=blob(pipe)),
+                    *(None if pipe is None else UUID(bytes=blob(pipe)) for pipe in pipes),
                 )
-                for each, epoch, owner, after, pipe in found
+                for each, epoch, owner, after, *pipes in found
             ]
 
     def change_progress(self, group: UUID, seen: Progress | None, wanted: Progress) -> bool:
         """See `TopicStorage.change_progress`."""
         key = group.bytes, wanted.partition
-        row = wanted.epoch, wanted.owner, wanted.next, wanted.pipe and wanted.pipe.bytes
+        pipes = (pipe and pipe.bytes for pipe in (wanted.pipe, wanted.before))
+        row = wanted.epoch, wanted.owner, wanted.next, *pipes
         with self._file.writing() as db:
             if seen is None:
-                insert = "INSERT OR IGNORE INTO progress VALUES (?,?,?,?,?,?)"
+                insert = "INSERT OR IGNORE INTO progress VALUES (?,?,?,?,?,?,?)"
                 return db.execute(insert, (*key, *row)).rowcount == 1
             change = (
-                "UPDATE progress SET epoch = ?, owner = ?, next = ?, pipe = ?"
+                "UPDATE progress SET epoch = ?, owner = ?, next = ?, pipe = ?, before = ?"
                 " WHERE group_id = ? AND partition = ? AND epoch = ? AND next = ?"
             )
             return db.execute(change, (*row, *key, seen.epoch, seen.next)).rowcount == 1

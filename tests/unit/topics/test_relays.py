@@ -22,7 +22,7 @@ from cassq.model.message import Batch
 from cassq.model.pipe import Phase
 from cassq.model.queue_record import QueueRecord, QueueState
 from cassq.model.settings import QueueSettings
-from cassq.model.topic import OFFSET_HEADER, Progress, ProgressKey
+from cassq.model.topic import OFFSET_HEADER, Progress, ProgressKey, Subscription
 from cassq.model.transaction import Seal, Transaction
 from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.owned_pipe import OwnedPipe
@@ -30,6 +30,7 @@ from cassq.pipes.pipe_list import PipeList
 from cassq.pipes.relayed import is_named, pusher_of
 from cassq.reaping.reaper import Reaper
 from cassq.storage.forms import BatchQuery
+from cassq.topics.group import Group
 from cassq.topics.log_end import LogEnd
 
 CALLS = "change_progress", "read_progress", "create_pipe", "append", "transact", "read_batches", "read_log"
@@ -45,7 +46,7 @@ class Scene(TopicScene):
         super().__init__()
         record = QueueRecord("q", new_token(), SETTINGS, new_token())
         assert self.rows.change_queue(None, record)
-        self.group = super().group().ensure("earliest")
+        self.group = Group(self.elsewhere, "q").ensure("earliest")
         self.key = ProgressKey(self.group, 0)
         self.end = LogEnd(self.elsewhere, 0)
         for number in range(messages):
@@ -136,7 +137,7 @@ class TestRelaying:
 
         held.step()
 
-        assert scene.progress() == Progress(0, scene.progress().epoch, "b", 6, None)
+        assert scene.progress() == Progress(0, scene.progress().epoch, "b", 6, None, scene.entries()[0].pipe)
         assert scene.rows.load_pipe(scene.entries()[0].pipe).head.last == 5
 
     def test_who_leaves_seals_what_it_filled(self, scene):
@@ -148,14 +149,17 @@ class TestRelaying:
         assert scene.progress().pipe is None
         assert scene.rows.load_pipe(scene.entries()[0].pipe).head.last == 5
 
-    def test_a_pipe_has_a_later_id_than_the_one_before_whatever_the_clock_says(self, scene, monkeypatch):
+    @pytest.mark.parametrize("successor", ["b", "c"])
+    def test_a_pipe_has_a_later_id_than_the_one_before_whatever_the_clock_says(
+        self, scene, monkeypatch, successor
+    ):
         held = scene.relay("b")
         scene.bring_all(held)
         (first,) = scene.entries()
         monkeypatch.setattr("cassq.topics.relayed_partition.new_pipe_id", _an_hour_before(first.pipe))
         held.leave()
         scene.publish(b"5", end=scene.end)
-        scene.bring_all(held)
+        scene.bring_all(held if successor == "b" else scene.relay(successor))
 
         assert [entry.pipe.time > first.pipe.time for entry in scene.entries()] == [False, True]
 
@@ -291,6 +295,40 @@ def _step_through(scene, held, call, when, what, turn):
             continue
     scene.storage.before.clear()
     scene.storage.after.clear()
+
+
+class TestOperators:
+    def test_what_comes_after_a_reset_from_before_it_is_not_in_the_queue(self, scene):
+        """A relay stands still, the subscription goes back, another relay goes on; then the first appends."""
+        slow = scene.relay("b")
+        scene.bring_all(slow)
+
+        scene.elsewhere.known.change(
+            lambda seen: replace(seen, subscriptions={"q": Subscription(scene.target.record.incarnation)})
+        )
+        Group(scene.elsewhere, "q").reset({0: 6})
+        scene.publish(b"5", end=scene.end)
+        scene.bring_all(scene.relay("c"))
+        with pytest.raises(PartitionLostError):
+            while slow.step():
+                scene.clock.seconds += 2
+
+        assert scene.queued() == numbers(6)
+
+    def test_what_comes_after_the_end_of_a_subscription_is_not_in_the_queue(self, scene):
+        slow = scene.relay("b")
+        scene.bring_all(slow)
+        scene.elsewhere.known.change(
+            lambda seen: replace(seen, subscriptions={"q": Subscription(scene.target.record.incarnation)})
+        )
+
+        Group(scene.elsewhere, "q").delete(is_subscription=True)
+        scene.publish(b"5", end=scene.end)
+        with pytest.raises(PartitionLostError):
+            while slow.step():
+                scene.clock.seconds += 2
+
+        assert scene.queued() == numbers(5)
 
 
 class TestWhoElseEndsPipes:
