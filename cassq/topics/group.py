@@ -111,10 +111,7 @@ class Group:
                 "queue, or give the group another name"
             )
         if found.queue != subscription.queue:
-            raise InvalidOptionError(
-                f"queue {self.name!r} was deleted and made anew since it was subscribed to topic "
-                f"{record.name!r}: unsubscribe it first"
-            )
+            raise made_anew(record.name, self.name)
         raise InvalidOptionError(
             f"queue {self.name!r} is subscribed to topic {record.name!r} with types {_words(found)}, and not "
             f"{_words(subscription)}: unsubscribe it first"
@@ -140,6 +137,21 @@ class Group:
                 + (f"; it has: {names}" if names else "; it has none at all")
             )
         return groups[self.name]
+
+    def find_subscription(self) -> tuple[UUID, Subscription]:
+        """Return the group's id, and the subscription that it is of.
+
+        Raises:
+            GroupNotFoundError: there is none of this name.
+            InvalidOptionError: it is a group of consumers.
+        """
+        group = self.find()
+        found = self._context.known.record.subscriptions.get(self.name)
+        if found is None:
+            raise InvalidOptionError(
+                f"{self.name!r} is a group of consumers of topic {self._context.name!r}, and no subscription"
+            )
+        return group, found
 
     def lags(self) -> list[PartitionLag]:
         """Return how far it is in each partition."""
@@ -238,6 +250,14 @@ class Group:
             )
         )
         self._storage.delete_progress(group, self._context.settings.partitions)
+
+
+def made_anew(topic: str, queue: str) -> InvalidOptionError:
+    """Return the error for a queue that has the name of one that was subscribed, and is another one."""
+    return InvalidOptionError(
+        f"queue {queue!r} was deleted and made anew since it was subscribed to topic {topic!r}: unsubscribe "
+        "it first"
+    )
 
 
 def _words(subscription: Subscription) -> str:

@@ -36,7 +36,7 @@ from cassq.topics.group import Group
 from cassq.topics.relayed_partition import RelayedPartition
 from cassq.topics.share import Share
 from cassq.topics.topic_context import TopicContext
-from cassq.topics.topic_reader import LOOK_S, Start, filter_of
+from cassq.topics.topic_reader import LOOK_S, filter_of
 
 _log = logging.getLogger("cassq.relay")
 
@@ -45,13 +45,13 @@ TURN_S = 0.5
 
 
 class Relay:
-    """A relay of one subscription; made by `Topic.subscribe`.
+    """A relay of one subscription; made by `Topic.subscribe` and `Topic.relay`.
 
     Close it, or use it as a context manager, so that another one goes on at once.
 
     Args:
         target: the queue.
-        start: where a new subscription begins.
+        group: the id of the subscription's group.
     """
 
     def __init__(
@@ -60,8 +60,7 @@ class Relay:
         bell: Bell,
         target: QueueContext,
         subscription: Subscription,
-        *,
-        start: Start,
+        group: UUID,
     ) -> None:
         context.coordinator.may_take()  # where there is none it says so
         self._context = context
@@ -77,8 +76,7 @@ class Relay:
         self._error: CassqError | None = None
         self._is_heard = False
         self._poll_s = POLL_S
-        group = Group(context, target.queue)
-        self._share = Share(context, group, group.ensure(start, subscription), self._name, self)
+        self._share = Share(context, Group(context, target.queue), group, self._name, self)
         self._line = f"relay of topic {context.name} into queue {target.queue}"
         thread = PeriodicThread(f"cassq-relay-{target.queue}", context.clock)
         self._step = thread.repeat(self._line, self._run_once, POLL_S)

@@ -18,7 +18,7 @@ from cassq.runtime.fork_guard import process_name
 from cassq.runtime.reentry import Closing
 from cassq.topics.bell import Bell
 from cassq.topics.consumer import CommitHow, Consumer
-from cassq.topics.group import Group, PartitionLag
+from cassq.topics.group import Group, PartitionLag, made_anew
 from cassq.topics.many_messages import Stretch
 from cassq.topics.pages import Page, read_page
 from cassq.topics.publisher import (
@@ -228,12 +228,51 @@ class Topic:
             InvalidOptionError: a value breaks a rule, the queue is subscribed with other types, or the store
                 names no coordination service.
         """
+        self._context.coordinator.may_take()  # where there is none it says so, before anything is written
+        self.declare_subscription(queue, types=types, start=start, on_gone=on_gone)
+        return self.relay(queue)
+
+    def declare_subscription(
+        self,
+        queue: str,
+        *,
+        types: Collection[str] | None = None,
+        start: Start = "earliest",
+        on_gone: Literal["error", "oldest"] = "error",
+    ) -> Subscription:
+        """Declare a subscription, and run nothing; fine if it is there with the same types and `on_gone`.
+
+        Its messages wait in the topic until a relay brings them into the queue.
+
+        Args:
+            queue, types, start, on_gone: see `subscribe`.
+
+        Raises:
+            QueueNotFoundError: there is no queue of this name.
+            InvalidOptionError: a value breaks a rule, or the queue is subscribed with other types.
+        """
         filter_of(types)
+        # In one order: of a set each process has another one.
+        patterns = None if types is None else tuple(sorted(set(types)))
         target = self._context.find_queue(queue)
-        subscription = Subscription(
-            target.record.incarnation, None if types is None else tuple(types), check_on_gone(on_gone)
-        )
-        made = Relay(self._context, self._bell, target, subscription, start=start)
+        declared = Subscription(target.record.incarnation, patterns, check_on_gone(on_gone))
+        Group(self._context, queue).ensure(start, declared)
+        return declared
+
+    def relay(self, queue: str) -> Relay:
+        """Run a subscription that was declared; return what does so in this process, until it is closed.
+
+        Raises:
+            GroupNotFoundError: the queue is not subscribed.
+            QueueNotFoundError: there is no queue of this name.
+            InvalidOptionError: the queue was deleted and made anew since it was subscribed, or the store
+                names no coordination service.
+        """
+        group, subscription = Group(self._context, queue).find_subscription()
+        target = self._context.find_queue(queue)
+        if target.record.incarnation != subscription.queue:
+            raise made_anew(self.name, queue)
+        made = Relay(self._context, self._bell, target, subscription, group)
         self._opened.add(made)
         return made
 
