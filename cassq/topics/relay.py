@@ -144,7 +144,9 @@ class Relay:
             self._share.look()
             has_moved = self._turn()
             if not has_moved and not self._is_heard:
-                self._is_heard = self._bell.listen(self._name, self._hear)
+                self._is_heard = True  # first: it may be heard of within the call
+                if not self._bell.listen(self._name, self._hear):
+                    self._is_heard = False
                 has_moved = self._turn()  # what came before anybody could hear of it
         except (UnavailableError, OutcomeUnknownError) as error:
             log_trouble(_log, error, "%s: it waits: %s", self._line, error)
