@@ -29,8 +29,8 @@ RELAY_MUTANTS: tuple[Mutant, ...] = (
     _in_histories(
         "go on from the progress, whatever is in the pipe",
         _PART,
-        "                following = max(following, self._offset_of(pipe, last) + 1)\n",
-        "                pass\n",
+        "            following = max(following, self._offset_of(pipe, last) + 1)\n",
+        "            pass\n",
     ),
     planted(
         "seal a relay's pipe before what was handed out",
@@ -105,5 +105,46 @@ RELAY_MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         about="relays",
+    ),
+    planted(
+        "seal a relay's pipe beside a batch whose answer got lost",
+        _PART,
+        "        if self._filling and not self._waiting and self._log:\n",
+        "        if self._filling and self._log:\n",
+        test=_TROUBLE + "test_who_leaves_with_a_batch_whose_answer_got_lost_seals_nothing",
+    ),
+    planted(
+        "create a relay's pipe that was left and deleted",
+        "cassq.storage.sqlite.topics",
+        "    return bool(named) and not db.execute(",
+        "    return bool(named or pipe) and not db.execute(",
+        test="tests/contract/test_pipes_contract.py::TestPipesOfRelays::"
+        "test_a_pipe_that_was_left_and_deleted_does_not_come_back[file]",
+    ),
+    planted(
+        "take what was heard while a relay began to listen for news to come",
+        "cassq.topics.relay",
+        "                self._is_heard = True  # first: it may be heard of within the call\n"
+        "                if not self._bell.listen(self._name, self._hear):\n"
+        "                    self._is_heard = False\n",
+        "                self._is_heard = self._bell.listen(self._name, self._hear)\n",
+        test="tests/unit/topics/test_relays.py::TestThreads::"
+        "test_what_is_published_while_a_relay_begins_to_listen_is_heard_of",
+    ),
+    planted(
+        "reset a subscription beside what its relays have under way",
+        "cassq.topics.group",
+        "        if self._stop(group, partition, offset):\n            return\n",
+        "",
+        test="tests/unit/topics/test_relays.py::TestOperators::"
+        "test_what_comes_after_a_reset_from_before_it_is_not_in_the_queue",
+    ),
+    planted(
+        "give a relay's pipe an id before that of the one before",
+        _PART,
+        "fresh.time > before.time else",
+        "fresh.time else",
+        test="tests/unit/topics/test_relays.py::TestRelaying::"
+        "test_a_pipe_has_a_later_id_than_the_one_before_whatever_the_clock_says",
     ),
 )

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from support.contexts import context_of
@@ -30,6 +31,7 @@ from cassq.pipes.pipe_list import PipeList
 from cassq.pipes.relayed import is_named, pusher_of
 from cassq.reaping.reaper import Reaper
 from cassq.storage.forms import BatchQuery
+from cassq.topics import relay as relays
 from cassq.topics.group import Group
 from cassq.topics.log_end import LogEnd
 
@@ -248,6 +250,17 @@ class TestTrouble:
 
         assert scene.queued() == numbers(6)
 
+    def test_who_leaves_with_a_batch_whose_answer_got_lost_seals_nothing(self, scene):
+        held = scene.relay("a")
+        scene.storage.after["append"] = lose
+        with pytest.raises(OutcomeUnknownError):
+            held.step()
+
+        held.leave()
+        scene.bring_all(scene.relay("b"))
+
+        assert scene.queued() == numbers(5)
+
     def test_a_name_that_lands_late_is_refused(self, scene):
         """A pipe was named, nobody heard of it, and another one was; the first change is still under way."""
         held = scene.relay("a")
@@ -302,6 +315,35 @@ def _step_through(scene, held, call, when, what, turn):
             continue
     scene.storage.before.clear()
     scene.storage.after.clear()
+
+
+class TestThreads:
+    def test_what_is_published_while_a_relay_begins_to_listen_is_heard_of(self, scene, monkeypatch):
+        monkeypatch.setattr(relays, "PeriodicThread", Tended)
+        listened = []
+
+        class BusyBell:
+            def listen(self, _name, hear):
+                listened.append(hear())
+                return True
+
+        subscription = Subscription(scene.target.record.incarnation)
+        relay = relays.Relay(scene.elsewhere, BusyBell(), scene.target_elsewhere, subscription, scene.group)
+        while not listened:
+            scene.clock.seconds += 2
+            relay._run_once()
+
+        assert not relay._is_heard
+
+
+class Tended:
+    """A periodic thread that a test steps itself."""
+
+    def __init__(self, *_):
+        pass
+
+    def repeat(self, *_):
+        return SimpleNamespace(poke=lambda: None, close=lambda: None, seconds=0.0)
 
 
 class TestOperators:
