@@ -146,5 +146,5 @@ def subscription_to_json(queue: str, subscription: cassq.Subscription) -> dict[s
     return {
         "queue": queue,
         "types": None if subscription.types is None else list(subscription.types),
-        "on_gone": "oldest" if subscription.skips_gone else "error",
+        "on_gone": subscription.on_gone,
     }

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 from uuid import UUID, uuid5
 
 from cassq.model.ids import new_token
@@ -46,18 +46,19 @@ class Subscription:
     """That a queue has a topic's messages.
 
     Attributes:
-        queue: the queue's incarnation: a later one of its name is not meant.
+        incarnation: the queue's: a later one of its name is not meant.
         types: shell patterns: only messages whose header `type` matches one; None for all.
-        skips_gone: whether it goes on at the oldest offset where the next one was deleted.
+        on_gone: "oldest": it goes on at the oldest offset where the next one was deleted; else it ends.
     """
 
-    queue: UUID
+    incarnation: UUID
     types: tuple[str, ...] | None = None
-    skips_gone: bool = False
+    on_gone: Literal["error", "oldest"] = "error"
 
     def to_text(self) -> str:
         """Return it as it is stored."""
-        return json.dumps({"queue": str(self.queue), "types": self.types, "skips_gone": self.skips_gone})
+        stored = {"incarnation": str(self.incarnation), "types": self.types, "on_gone": self.on_gone}
+        return json.dumps(stored)
 
     @classmethod
     def from_text(cls, stored: str) -> "Subscription":
@@ -67,7 +68,7 @@ class Subscription:
         """
         found = json.loads(stored)
         types = None if found["types"] is None else tuple(map(str, found["types"]))
-        return cls(UUID(found["queue"]), types, bool(found["skips_gone"]))
+        return cls(UUID(found["incarnation"]), types, "oldest" if found["on_gone"] == "oldest" else "error")
 
 
 @dataclass(frozen=True, slots=True)

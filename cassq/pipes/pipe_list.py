@@ -121,11 +121,14 @@ class PipeList:
         """Tell whether its pusher has opened a newer pipe since."""
         return self._newest.get(entry.source, entry.pipe) != entry.pipe
 
-    def is_abandoned(self, entry: PipeEntry) -> bool:
+    def is_abandoned(self, entry: PipeEntry, *, is_open: bool = True) -> bool:
         """Tell whether the pipe is so old that its pusher must have sealed it, if it lives.
 
         By this process's clock since it first saw the pipe, or between two readings of the database's. A
-        relay's is left alone while its progress names it.
+        relay's is left alone while it is open, and its progress names it.
+
+        Args:
+            is_open: whether it is not sealed, by its head.
         """
         now = self._clock.now()
         skew_s = self._context.settings.clock_skew_max.total_seconds()
@@ -133,7 +136,7 @@ class PipeList:
             now - self._first_seen.get(entry.pipe, now) > self._gone_after_s
             or (self._now_ms - entry.created_at_ms) / 1000 > self._gone_after_s + skew_s
         )
-        return is_old and not is_named(self._storage, entry)
+        return is_old and not (is_open and is_named(self._storage, entry))
 
     def _read_beside(self, shelf: Shelf, now_ms: int, *, is_full: bool) -> tuple[PipeEntry, ...]:
         """Read another list, whole or what came of late; the older pipes are remembered.

@@ -58,11 +58,13 @@ class Sources:
 
         Otherwise it goes to those that stand until then, once all of that is listed.
         """
+        is_moved = not all(map(self._is_gone, source.progress.targets))
+        if is_moved:
+            self.finish(source)
         if is_named(self._storage, source.entry):
             return False
-        if all(map(self._is_gone, source.progress.targets)):
+        if not is_moved:
             return True
-        self.finish(source)
         if source.entry.shelf is not Shelf.MOVED:
             self.set_aside(source.entry)
         return False

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from cassq.catalog.queue_context import QueueContext
 from cassq.errors import (
     GroupNotFoundError,
     InvalidOptionError,
@@ -110,7 +111,7 @@ class Group:
                 f"group {self.name!r} of topic {record.name!r} is the subscription of a queue: pop from that "
                 "queue, or give the group another name"
             )
-        if found.queue != subscription.queue:
+        if found.incarnation != subscription.incarnation:
             raise made_anew(record.name, self.name)
         raise InvalidOptionError(
             f"queue {self.name!r} is subscribed to topic {record.name!r} with types {_words(found)}, and not "
@@ -174,10 +175,13 @@ class Group:
         group = self.find()
         named = to if isinstance(to, Mapping) else range(self._context.settings.partitions)
         offsets = {each: offset_of(self._context, each, to) for each in named}
-        reset = 0
+        target, reset = self._find_target(), 0
         try:
             for partition, offset in offsets.items():
-                self._reset_one(group, partition, offset)
+                if target:
+                    self._stop(target, group, partition, offset)
+                else:
+                    self._reset_one(group, partition, offset)
                 reset += 1
             self._context.known.change(lambda seen: seen)  # members look at their progress once it is another
         except UnavailableError as error:
@@ -188,8 +192,6 @@ class Group:
             ) from error
 
     def _reset_one(self, group: UUID, partition: int, offset: int) -> None:
-        if self._stop(group, partition, offset):
-            return
         for _ in range(CHANGE_ATTEMPTS):
             seen = self._storage.read_progress(group, partition)
             if seen is None:
@@ -206,24 +208,31 @@ class Group:
                     raise unknown from None
         raise OutcomeUnknownError(f"group {self.name!r}: its members kept committing; try again")
 
-    def _stop(self, group: UUID, partition: int, offset: int | None = None) -> bool:
-        """Have relays of a subscription stop, and go on at an offset; tell whether there is such a queue.
+    def _stop(self, target: QueueContext, group: UUID, partition: int, offset: int | None = None) -> None:
+        """Have relays of a subscription stop, and go on at an offset.
 
         What a relay appends from then on is behind the end of its pipe.
+
+        Args:
+            offset: None: none goes on, for ever.
         """
+        for _ in range(CHANGE_ATTEMPTS):
+            with suppress(OutcomeUnknownError):  # the next attempt looks
+                operator = RelayedPartition.of_operator(self._context, target, group, is_end=offset is None)
+                if operator.stop_at(partition, offset):
+                    return
+            self.find()
+        raise OutcomeUnknownError(f"subscription of queue {self.name!r}: its relays kept working; try again")
+
+    def _find_target(self) -> QueueContext | None:
+        """Return the queue that is subscribed; None where it is no subscription, or the queue is gone."""
         subscription = self._context.known.record.subscriptions.get(self.name)
         try:
             target = self._context.find_queue(self.name) if subscription else None
         except QueueNotFoundError:
-            return False
-        if not (subscription and target and target.record.incarnation == subscription.queue):
-            return False
-        for _ in range(CHANGE_ATTEMPTS):
-            with suppress(OutcomeUnknownError):  # the next attempt looks
-                if RelayedPartition.of_operator(self._context, target, group).stop_at(partition, offset):
-                    return True
-            self.find()
-        raise OutcomeUnknownError(f"subscription of queue {self.name!r}: its relays kept working; try again")
+            return None
+        is_same = subscription and target and target.record.incarnation == subscription.incarnation
+        return target if is_same else None
 
     def delete(self, *, is_subscription: bool = False) -> None:
         """Delete the group and its progress; its members hear of it within a second or two.
@@ -238,8 +247,10 @@ class Group:
                 if is_subscription
                 else f"group {self.name!r} of topic {topic!r} is a subscription: unsubscribe() ends it"
             )
-        for partition in range(self._context.settings.partitions if is_subscription else 0):
-            self._stop(group, partition)
+        target = self._find_target()
+        if target:
+            for partition in range(self._context.settings.partitions):
+                self._stop(target, group, partition)
         self._context.known.change(
             lambda seen: replace(
                 seen,
@@ -262,4 +273,4 @@ def made_anew(topic: str, queue: str) -> InvalidOptionError:
 
 def _words(subscription: Subscription) -> str:
     types = "all" if subscription.types is None else list(subscription.types)
-    return f"{types}, on_gone={'oldest' if subscription.skips_gone else 'error'}"
+    return f"{types}, on_gone={subscription.on_gone}"

@@ -68,14 +68,15 @@ class Relay:
         self._bell = bell
         self._subscription = subscription
         self._name = f"{process_name()}-{str(new_token())[:8]}"
-        self._beside = BackgroundThread(f"cassq-relay-{target.queue}-wake")
-        self._waker = PopperWaker(target, self._beside)
+        self._waking = BackgroundThread(f"cassq-relay-{target.queue}-wake")
+        self._waker = PopperWaker(target, self._waking)
         self._closing = Closing(context.clock)
         self._changed = threading.Condition(threading.RLock())
         self._has_ended = False
         self._error: CassqError | None = None
         self._is_heard = False
         self._poll_s = POLL_S
+        self._passes = 0
         self._share = Share(context, Group(context, target.queue), group, self._name, self)
         self._line = f"relay of topic {context.name} into queue {target.queue}"
         thread = PeriodicThread(f"cassq-relay-{target.queue}", context.clock)
@@ -121,7 +122,7 @@ class Relay:
         self._bell.unlisten(self._name)
         self._step.close()
         self._let_all_go()
-        self._beside.shutdown()
+        self._waking.shutdown()
 
     def __enter__(self) -> Self:
         return self
@@ -150,6 +151,7 @@ class Relay:
                 has_moved = self._turn()  # what came before anybody could hear of it
         except (UnavailableError, OutcomeUnknownError) as error:
             log_trouble(_log, error, "%s: it waits: %s", self._line, error)
+            self._rest_for(min(2 * self._poll_s, POLL_MAX_S))
         except CassqError as error:
             is_meant = isinstance(error, (TopicNotFoundError, GroupNotFoundError))
             _log.log(logging.INFO if is_meant else logging.ERROR, "%s ends: %s", self._line, error)
@@ -157,36 +159,57 @@ class Relay:
             self._let_all_go()
             self._step.close()
         else:
-            self._poll_s = POLL_S if has_moved else min(2 * self._poll_s, POLL_MAX_S)
-            self._step.seconds = 0.0 if has_moved else self._poll_s
+            self._rest_for(0.0 if has_moved else min(2 * self._poll_s, POLL_MAX_S))
+
+    def _rest_for(self, seconds: float) -> None:
+        self._poll_s = max(seconds, POLL_S / 2)
+        self._step.seconds = seconds
 
     def _hear(self) -> None:
         self._is_heard = False
         self._step.poke()
 
     def _turn(self) -> bool:
-        """Step through the partitions for a while, as long as there is something in any."""
+        """Step through the partitions for a while, as long as there is something in any.
+
+        Raises: UnavailableError, OutcomeUnknownError: of some partitions; the others had their steps.
+        """
         has_moved = False
         until = self._context.clock.now() + TURN_S
-        with Deadline(until + LOOK_S):
-            while self._step_each():
-                has_moved = True
-                if self._context.clock.now() >= until or self._closing.has_begun:
-                    break
+        while self._pass(until):
+            has_moved = True
+            if self._context.clock.now() >= until or self._closing.has_begun:
+                break
         return has_moved
 
-    def _step_each(self) -> bool:
-        has_moved = False
-        for held in self._share.held():
-            if held.is_lost or not self._share.has(held):
-                self._share.drop(held)
-                continue
+    def _pass(self, until: float) -> bool:
+        """Take one step in each partition, from another one on each time; tell whether there may be more."""
+        held = self._share.held()
+        self._passes += 1
+        begin = self._passes % len(held) if held else 0
+        has_moved, trouble = False, None
+        for each in (*held[begin:], *held[:begin]):
+            now = self._context.clock.now()
+            if now >= until:
+                has_moved = True  # the next turn begins elsewhere
+                break
             try:
-                has_moved = held.step() or has_moved
-            except PartitionLostError as error:
-                _log.info("%s", error)
-                self._share.drop(held)
+                with Deadline(now + LOOK_S):
+                    has_moved = self._step_in(each) or has_moved
+            except (UnavailableError, OutcomeUnknownError) as error:
+                trouble = trouble or error
+        if trouble:
+            raise trouble
         return has_moved
+
+    def _step_in(self, held: RelayedPartition) -> bool:
+        try:
+            if not held.is_lost and self._share.has(held):
+                return held.step()
+        except PartitionLostError as error:
+            _log.info("%s", error)
+        self._share.drop(held)
+        return False
 
     def _note_pushed(self, count: int) -> None:
         self._waker.note_pushed(count, "")
@@ -199,7 +222,7 @@ class Relay:
             group,
             self._name,
             wants=filter_of(self._subscription.types),
-            skips_gone=self._subscription.skips_gone,
+            skips_gone=self._subscription.on_gone == "oldest",
             on_pushed=self._note_pushed,
         )
 

@@ -32,13 +32,19 @@ from cassq.topics.topic_context import TopicContext
 #: How often the progress is written while nothing else changes it: so that its lag is seen.
 COMMIT_S = 1.0
 
+#: What the header that tells a message's place adds to it, at the most.
+_HEADER_BYTES = len(OFFSET_HEADER) + 24
+
 #: So long an operator rests while a popper holds a window.
 WINDOW_REST_S = 0.1
 
 #: How often a take-over, or a seal, is tried while others come between.
 ATTEMPTS_MAX = 10
 
-_ENDED = "the subscription was ended"
+_ENDED = "the subscription was ended, or is about to be"
+
+#: The owner of a partition that an operator moves, and of one that nobody is to have any more.
+_OPERATOR, _NOBODY = "", "(ended)"
 
 
 @dataclass(slots=True)
@@ -103,10 +109,14 @@ class RelayedPartition:
         self.is_lost = False
 
     @classmethod
-    def of_operator(cls, context: TopicContext, target: QueueContext, group: UUID) -> Self:
-        """Return one that relays nothing."""
+    def of_operator(cls, context: TopicContext, target: QueueContext, group: UUID, *, is_end: bool) -> Self:
+        """Return one that relays nothing.
+
+        Args:
+            is_end: no relay is to take a partition over after it.
+        """
         return cls(
-            *(context, target, group, ""),
+            *(context, target, group, _NOBODY if is_end else _OPERATOR),
             wants=lambda _: False,
             skips_gone=False,
             on_pushed=lambda _: None,
@@ -127,6 +137,8 @@ class RelayedPartition:
             seen = self._context.storage.read_progress(self._group, partition)
             if seen is None:
                 raise self._lost(_ENDED)
+            if seen.owner == _NOBODY and self._member not in {_NOBODY, _OPERATOR}:
+                raise self._lost(_ENDED)
             if self._change(seen, replace(seen, epoch=seen.epoch + 1, owner=self._member)):
                 return True
         return False
@@ -141,7 +153,7 @@ class RelayedPartition:
             raise self._lost(f"{found.owner or 'an operator'} moved it" if found else _ENDED)
         self._progress, self._is_unsure = found, False
         if self._filling and found.pipe != self._filling.pipe:
-            self._filling = None
+            self._filling, self._waiting, self._log = None, [], None
 
     def step(self) -> bool:
         """Bring what comes next into the queue; tell whether there was anything.
@@ -169,6 +181,8 @@ class RelayedPartition:
             has_moved = True
         while self._waiting:
             self._push_some()
+            if self._progress.pipe and not self._filling:  # sealed, and not left
+                return True
         if self._log is log:  # else its pipe was left, and what is behind that is read anew
             self._tend(log.next)
         return has_moved
@@ -192,24 +206,31 @@ class RelayedPartition:
         try:
             if not self.take_over(partition):
                 return False
-            while self._progress.pipe:
-                self._leave()
-                if self._progress.pipe:  # a popper holds a window
-                    rest(self._context.clock, WINDOW_REST_S)
-            if offset is not None:
-                self._write(offset, None)
+            while self._progress.pipe and self._is_in_use():
+                rest(self._context.clock, WINDOW_REST_S)  # a popper holds a window
+            if offset is not None or self._progress.pipe:
+                self._write(offset or self._progress.next, None)
         except PartitionLostError:
             return False
         return True
+
+    def _is_in_use(self) -> bool:
+        """Leave the named pipe; tell whether it could not be left yet. One that is damaged tells nothing."""
+        try:
+            self._leave()
+        except CorruptError:
+            return False
+        return self._progress.pipe is not None
 
     # What it fills
 
     def _push_some(self) -> None:
         """Append one batch of what waits; open a pipe where there is none with room for it."""
+        settings = self._target.settings
         count = size = 0
-        for message in self._waiting[: min(BATCH_MESSAGES_MAX, self._target.settings.pipe_messages_max)]:
-            size += size_of(message.body, message.headers)
-            if count and size > BATCH_BYTES_MAX:
+        for message in self._waiting[: min(BATCH_MESSAGES_MAX, settings.pipe_messages_max)]:
+            size += size_of(message.body, message.headers) + _HEADER_BYTES
+            if count and size > min(BATCH_BYTES_MAX, settings.pipe_bytes_max):
                 break
             count += 1
         filling = self._filling
@@ -369,6 +390,7 @@ class RelayedPartition:
         )
         if wanted.pipe != seen.pipe:  # two changes on the same epoch and offset might land in any order
             wanted = replace(wanted, epoch=seen.epoch + 1)
+        self._written_at = self._context.clock.now()
         if not self._change(seen, wanted):
             self.check()
             raise OutcomeUnknownError(f"{self}: its progress was another one than was thought; it goes on")
@@ -381,7 +403,7 @@ class RelayedPartition:
             is_applied = storage.read_progress(self._group, seen.partition) == wanted
         self._is_unsure = False
         if is_applied:
-            self._progress, self._written_at = wanted, self._context.clock.now()
+            self._progress = wanted
         return is_applied
 
     def _lost(self, why: str) -> PartitionLostError:

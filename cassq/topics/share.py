@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 from uuid import UUID
 
-from cassq.errors import CassqError, PartitionLostError
+from cassq.errors import CassqError, GroupNotFoundError, PartitionLostError
 from cassq.model.ids import new_token
 from cassq.topics.group import Group
 from cassq.topics.topic_context import TopicContext
@@ -150,7 +150,7 @@ class Share(Generic[HeldT]):
             self._turn += 1
             checked = checked[self._turn % len(checked) :][:1] if checked else []
         elif self._group.find() != self._id:
-            raise PartitionLostError(f"group {self._line} was deleted, and made anew: make another consumer")
+            raise GroupNotFoundError(f"group {self._line} was deleted, and made anew: open it again")
         for held in checked:
             with suppress(PartitionLostError):  # its next commit is told the same
                 held.check()

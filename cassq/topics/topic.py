@@ -255,7 +255,8 @@ class Topic:
         # In one order: of a set each process has another one.
         patterns = None if types is None else tuple(sorted(set(types)))
         target = self._context.find_queue(queue)
-        declared = Subscription(target.record.incarnation, patterns, check_on_gone(on_gone))
+        check_on_gone(on_gone)
+        declared = Subscription(target.record.incarnation, patterns, on_gone)
         Group(self._context, queue).ensure(start, declared)
         return declared
 
@@ -270,7 +271,7 @@ class Topic:
         """
         group, subscription = Group(self._context, queue).find_subscription()
         target = self._context.find_queue(queue)
-        if target.record.incarnation != subscription.queue:
+        if target.record.incarnation != subscription.incarnation:
             raise made_anew(self.name, queue)
         made = Relay(self._context, self._bell, target, subscription, group)
         self._opened.add(made)

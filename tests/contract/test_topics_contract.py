@@ -75,7 +75,7 @@ class TestRecords:
         wanted = topic(
             name,
             groups={"billing": new_token(), "jobs": new_token()},
-            subscriptions={"jobs": Subscription(new_token(), ("order.*",), skips_gone=True)},
+            subscriptions={"jobs": Subscription(new_token(), ("order.*",), on_gone="oldest")},
         )
 
         assert storage.change_topic(None, wanted)

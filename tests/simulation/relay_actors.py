@@ -47,6 +47,7 @@ class RelayPlan:
         flows: how likely a popper takes the flow for fast, and holds a window.
         leaves: how likely a relay is closed, and made anew, after each turn.
         dawdles: how likely a popper keeps a message for longer than its lease.
+        resets: how often an operator has all of it relayed once more.
     """
 
     relays: int = 0
@@ -57,6 +58,7 @@ class RelayPlan:
     flows: float = 0.0
     leaves: float = 0.0
     dawdles: float = 0.0
+    resets: int = 0
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -85,6 +87,7 @@ def draw_relays(seed: int) -> RelayPlan:
         flows=dice.choice((0.0, 0.0, 0.5)),
         leaves=dice.choice((0.0, 0.1)),
         dawdles=dice.choice((0.0, 0.1)),
+        resets=dice.choice((0, 0, 0, 1)),
     )
 
 
@@ -131,7 +134,8 @@ class RelayWatch:
         #: By place in the log: the ids of its messages in the queue, and which came and ended.
         self.seen: dict[tuple[int, int], set[str]] = defaultdict(set)
         self.bodies: dict[tuple[int, int], str] = {}
-        self.ended: set[tuple[int, int]] = set()
+        #: How often an operator began to have all of it relayed once more.
+        self.resets = 0
         self.is_on = plan.relays > 0
 
     def begin(self, store: Store, topic: Topic) -> None:
@@ -180,6 +184,11 @@ class RelayWatch:
             except QueueNotFoundError:
                 return
 
+    def reset(self, topic: Topic) -> None:
+        """Have all of it relayed once more."""
+        self.resets += 1
+        topic.reset(QUEUE, "earliest")
+
     def reap(self, process: Process, _: Topic) -> None:
         """Reap again and again, as cron does."""
         store = self._store_of(process)
@@ -206,21 +215,22 @@ class RelayWatch:
             return repr(error)
         return f"the queue has {stats.waiting} and {stats.pending}" if stats.waiting + stats.pending else ""
 
-    def judge(self, log: Mapping[tuple[int, int], str], *, is_whole: bool) -> Iterator[str]:
+    def judge(
+        self, log: Mapping[tuple[int, int], str], oldest: Mapping[int, int] | None = None
+    ) -> Iterator[str]:
         """Tell what is in the queue twice, or not at all, or was never published.
 
         Args:
-            is_whole: nothing was deleted from the log.
+            oldest: by partition, from which offset on nothing was deleted; None: all of the topic was.
         """
         for place, ids in self.seen.items():
-            if len(ids) > 1:
+            if len(ids) > 1 + self.resets:
                 yield f"relayed twice: {place} is {' and '.join(sorted(ids))}"
             if log.get(place, self.bodies[place]) != self.bodies[place]:
                 yield f"relayed otherwise: {place} is {self.bodies[place]} in the queue, not {log[place]}"
-        if is_whole:
-            for place, body in log.items():
-                if place not in self.seen:
-                    yield f"not relayed: {body} at {place} never came out of the queue"
+        for place, body in log.items() if oldest else ():
+            if place not in self.seen and place[1] >= oldest[place[0]]:
+                yield f"not relayed: {body} at {place} never came out of the queue"
 
 
 def parts_of(watch: RelayWatch, plan: RelayPlan) -> Iterator[tuple[str, int, Work]]:

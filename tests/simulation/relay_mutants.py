@@ -75,9 +75,9 @@ RELAY_MUTANTS: tuple[Mutant, ...] = (
     planted(
         "seal the pipe of a relay that is gone",
         _LISTED,
-        "        return is_old and not is_named(self._storage, entry)\n",
+        "        return is_old and not (is_open and is_named(self._storage, entry))\n",
         "        return is_old\n",
-        test=_ENDS + "test_a_named_pipe_is_neither_sealed_nor_retired_and_is_once_it_was_left",
+        test=_ENDS + "test_a_named_pipe_is_not_sealed_and_is_once_it_was_left",
     ),
     _in_histories(
         "retire the pipe that a relay goes on from",
@@ -134,8 +134,8 @@ RELAY_MUTANTS: tuple[Mutant, ...] = (
     planted(
         "reset a subscription beside what its relays have under way",
         "cassq.topics.group",
-        "        if self._stop(group, partition, offset):\n            return\n",
-        "",
+        "                if target:\n",
+        "                if not self:\n",
         test="tests/unit/topics/test_relays.py::TestOperators::"
         "test_what_comes_after_a_reset_from_before_it_is_not_in_the_queue",
     ),

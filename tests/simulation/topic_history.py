@@ -378,6 +378,7 @@ class _History:
         works: list[Callable[[], object]] = [topic.clear] * plan.clears + [
             partial(self._reset, topic)
         ] * plan.resets
+        works += [partial(self.relays.reset, topic)] * plan.relays.resets
         works += [topic.reap] * 2
         dice.shuffle(works)
         for work in works:
@@ -510,7 +511,7 @@ class _History:
                 yield f"twice: {body} is in the log {count} times"
         if self.plan.members:
             yield from self._judge_group()
-        yield from self.relays.judge(self.log, is_whole=not self.plan.clears)
+        yield from self.relays.judge(self.log, oldest)
 
     def _judge_group(self) -> Iterator[str]:
         if self.progress and not self.plan.clears:
@@ -527,6 +528,7 @@ class _History:
             for body, at in self.told_at.items()
             if isinstance(self.told[body], tuple) and at > self.deleted_at + 3
         ]  # type: ignore[operator]
+        self.broken += self.relays.judge(self.log)
         if late:
             self._object(f"acknowledged after the topic was deleted: {late}")
         store.reap()

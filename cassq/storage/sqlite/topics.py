@@ -204,7 +204,10 @@ class SqliteTopics:
         row = wanted.epoch, wanted.owner, wanted.next, *pipes
         with self._file.writing() as db:
             if seen is None:
-                insert = "INSERT OR IGNORE INTO progress VALUES (?,?,?,?,?,?,?)"
+                insert = (
+                    "INSERT OR IGNORE INTO progress (group_id, partition, epoch, owner, next, pipe, before)"
+                    " VALUES (?,?,?,?,?,?,?)"
+                )
                 return db.execute(insert, (*key, *row)).rowcount == 1
             change = (
                 "UPDATE progress SET epoch = ?, owner = ?, next = ?, pipe = ?, before = ?"

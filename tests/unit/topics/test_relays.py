@@ -1,7 +1,9 @@
 """What comes between the calls of a relay: failures, deaths, other relays, poppers and reapers."""
 
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -20,18 +22,18 @@ from cassq.errors import (
 from cassq.model import ids
 from cassq.model.ids import new_token
 from cassq.model.message import Batch
-from cassq.model.pipe import Phase
+from cassq.model.pipe import End, Mark, Phase
 from cassq.model.queue_record import QueueRecord, QueueState
 from cassq.model.settings import QueueSettings
 from cassq.model.topic import OFFSET_HEADER, Progress, ProgressKey, Subscription
 from cassq.model.transaction import Seal, Transaction
 from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.owned_pipe import OwnedPipe
-from cassq.pipes.pipe_list import PipeList
 from cassq.pipes.relayed import is_named, pusher_of
 from cassq.reaping.reaper import Reaper
 from cassq.storage.forms import BatchQuery
 from cassq.topics import relay as relays
+from cassq.topics.bell import POLL_MAX_S
 from cassq.topics.group import Group
 from cassq.topics.log_end import LogEnd
 
@@ -53,8 +55,10 @@ class Scene(TopicScene):
         self.end = LogEnd(self.elsewhere, 0)
         for number in range(messages):
             self.publish(b"%d" % number, end=self.end)
-        self.target = context_of(self.storage, SETTINGS, self.clock)
-        self.target_elsewhere = context_of(self.rows, SETTINGS, self.clock)
+        self.target, self.target_elsewhere = (
+            context_of(storage, SETTINGS, self.clock, coordinator=self.coordinator)
+            for storage in (self.storage, self.rows)
+        )
 
     def relay(self, name, **how):
         """Return a relay's partition; one called "a" is interrupted."""
@@ -82,8 +86,9 @@ class Scene(TopicScene):
         return found
 
     def reap(self):
-        reaper = Reaper(self.target_elsewhere, "reaper", lambda _: None)
-        return reaper.run_once()
+        report = Reaper(self.target_elsewhere, "reaper", lambda _: None).run_once()
+        assert not report.failed
+        return report
 
 
 @pytest.fixture
@@ -99,9 +104,22 @@ def is_passed(scene, offset):
     return scene.progress().next == offset
 
 
+def leave(scene):
+    """Have the progress name no pipe."""
+    seen = scene.progress()
+    assert scene.rows.change_progress(scene.group, seen, replace(seen, epoch=seen.epoch + 1, pipe=None))
+
+
+def subscribe(scene):
+    """Have the topic's record tell of the subscription."""
+    scene.elsewhere.known.change(
+        lambda seen: replace(seen, subscriptions={"q": Subscription(scene.target.record.incarnation)})
+    )
+
+
 def work_on(scene, held):
     """Relay until it is told that it may not."""
-    while True:
+    for _ in range(10):
         held.step()
         scene.clock.seconds += 2
 
@@ -318,8 +336,48 @@ def _step_through(scene, held, call, when, what, turn):
 
 
 class TestThreads:
-    def test_what_is_published_while_a_relay_begins_to_listen_is_heard_of(self, scene, monkeypatch):
+    @pytest.fixture
+    def relay(self, scene, monkeypatch):
         monkeypatch.setattr(relays, "PeriodicThread", Tended)
+        bell = SimpleNamespace(listen=lambda *_: True)
+        subscription = Subscription(scene.target.record.incarnation)
+        return relays.Relay(scene.elsewhere, bell, scene.target_elsewhere, subscription, scene.group)
+
+    def test_an_outage_is_waited_for(self, scene, relay):
+        relay._run_once()
+        assert relay._step.seconds == 0.0  # something came
+        relay._share = shared(lambda: refuse())
+        pauses = []
+        for _ in range(5):
+            relay._run_once()
+            pauses.append(relay._step.seconds)
+
+        assert 0.0 < pauses[0] < pauses[-1] <= POLL_MAX_S
+
+    def test_a_partition_in_trouble_holds_no_other_one_up(self, relay):
+        steps = Counter()
+        relay._share = shared(refuse, lambda: steps.update("b"), lambda: steps.update("c"))
+        for _ in range(6):
+            relay._run_once()
+
+        assert min(steps["b"], steps["c"]) >= 6
+
+    def test_each_partition_has_its_turn_however_slow_they_are(self, scene, relay):
+        steps = Counter()
+
+        def step(name):
+            steps[name] += 1
+            scene.clock.seconds += 0.3
+            return True
+
+        relay._share = shared(*(partial(step, name) for name in "abcde"))
+        for _ in range(10):
+            relay._run_once()
+
+        assert len(steps) == 5
+        assert max(steps.values()) <= min(steps.values()) + 4
+
+    def test_what_is_published_while_a_relay_begins_to_listen_is_heard_of(self, scene, relay):
         listened = []
 
         class BusyBell:
@@ -327,13 +385,18 @@ class TestThreads:
                 listened.append(hear())
                 return True
 
-        subscription = Subscription(scene.target.record.incarnation)
-        relay = relays.Relay(scene.elsewhere, BusyBell(), scene.target_elsewhere, subscription, scene.group)
+        relay._bell = BusyBell()
         while not listened:
             scene.clock.seconds += 2
             relay._run_once()
 
         assert not relay._is_heard
+
+
+def shared(*steps):
+    """Return a share of partitions that take these steps."""
+    held = [SimpleNamespace(is_lost=False, step=step) for step in steps]
+    return SimpleNamespace(held=lambda: held, has=lambda _: True, look=lambda: None, drop=lambda _: None)
 
 
 class Tended:
@@ -352,9 +415,7 @@ class TestOperators:
         slow = scene.relay("b")
         scene.bring_all(slow)
 
-        scene.elsewhere.known.change(
-            lambda seen: replace(seen, subscriptions={"q": Subscription(scene.target.record.incarnation)})
-        )
+        subscribe(scene)
         Group(scene.elsewhere, "q").reset({0: 6})
         scene.publish(b"5", end=scene.end)
         scene.bring_all(scene.relay("c"))
@@ -366,34 +427,46 @@ class TestOperators:
     def test_what_comes_after_the_end_of_a_subscription_is_not_in_the_queue(self, scene):
         slow = scene.relay("b")
         scene.bring_all(slow)
-        scene.elsewhere.known.change(
-            lambda seen: replace(seen, subscriptions={"q": Subscription(scene.target.record.incarnation)})
-        )
+        subscribe(scene)
+        refused = []
 
-        Group(scene.elsewhere, "q").delete(is_subscription=True)
+        def come_by(*_):
+            with pytest.raises(PartitionLostError) as found:
+                scene.relay("c")
+            refused.append(found)
+
+        scene.storage.before["change_topic"] = come_by
+        Group(scene.context, "q").delete(is_subscription=True)
         scene.publish(b"5", end=scene.end)
         with pytest.raises(PartitionLostError):
             work_on(scene, slow)
 
+        assert refused
         assert scene.queued() == numbers(5)
 
 
 class TestWhoElseEndsPipes:
-    def test_a_named_pipe_is_neither_sealed_nor_retired_and_is_once_it_was_left(self, scene):
-        held = scene.relay("b")
-        scene.bring_all(held)
-        (entry,) = scene.entries()
-        pipes = PipeList(scene.target_elsewhere)
-        pipes.refresh(0)
+    def test_a_named_pipe_is_not_sealed_and_is_once_it_was_left(self, scene):
+        scene.bring_all(scene.relay("b"))
+        reaper = Reaper(scene.target_elsewhere, "reaper", lambda _: None)
+        reaper.run_once()
         scene.clock.seconds += 3600
-        pipes.refresh(0)
 
-        assert is_named(scene.rows, entry)
-        assert not pipes.is_abandoned(entry)
-        assert scene.rows.change_progress(
-            scene.group, scene.progress(), replace(scene.progress(), epoch=9, pipe=None)
-        )
-        assert pipes.is_abandoned(entry)
+        assert reaper.run_once().sealed == 0
+        leave(scene)
+        assert reaper.run_once().sealed == 1
+
+    def test_a_named_pipe_that_is_over_does_not_retire_until_it_was_left(self, scene):
+        scene.bring_all(scene.relay("b"))
+        (entry,) = scene.entries()
+        state = scene.rows.load_pipe(entry.pipe)
+        OwnedPipe(scene.target_elsewhere, entry, state, Taker("popper")).take(100)
+        scene.rows.mark(entry.pipe, [Mark(1, 5, End.COMMITTED)])
+        assert scene.rows.transact(entry.pipe, Transaction(Seal(5))).is_applied
+
+        assert scene.reap().retired == 0
+        leave(scene)
+        assert scene.reap().retired == 1
 
     @pytest.mark.parametrize("pusher", ["relay", "relay/x/0", "a pusher", "relay/00/1/2"])
     def test_another_pushers_pipe_is_nobodys_to_ask_for(self, scene, pusher):
@@ -449,6 +522,21 @@ class TestWhoElseEndsPipes:
 
         with pytest.raises(CorruptError, match="reset"):
             scene.relay("a").step()
+
+        subscribe(scene)
+        Group(scene.context, "q").reset({0: 4})
+        scene.bring_all(scene.relay("b"))
+        assert scene.queued() == [b"3", b"4"]
+
+    def test_a_subscription_whose_pipe_was_deleted_can_be_ended(self, scene):
+        scene.bring_all(scene.relay("b"))
+        scene.rows.delete_pipe("q", scene.entries()[0].pipe)
+        scene.storage.create_pipe = lambda *_, **__: None
+        subscribe(scene)
+
+        Group(scene.context, "q").delete(is_subscription=True)
+
+        assert scene.progress() is None
 
     def test_a_seal_of_another_relay_is_where_it_ends(self, scene):
         """It was sealed before all that was sent had come; what came later is brought once more."""

@@ -42,7 +42,7 @@ class TestADeclaration:
     def test_is_told(self, topic):
         declared = topic.declare_subscription("billing", types=["order.*"], on_gone="oldest")
 
-        assert (declared.types, declared.skips_gone) == (("order.*",), True)
+        assert (declared.types, declared.on_gone) == (("order.*",), "oldest")
         assert topic.subscriptions() == {"billing": declared}
 
     def test_is_the_same_in_whatever_order_its_types_are_named(self, topic):
