@@ -346,7 +346,7 @@ class TestThreads:
     def test_an_outage_is_waited_for(self, scene, relay):
         relay._run_once()
         assert relay._step.seconds == 0.0  # something came
-        relay._share = shared(lambda: refuse())
+        relay._share = shared(refuse)
         pauses = []
         for _ in range(5):
             relay._run_once()
