@@ -388,7 +388,8 @@ class RelayedPartition:
         wanted = replace(
             seen, next=following, pipe=pipe, before=seen.before if pipe else seen.pipe or seen.before
         )
-        if wanted.pipe != seen.pipe or following < seen.next:  # two changes on the same epoch and offset might land in any order
+        # Two changes on the same epoch and offset might land in any order.
+        if wanted.pipe != seen.pipe or following < seen.next:
             wanted = replace(wanted, epoch=seen.epoch + 1)
         self._written_at = self._context.clock.now()
         if not self._change(seen, wanted):
