@@ -12,10 +12,9 @@ from typing import Any
 import click
 
 import cassq
-from cassq.cli.bench.arrivals import TICK_S
 from cassq.cli.opened_topic import find_topic, opened_topic, start_in
 from cassq.cli.output import print_json, say
-from cassq.cli.queues import wait
+from cassq.cli.queues import TICK_S, wait
 from cassq.cli.session import Session, common_options, find_queue, pass_session
 from cassq.cli.topic_messages import START, on_gone
 from cassq.cli.values import to_start

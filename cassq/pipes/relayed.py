@@ -1,7 +1,7 @@
 """Pipes that a relay fills with what is published in a topic.
 
-Owns who may end them. A relay may be gone for long; who goes on must find how far it came, and only the pipe
-that the progress names tells. What must not break: nobody but a relay seals that pipe; it does not retire.
+Owns who may end them. Only the pipe that the progress names tells how far a relay came, and relays may be
+gone for long. What must not break: nobody but a relay seals the pipe that a progress names; it retires later.
 
     relay A, epoch 2                progress              pipe P             relay B, epoch 3
     | names P ------------------> | 2, next 100, P |                       |

@@ -40,7 +40,7 @@ from cassq.topics.topic_reader import LOOK_S, filter_of
 
 _log = logging.getLogger("cassq.relay")
 
-#: So long it goes on while messages come, before it looks at its share again.
+#: The longest turn: then the share is looked at again.
 TURN_S = 0.5
 
 

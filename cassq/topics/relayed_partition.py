@@ -3,7 +3,7 @@
 Owns the pipe that it fills, which belongs to one epoch. Used by one thread at a time. What must not break:
 
 - a pipe is named by the progress before it is created, and sealed before the progress leaves it;
-- where it was left is told by the last message that its seal lets in, for whoever goes on;
+- the last message that its seal lets in tells how far it came: the next relay begins behind it;
 - a batch that was sent is sent again until it is acknowledged, before anything else is.
 """
 
@@ -35,7 +35,7 @@ COMMIT_S = 1.0
 #: What the header that tells a message's place adds to it, at the most.
 _HEADER_BYTES = len(OFFSET_HEADER) + 24
 
-#: So long an operator rests while a popper holds a window.
+#: The pause of an operator while a popper holds a window.
 WINDOW_REST_S = 0.1
 
 #: How often a take-over, or a seal, is tried while others come between.
@@ -278,7 +278,7 @@ class RelayedPartition:
 
     def _create(self, pipe: UUID) -> None:
         key = ProgressKey(self._group, self.partition)
-        # Who repeats it writes the same.
+        # The same each time: it may be written twice.
         head = Head(op=pipe)
         self._storage.create_pipe(self._target.queue, PipeEntry(pipe, pusher_of(key)), head, named_by=key)
 
