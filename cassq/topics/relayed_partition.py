@@ -13,7 +13,7 @@ from typing import Self
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
-from cassq.errors import CorruptError, OutcomeUnknownError, PartitionLostError
+from cassq.errors import CorruptError, GroupNotFoundError, OutcomeUnknownError, PartitionLostError
 from cassq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, UNDECIDED, WINDOW_OUT
 from cassq.model.ids import id_time_ms, new_pipe_id
 from cassq.model.message import Batch, size_of
@@ -130,7 +130,7 @@ class RelayedPartition:
     def take_over(self, partition: int) -> bool:
         """Begin an epoch; tell whether it began.
 
-        Raises: PartitionLostError: the subscription was ended.
+        Raises: GroupNotFoundError, PartitionLostError: the subscription was ended, or is about to be.
         """
         self._progress = replace(self._progress, partition=partition)
         for _ in range(ATTEMPTS_MAX):
@@ -138,7 +138,7 @@ class RelayedPartition:
             if seen is None:
                 raise self._lost(_ENDED)
             if seen.owner == _NOBODY and self._member not in {_NOBODY, _OPERATOR}:
-                raise self._lost(_ENDED)
+                raise GroupNotFoundError(f"{self}: {_ENDED}")
             if self._change(seen, replace(seen, epoch=seen.epoch + 1, owner=self._member)):
                 return True
         return False

@@ -14,6 +14,7 @@ from support.topic_scene import TopicScene
 from cassq.errors import (
     CassqError,
     CorruptError,
+    GroupNotFoundError,
     OffsetGoneError,
     OutcomeUnknownError,
     PartitionLostError,
@@ -431,7 +432,7 @@ class TestOperators:
         refused = []
 
         def come_by(*_):
-            with pytest.raises(PartitionLostError) as found:
+            with pytest.raises(GroupNotFoundError) as found:
                 scene.relay("c")
             refused.append(found)
 
