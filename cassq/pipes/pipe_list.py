@@ -29,6 +29,9 @@ from cassq.pipes.pipe_order import as_far_as, in_order, is_younger, newest_of
 from cassq.pipes.relayed import is_named
 from cassq.storage.forms import Listing
 
+#: So long nobody asks again whether a relay goes on from a pipe.
+NAMED_S = 1.0
+
 
 class PipeList:
     """The live pipes of one queue, in the order in which poppers should look at them.
@@ -48,6 +51,7 @@ class PipeList:
         self._clock = context.clock
         self._entries: dict[UUID, PipeEntry] = {}
         self._first_seen: dict[UUID, float] = {}
+        self._named_until: dict[UUID, float] = {}
         self._newest: dict[Source, UUID] = {}
         self._has_keyed = has_keyed
         # Of the lists beside the first one, which not every queue has.
@@ -99,6 +103,7 @@ class PipeList:
             self._floor = min((entry.pipe for entry in listing.entries), key=time_key)
         self._entries = {entry.pipe: entry for entry in found}
         self._first_seen = {pipe: self._first_seen.get(pipe, now) for pipe in self._entries}
+        self._named_until = {pipe: at for pipe, at in self._named_until.items() if pipe in self._entries}
         self._newest = (self._newest if is_in_turn and not is_full else {}) | newest_of(entries)
         self._now_ms, self._now_at = listing.now_ms, now
         return Listing(self.entries, listing.now_ms)
@@ -136,7 +141,16 @@ class PipeList:
             now - self._first_seen.get(entry.pipe, now) > self._gone_after_s
             or (self._now_ms - entry.created_at_ms) / 1000 > self._gone_after_s + skew_s
         )
-        return is_old and not (is_open and is_named(self._storage, entry))
+        return is_old and not (is_open and self._is_named(entry, now))
+
+    def _is_named(self, entry: PipeEntry, now: float) -> bool:
+        """Tell whether a relay goes on from a pipe; a name only ever goes away, so an old answer is safe."""
+        if now < self._named_until.get(entry.pipe, now):
+            return True
+        if not is_named(self._storage, entry):
+            return False
+        self._named_until[entry.pipe] = now + NAMED_S
+        return True
 
     def _read_beside(self, shelf: Shelf, now_ms: int, *, is_full: bool) -> tuple[PipeEntry, ...]:
         """Read another list, whole or what came of late; the older pipes are remembered.

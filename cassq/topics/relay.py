@@ -29,7 +29,7 @@ from cassq.runtime.background_thread import BackgroundThread
 from cassq.runtime.deadline import Deadline
 from cassq.runtime.fork_guard import process_name
 from cassq.runtime.outage_log import log_trouble
-from cassq.runtime.periodic_thread import PeriodicThread
+from cassq.runtime.periodic_thread import PeriodicStep, PeriodicThread
 from cassq.runtime.reentry import Closing
 from cassq.topics.bell import POLL_MAX_S, POLL_S, Bell
 from cassq.topics.group import Group
@@ -79,8 +79,12 @@ class Relay:
         self._passes = 0
         self._share = Share(context, Group(context, target.queue), group, self._name, self)
         self._line = f"relay of topic {context.name} into queue {target.queue}"
-        thread = PeriodicThread(f"cassq-relay-{target.queue}", context.clock)
-        self._step = thread.repeat(self._line, self._run_once, POLL_S)
+        self._thread = PeriodicThread(f"cassq-relay-{target.queue}", context.clock)
+        self._step: PeriodicStep | None = None
+
+    def start(self) -> None:
+        """Start the thread; called once, when there is somebody who closes it."""
+        self._step = self._thread.repeat(self._line, self._run_once, POLL_S)
         self._step.poke()
 
     @property
@@ -91,6 +95,7 @@ class Relay:
     @property
     def partitions(self) -> list[int]:
         """The partitions that it has now."""
+        self._check_here()
         return sorted(held.partition for held in self._share.held())
 
     def wait(self, timeout: float | timedelta | None = None) -> bool:
@@ -104,6 +109,7 @@ class Relay:
             TopicNotFoundError, QueueNotFoundError, GroupNotFoundError: topic, queue or subscription is gone.
             CassqError: why else it ended.
         """
+        self._check_here()
         clock = self._context.clock
         until = clock.now() + seconds_of(timeout)
         with self._changed:
@@ -120,9 +126,17 @@ class Relay:
 
     def _close(self) -> None:
         self._bell.unlisten(self._name)
-        self._step.close()
+        try:
+            if self._step:
+                self._step.close()
+        except BaseException:  # Ctrl-C: its turn may go on still, so the next relay finds the end
+            self._drop_all()
+            raise
         self._let_all_go()
         self._waking.shutdown()
+
+    def _check_here(self) -> None:
+        self._context.guard.check(f"a relay of topic {self._context.name!r}")
 
     def __enter__(self) -> Self:
         return self
@@ -157,17 +171,19 @@ class Relay:
             _log.log(logging.INFO if is_meant else logging.ERROR, "%s ends: %s", self._line, error)
             self._error = error
             self._let_all_go()
-            self._step.close()
+            if self._step:
+                self._step.close()
         else:
             self._rest_for(0.0 if has_moved else min(2 * self._poll_s, POLL_MAX_S))
 
     def _rest_for(self, seconds: float) -> None:
         self._poll_s = max(seconds, POLL_S / 2)
-        self._step.seconds = seconds
+        if self._step:
+            self._step.seconds = seconds
 
     def _hear(self) -> None:
         self._is_heard = False
-        self._step.poke()
+        self.hear_of_share()
 
     def _turn(self) -> bool:
         """Step through the partitions for a while, as long as there is something in any.
@@ -234,11 +250,17 @@ class Relay:
     def hear_of_share(self, *, is_urgent: bool = False) -> None:
         """Hear that there are other partitions, or that the share is to be looked at soon."""
         del is_urgent
-        self._step.poke()
+        if self._step:
+            self._step.poke()
 
     def _let_all_go(self) -> None:
         for held in self._share.held():
             self._let_go(held)
+        self._drop_all()
+
+    def _drop_all(self) -> None:
+        for held in self._share.held():
+            self._share.drop(held)
         self._share.close()
         with self._changed:
             self._has_ended = True

@@ -275,6 +275,7 @@ class Topic:
             raise made_anew(self.name, queue)
         made = Relay(self._context, self._bell, target, subscription, group)
         self._opened.add(made)
+        made.start()
         return made
 
     def subscriptions(self) -> dict[str, Subscription]:

@@ -75,7 +75,7 @@ RELAY_MUTANTS: tuple[Mutant, ...] = (
     planted(
         "seal the pipe of a relay that is gone",
         _LISTED,
-        "        return is_old and not (is_open and is_named(self._storage, entry))\n",
+        "        return is_old and not (is_open and self._is_named(entry, now))\n",
         "        return is_old\n",
         test=_ENDS + "test_a_named_pipe_is_not_sealed_and_is_once_it_was_left",
     ),

@@ -30,6 +30,7 @@ from cassq.model.topic import OFFSET_HEADER, Progress, ProgressKey, Subscription
 from cassq.model.transaction import Seal, Transaction
 from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.owned_pipe import OwnedPipe
+from cassq.pipes.pipe_list import PipeList
 from cassq.pipes.relayed import is_named, pusher_of
 from cassq.reaping.reaper import Reaper
 from cassq.storage.forms import BatchQuery
@@ -340,9 +341,11 @@ class TestThreads:
     @pytest.fixture
     def relay(self, scene, monkeypatch):
         monkeypatch.setattr(relays, "PeriodicThread", Tended)
-        bell = SimpleNamespace(listen=lambda *_: True)
+        bell = SimpleNamespace(listen=lambda *_: True, unlisten=lambda _: None)
         subscription = Subscription(scene.target.record.incarnation)
-        return relays.Relay(scene.elsewhere, bell, scene.target_elsewhere, subscription, scene.group)
+        made = relays.Relay(scene.elsewhere, bell, scene.target_elsewhere, subscription, scene.group)
+        made.start()
+        return made
 
     def test_an_outage_is_waited_for(self, scene, relay):
         relay._run_once()
@@ -377,6 +380,22 @@ class TestThreads:
 
         assert len(steps) == 5
         assert max(steps.values()) <= min(steps.values()) + 4
+
+    def test_ctrl_c_in_the_middle_of_a_close_leaves_the_partitions_to_others(self, scene, relay):
+        relay._run_once()
+        assert relay.partitions == [0]
+
+        def interrupt():
+            raise KeyboardInterrupt
+
+        relay._step.close = interrupt
+        with pytest.raises(KeyboardInterrupt):
+            relay.close()
+
+        assert relay.partitions == []
+        assert relay.wait(0.0)
+        scene.bring_all(scene.relay("b"))
+        assert scene.queued() == numbers(5)
 
     def test_what_is_published_while_a_relay_begins_to_listen_is_heard_of(self, scene, relay):
         listened = []
@@ -447,6 +466,21 @@ class TestOperators:
 
 
 class TestWhoElseEndsPipes:
+    def test_a_popper_asks_once_a_second_whether_a_relay_goes_on(self, scene):
+        scene.bring_all(scene.relay("b"))
+        (entry,) = scene.entries()
+        pipes = PipeList(scene.target)
+        pipes.refresh(0)
+        scene.clock.seconds += 3600
+        pipes.refresh(0)
+        asked = []
+        for _ in range(10):
+            scene.storage.before["read_progress"] = lambda *_: asked.append(scene.clock.seconds)
+            assert not pipes.is_abandoned(entry)
+            scene.clock.seconds += 0.3
+
+        assert len(asked) == 3
+
     def test_a_named_pipe_is_not_sealed_and_is_once_it_was_left(self, scene):
         scene.bring_all(scene.relay("b"))
         reaper = Reaper(scene.target_elsewhere, "reaper", lambda _: None)
@@ -455,6 +489,7 @@ class TestWhoElseEndsPipes:
 
         assert reaper.run_once().sealed == 0
         leave(scene)
+        scene.clock.seconds += 2
         assert reaper.run_once().sealed == 1
 
     def test_a_named_pipe_that_is_over_does_not_retire_until_it_was_left(self, scene):
