@@ -196,6 +196,7 @@ class Reaper:
             if not upkeep.seal(owned):
                 return False
             report.sealed += 1
+            del self._examined_at[owned.pipe]  # the next pass may find where it ends
         if window_steps.is_over(owned) and not window_steps.take_over(owned):
             return False
         if not (upkeep.step_over(owned) and upkeep.drain(owned)):
