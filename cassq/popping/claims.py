@@ -251,8 +251,7 @@ class Claims:
         owned = claimed.owned
         claimed.looked_at = self._clock.now()
         is_there = owned.look()
-        is_open = owned.head.phase is Phase.OPEN
-        if is_there and self._pipes.is_abandoned(owned.entry, is_open=is_open):
+        if is_there and self._pipes.is_abandoned(owned.entry):
             self._record.read()
             is_there = upkeep.seal(owned) and upkeep.drain(owned)
         if not is_there:

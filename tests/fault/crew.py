@@ -80,7 +80,6 @@ class Member:
         self.who = who
         self.seat = seat
         self.is_frozen = False
-        self.freezes: list[Line] = []
         self._ledger = LedgerReader(ledger)
         self._reading = threading.Lock()
         self._errors = ledger.with_suffix(".stderr")
@@ -110,12 +109,7 @@ class Member:
         return self.process.poll() is None
 
     def freeze(self) -> None:
-        """Stop the process where it stands; returns when it does stand.
-
-        Others end a popper's window meanwhile, and it gives back what it had left of that.
-        """
-        if self.role == "popper":
-            self.freezes.append(Line(now(), self.who, Kind.CLOSING))
+        """Stop the process where it stands; returns when it does stand."""
         self.process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         self.is_frozen = True
@@ -263,8 +257,7 @@ class Crew:
             drain(queue, LedgerWriter(drainer, "drainer"))
             reap_all(store, queue)
             stats = queue.stats()
-        everybody = [*self.members, *self.former]
-        lines = [line for each in everybody for line in (*each.lines(), *each.freezes)]
+        lines = [line for each in [*self.members, *self.former] for line in each.lines()]
         lines += [*self.deaths, *read_ledger(drainer)]
         return Reckoning(judge(lines), stats, lines)
 

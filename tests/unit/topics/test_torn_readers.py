@@ -1,7 +1,6 @@
 """A caller may be torn out of a read, a poll or an end anywhere, as by Ctrl-C: nothing is skipped."""
 
 from functools import partial
-from itertools import count
 from types import SimpleNamespace
 
 import pytest
@@ -64,14 +63,19 @@ def next_of(scene, group):
     return scene.rows.read_progress(group.find(), 0).next
 
 
-def open_reader(scene, bell, start="earliest"):
-    return TopicReader(scene.context, bell, start=start, partitions=None, types=None, on_gone="error")
+def lines():
+    line = 0
+    while True:
+        line += 1
+        yield line
 
 
 @pytest.mark.parametrize("limit", [1, 2, 100])
 def test_whoever_is_torn_out_of_a_read_skips_nothing(scene, bell, limit):
-    for line in count(1):
-        reader = open_reader(scene, bell)
+    for line in lines():
+        reader = TopicReader(
+            scene.context, bell, start="earliest", partitions=None, types=None, on_gone="error"
+        )
         found = []
         is_through = is_ended_before(line, partial(put_into, found, reader.read_many, limit), TOPICS)
         saved = reader.positions
@@ -86,11 +90,15 @@ def test_whoever_is_torn_out_of_a_read_skips_nothing(scene, bell, limit):
 
 @pytest.mark.parametrize("limit", [1, 2, 100])
 def test_where_whoever_is_torn_out_of_a_read_is_told_to_go_on_nothing_is_skipped(scene, bell, limit):
-    for line in count(1):
-        reader = open_reader(scene, bell)
+    for line in lines():
+        reader = TopicReader(
+            scene.context, bell, start="earliest", partitions=None, types=None, on_gone="error"
+        )
         found = []
         is_through = is_ended_before(line, partial(put_into, found, reader.read_many, limit), TOPICS)
-        again = open_reader(scene, bell, reader.positions)
+        again = TopicReader(
+            scene.context, bell, start=reader.positions, partitions=None, types=None, on_gone="error"
+        )
         while more := again.read_many(limit):
             found += more
         assert offsets(found) == [*range(1, COUNT + 1)], line
@@ -103,7 +111,7 @@ def test_where_whoever_is_torn_out_of_a_read_is_told_to_go_on_nothing_is_skipped
 def test_whoever_is_torn_out_of_a_poll_is_handed_all_and_progress_passes_nothing(
     scene, bell, monkeypatch, limit
 ):
-    for line in count(1):
+    for line in lines():
         one, group = make_consumer(scene, bell, monkeypatch)
         found = []
         is_through = is_ended_before(line, partial(put_into, found, one.poll, limit), TOPICS)
@@ -125,7 +133,7 @@ def test_whoever_is_torn_out_of_a_poll_is_handed_all_and_progress_passes_nothing
 
 @pytest.mark.parametrize("what", ["done", "again"])
 def test_whoever_is_torn_out_of_the_end_of_a_message_loses_none(scene, bell, monkeypatch, what):
-    for line in count(1):
+    for line in lines():
         one, group = make_consumer(scene, bell, monkeypatch)
         first, second, third, *_ = one.poll()
         first.done()
@@ -145,7 +153,7 @@ def test_whoever_is_torn_out_of_the_end_of_a_message_loses_none(scene, bell, mon
 
 
 def test_whoever_is_torn_out_of_a_commit_loses_nothing(scene, bell, monkeypatch):
-    for line in count(1):
+    for line in lines():
         one, group = make_consumer(scene, bell, monkeypatch)
         messages = one.poll(3)
         is_through = is_ended_before(line, partial(one.commit, messages), TOPICS)
