@@ -60,7 +60,7 @@ from cassq.model.message import Message, MessageIds
 from cassq.model.recurrence import Schedule
 from cassq.model.rollup import Rollup
 from cassq.model.settings import QueueSettings
-from cassq.model.topic import Position, TopicMessage
+from cassq.model.topic import Position, Subscription, TopicMessage
 from cassq.model.topic_settings import TopicSettings
 from cassq.observing.dead_letters import DeadLetters, DeadMessage
 from cassq.observing.figures import PipeStats, PriorityStats, QueueStats, TypeStats
@@ -77,6 +77,7 @@ from cassq.topics.group import PartitionLag
 from cassq.topics.held_partition import GroupMessage
 from cassq.topics.many_messages import Stretch
 from cassq.topics.pages import Page
+from cassq.topics.relay import Relay
 from cassq.topics.topic import PartitionStats, Topic
 from cassq.topics.topic_reader import TopicReader
 from cassq.worker.outcomes import Reject, Retry
@@ -135,6 +136,7 @@ __all__ = [
     "Redriven",
     "Reject",
     "Rejected",
+    "Relay",
     "Retry",
     "RolledBack",
     "Rollup",
@@ -147,6 +149,7 @@ __all__ = [
     "StorageUnavailableError",
     "Store",
     "Stretch",
+    "Subscription",
     "Topic",
     "TopicMessage",
     "TopicNotFoundError",

@@ -176,7 +176,8 @@ CREATE TABLE IF NOT EXISTS topics (
     op          BLOB NOT NULL,
     state       TEXT NOT NULL,
     settings    TEXT NOT NULL,  -- JSON object of integers
-    groups      TEXT NOT NULL   -- JSON object: group -> its id
+    groups      TEXT NOT NULL,  -- JSON object: group -> its id
+    subscriptions TEXT NOT NULL DEFAULT '{}'  -- JSON object: queue -> JSON object of what it has
 ) WITHOUT ROWID;
 
 -- The segments of each partition, with their heads.
@@ -226,6 +227,8 @@ CREATE TABLE IF NOT EXISTS progress (
     epoch     INTEGER NOT NULL,
     owner     TEXT NOT NULL,
     next      INTEGER NOT NULL,
+    pipe      BLOB,  -- that a relay fills
+    before    BLOB,  -- that it filled before
     PRIMARY KEY (group_id, partition)
 ) WITHOUT ROWID;
 

@@ -14,7 +14,7 @@ async with cassq.aio.connect("sqlite:///orders.db") as store:
 
 from cassq.aio.popper import Delivery, Popper
 from cassq.aio.store import DeadLetters, Queue, Schedules, Store, connect
-from cassq.aio.topics import Consumer, GroupMessage, Topic, TopicReader
+from cassq.aio.topics import Consumer, GroupMessage, Relay, Topic, TopicReader
 
 __all__ = [
     "Consumer",
@@ -23,6 +23,7 @@ __all__ = [
     "GroupMessage",
     "Popper",
     "Queue",
+    "Relay",
     "Schedules",
     "Store",
     "Topic",

@@ -23,6 +23,7 @@ from cassq.topics.consumer import CommitHow
 from cassq.topics.consumer import Consumer as SyncConsumer
 from cassq.topics.held_partition import GroupMessage as SyncGroupMessage
 from cassq.topics.publisher import PUBLISH_TIMEOUT, PublishOptions
+from cassq.topics.relay import Relay as SyncRelay
 from cassq.topics.topic import Topic as SyncTopic
 from cassq.topics.topic_reader import Start
 from cassq.topics.topic_reader import TopicReader as SyncTopicReader
@@ -31,6 +32,9 @@ _M = TypeVar("_M")
 
 #: A look lasts no longer; a call that waits for longer makes several.
 LOOK_S = 1.0
+
+#: How often a task that waits for the end of a relay looks: no thread waits for it.
+END_S = 0.1
 
 
 class Topic(ClosingTwin[SyncTopic]):
@@ -107,6 +111,28 @@ class Topic(ClosingTwin[SyncTopic]):
         )
         return Opening(make, Consumer)
 
+    def subscribe(
+        self,
+        queue: str,
+        *,
+        types: Collection[str] | None = None,
+        start: Start = "earliest",
+        on_gone: Literal["error", "oldest"] = "error",
+    ) -> "Opening[SyncRelay, Relay]":
+        """Declare a subscription and run it: `async with topic.subscribe("billing") as relay`.
+
+        See `cassq.Topic.subscribe`.
+        """
+        make = functools.partial(self.sync.subscribe, queue, types=types, start=start, on_gone=on_gone)
+        return Opening(make, Relay)
+
+    def relay(self, queue: str) -> "Opening[SyncRelay, Relay]":
+        """Run a subscription: `async with topic.relay("billing") as relay`; see `cassq.Topic.relay`."""
+        return Opening(functools.partial(self.sync.relay, queue), Relay)
+
+    declare_subscription = in_thread(SyncTopic.declare_subscription)
+    subscriptions = in_thread(SyncTopic.subscriptions)
+    unsubscribe = in_thread(SyncTopic.unsubscribe)
     read = in_thread(SyncTopic.read)
     offset_at = in_thread(SyncTopic.offset_at)
     stats = in_thread(SyncTopic.stats)
@@ -309,3 +335,32 @@ class Consumer(ClosingTwin[SyncConsumer]):
     async def commit(self, messages: Sequence[GroupMessage] = ()) -> None:
         """Say that messages were worked on, and write all progress; see `cassq.Consumer.commit`."""
         await call_in_thread(self.sync.commit, [each.sync for each in messages])
+
+
+class Relay(ClosingTwin[SyncRelay]):
+    """What brings messages into a queue; see `cassq.Relay`.
+
+    Attributes:
+        sync: the relay that this one calls.
+    """
+
+    @property
+    def queue(self) -> str:
+        """See `cassq.Relay.queue`."""
+        return self.sync.queue
+
+    @property
+    def partitions(self) -> list[int]:
+        """See `cassq.Relay.partitions`."""
+        return self.sync.partitions
+
+    async def wait(self, timeout: float | timedelta | None = None) -> bool:
+        """Wait until it has ended; tell whether it has. See `cassq.Relay.wait`."""
+        clock = asyncio.get_running_loop().time
+        ends_at = clock() + seconds_of(timeout)
+        while not (has_ended := self.sync.wait(0.0)):
+            left_s = ends_at - clock()
+            if left_s <= 0:
+                break
+            await asyncio.sleep(min(left_s, END_S))
+        return has_ended

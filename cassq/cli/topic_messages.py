@@ -66,7 +66,8 @@ def read(  # noqa: PLR0913, PLR0917 - one for each option
         say(f"cassq: no message; partition {chosen} {has}")
 
 
-def _on_gone(is_skipping: bool) -> Literal["oldest", "error"]:  # noqa: FBT001 - of a flag
+def on_gone(*, is_skipping: bool) -> Literal["oldest", "error"]:
+    """Return what `--skip-gone` means to the library."""
     return "oldest" if is_skipping else "error"
 
 
@@ -113,7 +114,9 @@ def follow(  # noqa: PLR0913, PLR0917 - one for each option
     session.ending.begin(is_endless=is_endless)
     with (
         opened_topic(session, name) as topic,
-        topic.reader(start_in(topic, start), types=types or None, on_gone=_on_gone(skip_gone)) as reader,
+        topic.reader(
+            start_in(topic, start), types=types or None, on_gone=on_gone(is_skipping=skip_gone)
+        ) as reader,
         session.ending.politely() as wish,
     ):
         arrivals = _Arrivals(reader.read_many, wish, timeout)
@@ -156,7 +159,7 @@ def consume(  # noqa: PLR0913, PLR0917 - one for each option
         opened_topic(session, name) as topic,
         session.ending.politely() as wish,
         topic.consumer(
-            group, start=start_in(topic, start), types=types or None, on_gone=_on_gone(skip_gone)
+            group, start=start_in(topic, start), types=types or None, on_gone=on_gone(is_skipping=skip_gone)
         ) as consumer,
     ):
         arrivals = _Arrivals(consumer.poll, wish, timeout)

@@ -1,6 +1,7 @@
 """`cassq topic …`: declare topics, look at them and at their groups, clear them, end them.
 
-Owns nothing but words; those for messages are in `cassq.cli.topic_messages`.
+Owns nothing but words; those for messages are in `cassq.cli.topic_messages`, those for queues that are
+subscribed in `cassq.cli.subscriptions`.
 """
 
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from typing import Any, cast
 import click
 
 import cassq
-from cassq.cli import topic_messages
+from cassq.cli import subscriptions, topic_messages
 from cassq.cli.opened_topic import find_topic, opened_topic, start_in
 from cassq.cli.output import count_of, print_json, print_table, say
 from cassq.cli.session import Session, common_options, pass_session
@@ -24,10 +25,13 @@ SETTINGS = cassq.TopicSettings.known()
 
 @click.group("topic")
 def topics() -> None:
-    """Publish into topics, read them again, consume them by groups."""
+    """Publish into topics, read them again, consume them by groups, or fan them out into queues."""
 
 
-for command in (publish, topic_messages.read, topic_messages.follow, topic_messages.consume):
+for command in (
+    *(publish, topic_messages.read, topic_messages.follow, topic_messages.consume),
+    *(subscriptions.subscribe, subscriptions.unsubscribe, subscriptions.relay),
+):
     topics.add_command(command)
 
 
@@ -102,19 +106,27 @@ def _sum_of(topic: cassq.Topic) -> dict[str, Any]:
 @common_options
 @pass_session
 def info(session: Session, name: str) -> None:
-    """Tell the settings of a topic, the figures of each partition, and the lag of its groups."""
+    """Tell the settings of a topic, the figures of its partitions, the lag of groups and subscriptions.
+
+    A subscription is a group, too: `cassq topic groups` tells its lag by partition.
+    """
     with opened_topic(session, name) as topic:
         settings = topic.settings
         partitions = [each._asdict() for each in topic.stats()]
-        groups = [
-            {"group": group, "lag": sum(each.lag for each in topic.lag(group))} for group in topic.groups()
-        ]
+        lags = {group: sum(each.lag for each in topic.lag(group)) for group in topic.groups()}
+        subscribed = topic.subscriptions()
+    groups = [{"group": group, "lag": lag} for group, lag in lags.items() if group not in subscribed]
+    queues = [
+        {**subscriptions.subscription_to_json(queue, subscribed[queue]), "lag": lags.get(queue)}
+        for queue in sorted(subscribed)
+    ]
     if session.is_json:
-        told = {"topic": name, "settings": settings.to_json(), "partitions": partitions, "groups": groups}
-        print_json(told)
+        figures = {"partitions": partitions, "groups": groups, "subscriptions": queues}
+        print_json({"topic": name, "settings": settings.to_json(), **figures})
         return
     print_table(describe_settings(SETTINGS, settings))
-    for rows in (partitions, groups):
+    shown = [{**each, "types": ", ".join(each["types"] or ["all"])} for each in queues]
+    for rows in (partitions, groups, shown):
         if rows:
             click.echo()
             print_table(rows)

@@ -12,12 +12,13 @@ What must not break: each change of a head sets a fresh op, and is conditional o
 head means that the segment is gone, never that it is new.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 from uuid import UUID, uuid5
 
 from cassq.model.ids import new_token
@@ -27,6 +28,9 @@ from cassq.model.topic_settings import TopicSettings
 #: The headers that a topic looks at: which partition a message goes to, and which readers get it.
 KEY_HEADER = "key"
 TYPE_HEADER = "type"
+
+#: The header by which a message in a queue tells where it was published: `PARTITION:OFFSET`.
+OFFSET_HEADER = "cassq-offset"
 
 
 class TopicState(Enum):
@@ -38,6 +42,36 @@ class TopicState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Subscription:
+    """That a queue has a topic's messages.
+
+    Attributes:
+        incarnation: the queue's: a later one of its name is not meant.
+        types: shell patterns: only messages whose header `type` matches one; None for all.
+        on_gone: "oldest": it goes on at the oldest offset where the next one was deleted; else it ends.
+    """
+
+    incarnation: UUID
+    types: tuple[str, ...] | None = None
+    on_gone: Literal["error", "oldest"] = "error"
+
+    def to_text(self) -> str:
+        """Return it as it is stored."""
+        stored = {"incarnation": str(self.incarnation), "types": self.types, "on_gone": self.on_gone}
+        return json.dumps(stored)
+
+    @classmethod
+    def from_text(cls, stored: str) -> "Subscription":
+        """Return what was stored.
+
+        Raises: ValueError, KeyError, TypeError: it is none.
+        """
+        found = json.loads(stored)
+        types = None if found["types"] is None else tuple(map(str, found["types"]))
+        return cls(UUID(found["incarnation"]), types, "oldest" if found["on_gone"] == "oldest" else "error")
+
+
+@dataclass(frozen=True, slots=True)
 class TopicRecord:
     """One topic, as stored.
 
@@ -45,6 +79,7 @@ class TopicRecord:
         incarnation: tells a topic from an earlier one of the same name.
         op: changes with every write; what the next one is conditional on.
         groups: the id of each group that has progress here, by name; a later one of the name has another.
+        subscriptions: which queues have its messages, by name; of each there is a group of that name.
         read_at_ms: the database's clock when it was glanced at, where it has one of its own; 0 if not.
     """
 
@@ -54,6 +89,7 @@ class TopicRecord:
     op: UUID
     state: TopicState = TopicState.ACTIVE
     groups: Mapping[str, UUID] = field(default_factory=dict)
+    subscriptions: Mapping[str, Subscription] = field(default_factory=dict)
     read_at_ms: int = field(default=0, compare=False)
 
     @property
@@ -174,6 +210,13 @@ class WriterRow(NamedTuple):
     offset: int
 
 
+class ProgressKey(NamedTuple):
+    """What the progress of a group in a partition is stored under."""
+
+    group: UUID
+    partition: int
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far a group is in one partition.
@@ -182,12 +225,17 @@ class Progress:
         epoch: how often the partition changed hands.
         owner: who has it in this epoch.
         next: the offset that the group reads next.
+        pipe: of a subscription: the pipe that is being filled; it holds what is before the offset that its
+            last message names, where that is behind `next`.
+        before: the pipe that was filled before, whose id is the smaller one.
     """
 
     partition: int
     epoch: int
     owner: str
     next: int
+    pipe: UUID | None = None
+    before: UUID | None = None
 
 
 class Position(NamedTuple):

@@ -26,7 +26,11 @@ from cassq.model.pipe import PipeEntry
 from cassq.model.shelf import Shelf
 from cassq.model.uses import uses_due, uses_keys
 from cassq.pipes.pipe_order import as_far_as, in_order, is_younger, newest_of
+from cassq.pipes.relayed import is_named
 from cassq.storage.forms import Listing
+
+#: So long nobody asks again whether a relay goes on from a pipe.
+NAMED_S = 1.0
 
 
 class PipeList:
@@ -47,6 +51,7 @@ class PipeList:
         self._clock = context.clock
         self._entries: dict[UUID, PipeEntry] = {}
         self._first_seen: dict[UUID, float] = {}
+        self._named_until: dict[UUID, float] = {}
         self._newest: dict[Source, UUID] = {}
         self._has_keyed = has_keyed
         # Of the lists beside the first one, which not every queue has.
@@ -98,6 +103,7 @@ class PipeList:
             self._floor = min((entry.pipe for entry in listing.entries), key=time_key)
         self._entries = {entry.pipe: entry for entry in found}
         self._first_seen = {pipe: self._first_seen.get(pipe, now) for pipe in self._entries}
+        self._named_until = {pipe: at for pipe, at in self._named_until.items() if pipe in self._entries}
         self._newest = (self._newest if is_in_turn and not is_full else {}) | newest_of(entries)
         self._now_ms, self._now_at = listing.now_ms, now
         return Listing(self.entries, listing.now_ms)
@@ -120,16 +126,31 @@ class PipeList:
         """Tell whether its pusher has opened a newer pipe since."""
         return self._newest.get(entry.source, entry.pipe) != entry.pipe
 
-    def is_abandoned(self, entry: PipeEntry) -> bool:
+    def is_abandoned(self, entry: PipeEntry, *, is_open: bool = True) -> bool:
         """Tell whether the pipe is so old that its pusher must have sealed it, if it lives.
 
-        By this process's clock since it first saw the pipe, or between two readings of the database's.
+        By this process's clock since it first saw the pipe, or between two readings of the database's. A
+        relay's is left alone while it is open, and its progress names it.
+
+        Args:
+            is_open: whether it is not sealed, by its head.
         """
         now = self._clock.now()
-        if now - self._first_seen.get(entry.pipe, now) > self._gone_after_s:
-            return True
         skew_s = self._context.settings.clock_skew_max.total_seconds()
-        return (self._now_ms - entry.created_at_ms) / 1000 > self._gone_after_s + skew_s
+        is_old = (
+            now - self._first_seen.get(entry.pipe, now) > self._gone_after_s
+            or (self._now_ms - entry.created_at_ms) / 1000 > self._gone_after_s + skew_s
+        )
+        return is_old and not (is_open and self._is_named(entry, now))
+
+    def _is_named(self, entry: PipeEntry, now: float) -> bool:
+        """Tell whether a relay goes on from a pipe; a name only ever goes away, so an old answer is safe."""
+        if now < self._named_until.get(entry.pipe, now):
+            return True
+        if not is_named(self._storage, entry):
+            return False
+        self._named_until[entry.pipe] = now + NAMED_S
+        return True
 
     def _read_beside(self, shelf: Shelf, now_ms: int, *, is_full: bool) -> tuple[PipeEntry, ...]:
         """Read another list, whole or what came of late; the older pipes are remembered.

@@ -251,7 +251,8 @@ class Claims:
         owned = claimed.owned
         claimed.looked_at = self._clock.now()
         is_there = owned.look()
-        if is_there and self._pipes.is_abandoned(owned.entry):
+        is_open = owned.head.phase is Phase.OPEN
+        if is_there and self._pipes.is_abandoned(owned.entry, is_open=is_open):
             self._record.read()
             is_there = upkeep.seal(owned) and upkeep.drain(owned)
         if not is_there:

@@ -166,7 +166,8 @@ class Reaper:
             self._delete(entry, report)
             return
         owned = OwnedPipe(self._context, entry, state, Taker(self._holder))
-        is_abandoned = self._pipes.is_abandoned(entry)
+        is_open = owned.head.phase is Phase.OPEN
+        is_abandoned = self._pipes.is_abandoned(entry, is_open=is_open)
         needs_care = upkeep.needs_care(owned, is_abandoned=is_abandoned)
         is_far = not owned.is_over and rests_for_long(owned)
         if not (owned.is_over or needs_care or is_far or expiry.has_expired(owned)):
@@ -195,6 +196,7 @@ class Reaper:
             if not upkeep.seal(owned):
                 return False
             report.sealed += 1
+            del self._examined_at[owned.pipe]  # the next pass may find where it ends
         if window_steps.is_over(owned) and not window_steps.take_over(owned):
             return False
         if not (upkeep.step_over(owned) and upkeep.drain(owned)):

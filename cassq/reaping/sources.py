@@ -17,6 +17,7 @@ from cassq.model.shelf import Shelf
 from cassq.model.uses import uses_due
 from cassq.pipes.fenced_pipe import FencedPipe
 from cassq.pipes.outside_view import is_standing
+from cassq.pipes.relayed import is_named
 from cassq.reaping.hand_over import HandOver
 from cassq.reaping.reap_report import ReapReport
 from cassq.runtime.outage_log import log_trouble
@@ -53,13 +54,17 @@ class Sources:
                 self._hand_over.wake(entry.type)
 
     def may_retire(self, source: FencedPipe) -> bool:
-        """Tell whether all is gone that was moved from a pipe that is over.
+        """Tell whether all is gone that was moved from a pipe that is over, and no relay goes on from it.
 
         Otherwise it goes to those that stand until then, once all of that is listed.
         """
-        if all(map(self._is_gone, source.progress.targets)):
+        is_moved = not all(map(self._is_gone, source.progress.targets))
+        if is_moved:
+            self.finish(source)
+        if is_named(self._storage, source.entry):
+            return False
+        if not is_moved:
             return True
-        self.finish(source)
         if source.entry.shelf is not Shelf.MOVED:
             self.set_aside(source.entry)
         return False

@@ -27,6 +27,7 @@ from cassq.model.queue_record import QueueRecord
 from cassq.model.recurrence import ScheduleRecord
 from cassq.model.rollup import Rollup
 from cassq.model.shelf import Shelf
+from cassq.model.topic import ProgressKey
 from cassq.model.transaction import Answer, Transaction
 from cassq.storage.forms import BatchQuery, DeadLetter, Listing
 from cassq.storage.topic_port import TopicStorage
@@ -66,12 +67,19 @@ class RecordStorage(Protocol):
 class PipeStorage(Protocol):
     """Lists of pipes, and what is in them: batches, heads, runs and marks."""
 
-    def create_pipe(self, queue: str, entry: PipeEntry, head: Head) -> None:
+    def create_pipe(
+        self, queue: str, entry: PipeEntry, head: Head, *, named_by: ProgressKey | None = None
+    ) -> None:
         """Create a pipe: the head first, acknowledged, and only then its entry, in the list that it names.
 
+        Args:
+            named_by: of a relay: the progress that names the pipe. Nothing happens where the pipe is there,
+                nor where it was deleted because the progress named it no more.
+
         Guarantees: nobody can see the entry before the head. `entry.created_at_ms` is filled in.
-        Idempotent: never call it twice for one id. After a time-out: use a new id; what may be left over is
-        an empty pipe that the reaper retires, or a head that nobody lists.
+        Idempotent: never call it twice for one id, but with `named_by` and the same head: then after a
+        time-out, too. Else use a new id; what may be left over is an empty pipe that the reaper retires, or a
+        head that nobody lists.
         """
         ...
 

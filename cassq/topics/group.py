@@ -5,12 +5,21 @@ partition; a reset raises the epoch, so that no commit of before it moves the pr
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from cassq.errors import GroupNotFoundError, InvalidOptionError, OutcomeUnknownError, UnavailableError
+from cassq.catalog.queue_context import QueueContext
+from cassq.errors import (
+    GroupNotFoundError,
+    InvalidOptionError,
+    OutcomeUnknownError,
+    QueueNotFoundError,
+    UnavailableError,
+)
 from cassq.model.ids import check_name, new_token
-from cassq.model.topic import Progress, TopicRecord
+from cassq.model.topic import Progress, Subscription, TopicRecord
+from cassq.topics.relayed_partition import RelayedPartition
 from cassq.topics.segments import Segments
 from cassq.topics.topic_context import TopicContext
 from cassq.topics.topic_reader import Start, offset_of
@@ -53,26 +62,61 @@ class Group:
         self._storage = context.storage
         self._context = context
 
-    def ensure(self, start: Start) -> UUID:
-        """Return the group's id, and create the group if there is none; it begins at `start` then."""
-        found = self._context.known.look().groups.get(self.name)
-        if found:
+    def ensure(self, start: Start, subscription: Subscription | None = None) -> UUID:
+        """Return the group's id, and create the group if there is none; it begins at `start` then.
+
+        Args:
+            subscription: of a queue of the group's name, where a relay is its member.
+
+        Raises: InvalidOptionError: the group is another queue's, or has other types.
+        """
+        record = self._context.known.look()
+        if found := record.groups.get(self.name):
+            self._check_same(record, subscription)
             return found
-        self._check_room(self._context.known.record)
+        self._check_room(record)
         made, partitions = new_token(), self._context.settings.partitions
         for partition in range(partitions):
             offset = offset_of(self._context, partition, start)
             self._storage.change_progress(made, None, Progress(partition, 1, "", offset))
-        found = self._context.known.change(lambda seen: self._with(seen, made)).groups[self.name]
+        record = self._context.known.change(lambda seen: self._with(seen, made, subscription))
+        found = record.groups[self.name]
         if found != made:  # another process was first
             self._storage.delete_progress(made, partitions)
+            self._check_same(record, subscription)
         return found
 
-    def _with(self, record: TopicRecord, made: UUID) -> TopicRecord:
+    def _with(self, record: TopicRecord, made: UUID, subscription: Subscription | None) -> TopicRecord:
         if self.name in record.groups:
             return record
         self._check_room(record)
-        return replace(record, groups={**record.groups, self.name: made})
+        subscriptions = {**record.subscriptions, self.name: subscription} if subscription else None
+        return replace(
+            record,
+            groups={**record.groups, self.name: made},
+            subscriptions=subscriptions or record.subscriptions,
+        )
+
+    def _check_same(self, record: TopicRecord, subscription: Subscription | None) -> None:
+        found = record.subscriptions.get(self.name)
+        if found == subscription:
+            return
+        if found is None:
+            raise InvalidOptionError(
+                f"topic {record.name!r} has a group {self.name!r} of consumers: subscribe a queue of another "
+                "name, or delete the group"
+            )
+        if subscription is None:
+            raise InvalidOptionError(
+                f"group {self.name!r} of topic {record.name!r} is the subscription of a queue: pop from that "
+                "queue, or give the group another name"
+            )
+        if found.incarnation != subscription.incarnation:
+            raise made_anew(record.name, self.name)
+        raise InvalidOptionError(
+            f"queue {self.name!r} is subscribed to topic {record.name!r} with types {_words(found)}, and not "
+            f"{_words(subscription)}: unsubscribe it first"
+        )
 
     def _check_room(self, record: TopicRecord) -> None:
         if len(record.groups) >= GROUPS_MAX:
@@ -95,6 +139,21 @@ class Group:
             )
         return groups[self.name]
 
+    def find_subscription(self) -> tuple[UUID, Subscription]:
+        """Return the group's id, and the subscription that it is of.
+
+        Raises:
+            GroupNotFoundError: there is none of this name.
+            InvalidOptionError: it is a group of consumers.
+        """
+        group = self.find()
+        found = self._context.known.record.subscriptions.get(self.name)
+        if found is None:
+            raise InvalidOptionError(
+                f"{self.name!r} is a group of consumers of topic {self._context.name!r}, and no subscription"
+            )
+        return group, found
+
     def lags(self) -> list[PartitionLag]:
         """Return how far it is in each partition."""
         found = self._storage.list_progress(self.find(), self._context.settings.partitions)
@@ -116,10 +175,13 @@ class Group:
         group = self.find()
         named = to if isinstance(to, Mapping) else range(self._context.settings.partitions)
         offsets = {each: offset_of(self._context, each, to) for each in named}
-        reset = 0
+        target, reset = self._find_target(), 0
         try:
             for partition, offset in offsets.items():
-                self._reset_one(group, partition, offset)
+                if target:
+                    self._stop(target, group, partition, offset)
+                else:
+                    self._reset_one(group, partition, offset)
                 reset += 1
             self._context.known.change(lambda seen: seen)  # members look at their progress once it is another
         except UnavailableError as error:
@@ -146,12 +208,69 @@ class Group:
                     raise unknown from None
         raise OutcomeUnknownError(f"group {self.name!r}: its members kept committing; try again")
 
-    def delete(self) -> None:
-        """Delete the group and its progress; its members hear of it within a second or two."""
+    def _stop(self, target: QueueContext, group: UUID, partition: int, offset: int | None = None) -> None:
+        """Have relays of a subscription stop, and go on at an offset.
+
+        What a relay appends from then on is behind the end of its pipe.
+
+        Args:
+            offset: None: none goes on, for ever.
+        """
+        for _ in range(CHANGE_ATTEMPTS):
+            with suppress(OutcomeUnknownError):  # the next attempt looks
+                operator = RelayedPartition.of_operator(self._context, target, group, is_end=offset is None)
+                if operator.stop_at(partition, offset):
+                    return
+            self.find()
+        raise OutcomeUnknownError(f"subscription of queue {self.name!r}: its relays kept working; try again")
+
+    def _find_target(self) -> QueueContext | None:
+        """Return the queue that is subscribed; None where it is no subscription, or the queue is gone."""
+        subscription = self._context.known.record.subscriptions.get(self.name)
+        try:
+            target = self._context.find_queue(self.name) if subscription else None
+        except QueueNotFoundError:
+            return None
+        is_same = subscription and target and target.record.incarnation == subscription.incarnation
+        return target if is_same else None
+
+    def delete(self, *, is_subscription: bool = False) -> None:
+        """Delete the group and its progress; its members hear of it within a second or two.
+
+        Raises: InvalidOptionError: it is a subscription, or none, against what the caller says.
+        """
         group = self.find()
+        if (self.name in self._context.known.record.subscriptions) is not is_subscription:
+            topic = self._context.name
+            raise InvalidOptionError(
+                f"{self.name!r} is a group of topic {topic!r}, and no subscription: delete_group() deletes it"
+                if is_subscription
+                else f"group {self.name!r} of topic {topic!r} is a subscription: unsubscribe() ends it"
+            )
+        target = self._find_target()
+        if target:
+            for partition in range(self._context.settings.partitions):
+                self._stop(target, group, partition)
         self._context.known.change(
             lambda seen: replace(
-                seen, groups={name: each for name, each in seen.groups.items() if each != group}
+                seen,
+                groups={name: each for name, each in seen.groups.items() if each != group},
+                subscriptions={
+                    name: each for name, each in seen.subscriptions.items() if seen.groups.get(name) != group
+                },
             )
         )
         self._storage.delete_progress(group, self._context.settings.partitions)
+
+
+def made_anew(topic: str, queue: str) -> InvalidOptionError:
+    """Return the error for a queue that has the name of one that was subscribed, and is another one."""
+    return InvalidOptionError(
+        f"queue {queue!r} was deleted and made anew since it was subscribed to topic {topic!r}: unsubscribe "
+        "it first"
+    )
+
+
+def _words(subscription: Subscription) -> str:
+    types = "all" if subscription.types is None else list(subscription.types)
+    return f"{types}, on_gone={subscription.on_gone}"

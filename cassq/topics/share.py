@@ -8,13 +8,12 @@ import threading
 from collections import Counter
 from collections.abc import Collection
 from contextlib import suppress
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 from uuid import UUID
 
-from cassq.errors import CassqError, PartitionLostError
+from cassq.errors import CassqError, GroupNotFoundError, PartitionLostError
 from cassq.model.ids import new_token
 from cassq.topics.group import Group
-from cassq.topics.held_partition import HeldPartition
 from cassq.topics.topic_context import TopicContext
 
 #: How often a member looks at its share, and how often while it waits for partitions of others.
@@ -22,14 +21,37 @@ SHARE_S = 1.0
 SOON_S = 0.2
 
 
-class Sharer(Protocol):
+class Held(Protocol):
+    """One partition that a member has."""
+
+    is_leaving: bool
+    is_lost: bool
+
+    @property
+    def partition(self) -> int:
+        """Its number."""
+        ...
+
+    def take_over(self, partition: int) -> bool:
+        """Begin an epoch; tell whether it began."""
+        ...
+
+    def check(self) -> None:
+        """Raise `PartitionLostError` where it is another one's."""
+        ...
+
+
+HeldT = TypeVar("HeldT", bound=Held)
+
+
+class Sharer(Protocol[HeldT]):
     """Whose share it is."""
 
-    def make_held(self, group: UUID) -> HeldPartition:
+    def make_held(self, group: UUID) -> HeldT:
         """Return what holds a partition of the group, once it is taken over."""
         ...
 
-    def leave(self, held: HeldPartition) -> None:
+    def leave(self, held: HeldT) -> None:
         """Hear that others miss a partition."""
         ...
 
@@ -38,7 +60,7 @@ class Sharer(Protocol):
         ...
 
 
-class Share:
+class Share(Generic[HeldT]):
     """The partitions of one member.
 
     Args:
@@ -47,7 +69,7 @@ class Share:
     """
 
     def __init__(
-        self, context: TopicContext, group: Group, group_id: UUID, name: str, sharer: Sharer
+        self, context: TopicContext, group: Group, group_id: UUID, name: str, sharer: Sharer[HeldT]
     ) -> None:
         self._context = context
         self._coordinator = context.coordinator
@@ -57,19 +79,19 @@ class Share:
         self._sharer = sharer
         self._line = f"{context.name}~{group.name}"
         self._guard = threading.RLock()
-        self._held: dict[int, HeldPartition] = {}
+        self._held: dict[int, HeldT] = {}
         self._seen_op = context.known.record.op
         self._look_at = float("-inf")
         self._turn = 0
         self._is_hungry = False
         self._is_closed = False
 
-    def held(self) -> list[HeldPartition]:
+    def held(self) -> list[HeldT]:
         """Return the partitions that it has, those included that it is about to let go."""
         with self._guard:
             return list(self._held.values())
 
-    def has(self, held: HeldPartition) -> bool:
+    def has(self, held: HeldT) -> bool:
         """Tell whether the claim of a partition stands, as far as is known."""
         return self._coordinator.is_held(self._line, UUID(int=held.partition), self._name)
 
@@ -105,7 +127,7 @@ class Share:
         if len(self.held()) < least:  # others are about to let go
             self._look_at = min(self._look_at, self._context.clock.now() + SOON_S)
 
-    def drop(self, held: HeldPartition) -> None:
+    def drop(self, held: HeldT) -> None:
         """Have a partition no more, and wake a member that has none."""
         held.is_lost = True
         with self._guard:
@@ -128,7 +150,7 @@ class Share:
             self._turn += 1
             checked = checked[self._turn % len(checked) :][:1] if checked else []
         elif self._group.find() != self._id:
-            raise PartitionLostError(f"group {self._line} was deleted, and made anew: make another consumer")
+            raise GroupNotFoundError(f"group {self._line} was deleted, and made anew: open it again")
         for held in checked:
             with suppress(PartitionLostError):  # its next commit is told the same
                 held.check()

@@ -12,13 +12,13 @@ from weakref import WeakSet
 
 from cassq.model.ids import new_token
 from cassq.model.message import Headers
-from cassq.model.topic import Position
+from cassq.model.topic import Position, Subscription
 from cassq.model.topic_settings import TopicSettings
 from cassq.runtime.fork_guard import process_name
 from cassq.runtime.reentry import Closing
 from cassq.topics.bell import Bell
 from cassq.topics.consumer import CommitHow, Consumer
-from cassq.topics.group import Group, PartitionLag
+from cassq.topics.group import Group, PartitionLag, made_anew
 from cassq.topics.many_messages import Stretch
 from cassq.topics.pages import Page, read_page
 from cassq.topics.publisher import (
@@ -27,10 +27,11 @@ from cassq.topics.publisher import (
     PublishOptions,
     check_partition,
 )
+from cassq.topics.relay import Relay
 from cassq.topics.retention import Retention
 from cassq.topics.segments import Segments
 from cassq.topics.topic_context import TopicContext
-from cassq.topics.topic_reader import Start, TopicReader
+from cassq.topics.topic_reader import Start, TopicReader, check_on_gone, filter_of
 
 
 class PartitionStats(NamedTuple):
@@ -65,7 +66,7 @@ class Topic:
         )
         self._publisher = Publisher(context, self._bell)
         self._closing = Closing(context.clock)
-        self._opened: WeakSet[TopicReader | Consumer] = WeakSet()
+        self._opened: WeakSet[TopicReader | Consumer | Relay] = WeakSet()
 
     @property
     def settings(self) -> TopicSettings:
@@ -201,8 +202,97 @@ class Topic:
         self._opened.add(made)
         return made
 
+    def subscribe(
+        self,
+        queue: str,
+        *,
+        types: Collection[str] | None = None,
+        start: Start = "earliest",
+        on_gone: Literal["error", "oldest"] = "error",
+    ) -> Relay:
+        """Bring messages into a queue from now on; return what does so in this process, until it is closed.
+
+        Each message is pushed into the queue once, however many relays run, and whatever becomes of them;
+        those of one partition in their order. In the queue they have leases, retries and dead letters of
+        their own, and the header `cassq-offset`, which is `PARTITION:OFFSET`. A subscription stands until it
+        is ended: without a relay its messages wait in the topic.
+
+        Args:
+            queue: the name of a queue that exists.
+            types: see `reader`.
+            start: where a new subscription begins; see `reader`.
+            on_gone: see `reader`.
+
+        Raises:
+            QueueNotFoundError: there is no queue of this name.
+            InvalidOptionError: a value breaks a rule, the queue is subscribed with other types, or the store
+                names no coordination service.
+        """
+        self._context.coordinator.may_take()  # where there is none it says so, before anything is written
+        self.declare_subscription(queue, types=types, start=start, on_gone=on_gone)
+        return self.relay(queue)
+
+    def declare_subscription(
+        self,
+        queue: str,
+        *,
+        types: Collection[str] | None = None,
+        start: Start = "earliest",
+        on_gone: Literal["error", "oldest"] = "error",
+    ) -> Subscription:
+        """Declare a subscription, and run nothing; fine if it is there with the same types and `on_gone`.
+
+        Its messages wait in the topic until a relay brings them into the queue.
+
+        Args:
+            queue, types, start, on_gone: see `subscribe`.
+
+        Raises:
+            QueueNotFoundError: there is no queue of this name.
+            InvalidOptionError: a value breaks a rule, or the queue is subscribed with other types.
+        """
+        filter_of(types)
+        # In one order: of a set each process has another one.
+        patterns = None if types is None else tuple(sorted(set(types)))
+        target = self._context.find_queue(queue)
+        check_on_gone(on_gone)
+        declared = Subscription(target.record.incarnation, patterns, on_gone)
+        Group(self._context, queue).ensure(start, declared)
+        return declared
+
+    def relay(self, queue: str) -> Relay:
+        """Run a subscription that was declared; return what does so in this process, until it is closed.
+
+        Raises:
+            GroupNotFoundError: the queue is not subscribed.
+            QueueNotFoundError: there is no queue of this name.
+            InvalidOptionError: the queue was deleted and made anew since it was subscribed, or the store
+                names no coordination service.
+        """
+        group, subscription = Group(self._context, queue).find_subscription()
+        target = self._context.find_queue(queue)
+        if target.record.incarnation != subscription.incarnation:
+            raise made_anew(self.name, queue)
+        made = Relay(self._context, self._bell, target, subscription, group)
+        self._opened.add(made)
+        made.start()
+        return made
+
+    def subscriptions(self) -> dict[str, Subscription]:
+        """Return which queues have its messages, by name."""
+        return dict(self._context.known.look().subscriptions)
+
+    def unsubscribe(self, queue: str) -> None:
+        """End a subscription; what is in the queue stays there. Relays hear of it within a second or two.
+
+        Raises:
+            GroupNotFoundError: there is none of this name.
+            InvalidOptionError: it is a group of consumers.
+        """
+        Group(self._context, queue).delete(is_subscription=True)
+
     def groups(self) -> list[str]:
-        """Return the names of its groups, in order."""
+        """Return the names of its groups, in order; a subscription is one."""
         return sorted(self._context.known.look().groups)
 
     def lag(self, group: str) -> list[PartitionLag]:

@@ -129,6 +129,6 @@ class TopicCatalog:
             self._storage.delete_progress(group, partitions)
         cleared = sum(Retention(context, each).end() for each in range(partitions))
         with suppress(OutcomeUnknownError):  # or another pass finds nothing, and says so
-            done = replace(deleted, state=TopicState.CLEARED, groups={}, op=new_token())
+            done = replace(deleted, state=TopicState.CLEARED, groups={}, subscriptions={}, op=new_token())
             self._storage.change_topic(deleted, done)
         return cleared

@@ -1,8 +1,10 @@
 """What all parts of one topic work with in one process."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from cassq.catalog.queue_context import QueueContext
 from cassq.coordination.port import Coordinator
 from cassq.model.topic import PartitionKey
 from cassq.model.topic_settings import TopicSettings
@@ -23,6 +25,7 @@ class TopicContext:
     Attributes:
         known: its record, as far as this process knows it.
         owner: the store: what works for a topic keeps it, so that it is closed when the program ends.
+        find_queue: returns what a queue works with, by its name; raises `QueueNotFoundError`.
         guard: tells the process that made it from one that was forked since.
     """
 
@@ -31,6 +34,7 @@ class TopicContext:
     known: KnownTopic
     clock: Clock
     owner: object
+    find_queue: Callable[[str], QueueContext]
     guard: ForkGuard = field(default_factory=ForkGuard)
 
     @property

@@ -9,17 +9,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Unpack
 
+from cassq.catalog.queue_context import QueueContext
 from cassq.catalog.services import Services
 from cassq.errors import (
     AccessDeniedError,
     CassqError,
     CorruptError,
     OutcomeUnknownError,
+    QueueNotFoundError,
     TopicNotFoundError,
     UnavailableError,
 )
 from cassq.model.ids import check_name
 from cassq.model.options import AlterTopicOptions, TopicOptions
+from cassq.model.queue_record import QueueState
 from cassq.model.topic import TopicRecord
 from cassq.model.topic_settings import TopicSettings
 from cassq.runtime.reentry import alone
@@ -150,7 +153,20 @@ class TopicStore:
     def _context_of(self, record: TopicRecord) -> TopicContext:
         services = self._services_of_topics
         known = KnownTopic(services.storage, record, services.clock)
-        return TopicContext(services.storage, services.coordinator, known, services.clock, services.owner)
+        return TopicContext(
+            *(services.storage, services.coordinator, known, services.clock, services.owner),
+            self._queue_context,
+        )
+
+    def _queue_context(self, name: str) -> QueueContext:
+        """Return what a queue works with.
+
+        Raises: QueueNotFoundError: there is none of this name.
+        """
+        record = self._services_of_topics.storage.glance_queue(check_name(name))
+        if record is None or record.state is QueueState.DELETED:
+            raise QueueNotFoundError(f"there is no queue {name!r}: store.queue({name!r}) makes one")
+        return self._services_of_topics.context_of(record)
 
 
 def _deleted_meanwhile(name: str) -> TopicNotFoundError:

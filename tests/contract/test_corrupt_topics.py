@@ -41,6 +41,9 @@ SOUND = {
     ("topics", "settings", "range"),
     ("topics", "settings", "overflow"),
     ("topics", "groups", "null"),  # none yet
+    ("topics", "subscriptions", "null"),
+    ("progress", "pipe", "null"),  # no relay has filled any
+    ("progress", "before", "null"),
 }
 
 #: Which columns of `links` a row of each kind has, beside its key.

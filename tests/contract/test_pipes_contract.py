@@ -16,6 +16,7 @@ from cassq.model.ids import MessageId, new_pipe_id, new_token
 from cassq.model.key import NO_SLOT
 from cassq.model.pipe import End, Head, Mark, PipeEntry
 from cassq.model.shelf import Shelf
+from cassq.model.topic import Progress, ProgressKey
 from cassq.model.transaction import (
     Advance,
     RunChange,
@@ -48,6 +49,42 @@ def staged(storage, queue):
     storage.append(entry.pipe, batch(1, b"one"))
     assert storage.transact(entry.pipe, Transaction(Seal(1))).is_applied
     return entry
+
+
+class TestPipesOfRelays:
+    @pytest.fixture
+    def named(self, storage):
+        """A pipe that the progress of a relay names, and that progress."""
+        group, pipe = new_token(), new_pipe_id()
+        unnamed, named = Progress(3, 1, "a", 1), Progress(3, 2, "a", 1, pipe)
+        assert storage.change_progress(group, None, unnamed)
+        assert storage.change_progress(group, unnamed, named)
+        return ProgressKey(group, 3), named
+
+    def test_a_pipe_that_is_there_stays_as_it_is(self, storage, queue, named):
+        key, progress = named
+        entry, head = PipeEntry(progress.pipe, "relay"), Head(new_token())
+        storage.create_pipe(queue, entry, head, named_by=key)
+        storage.append(entry.pipe, batch(1, b"one"))
+        assert storage.transact(entry.pipe, Transaction(Seal(1))).is_applied
+
+        storage.create_pipe(queue, entry, head, named_by=key)
+
+        assert listed(storage, queue) == {entry.pipe}
+        assert storage.load_pipe(entry.pipe).head.last == 1
+
+    def test_a_pipe_that_was_left_and_deleted_does_not_come_back(self, storage, queue, named):
+        key, progress = named
+        entry, head = PipeEntry(progress.pipe, "relay"), Head(new_token())
+        storage.create_pipe(queue, entry, head, named_by=key)
+        assert storage.change_progress(key.group, progress, replace(progress, epoch=3, pipe=None))
+        storage.delete_pipe(queue, entry.pipe)
+
+        storage.create_pipe(queue, entry, head, named_by=key)
+        storage.append(entry.pipe, batch(1, b"one"))
+
+        assert listed(storage, queue) == set()
+        assert storage.load_pipe(entry.pipe) is None
 
 
 class TestPipes:

@@ -3,15 +3,17 @@
 import secrets
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
-from cassq.model.ids import new_token
+from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.topic import (
     LogBatch,
     PartitionKey,
     Progress,
     SegmentState,
+    Subscription,
     TopicRecord,
     TopicState,
     WriterRow,
@@ -70,7 +72,11 @@ def read_all(storage, place, since=1, **query):
 
 class TestRecords:
     def test_a_topic_reads_back_as_it_was_written(self, storage, name):
-        wanted = topic(name, groups={"billing": new_token()})
+        wanted = topic(
+            name,
+            groups={"billing": new_token(), "jobs": new_token()},
+            subscriptions={"jobs": Subscription(new_token(), ("order.*",), on_gone="oldest")},
+        )
 
         assert storage.change_topic(None, wanted)
 
@@ -99,6 +105,17 @@ class TestRecords:
         assert storage.change_topic(second, third := topic(name))
 
         assert list(storage.read_topics(name)) == [third]
+
+    def test_subscriptions_come_and_go(self, storage, name):
+        first = topic(name)
+        second = replace(first, op=new_token(), subscriptions={"a": Subscription(new_token())})
+        third = replace(second, op=new_token(), subscriptions={})
+        storage.change_topic(None, first)
+
+        assert storage.change_topic(first, second)
+        assert storage.glance_topic(name) == second
+        assert storage.change_topic(second, third)
+        assert storage.glance_topic(name) == third
 
     def test_of_many_that_change_it_at_once_one_does(self, storage, name):
         first = topic(name)
@@ -296,6 +313,17 @@ class TestProgress:
         assert not storage.change_progress(group, replace(second, epoch=2), Progress(0, 3, "b", 1))
 
         assert storage.read_progress(group, 0) == second
+
+    def test_a_pipe_is_named_and_no_more(self, storage):
+        group, pipe = new_token(), new_pipe_id()
+        pipes = (None, None), (pipe, None), (pipe, None), (None, pipe), (new_pipe_id(), pipe)
+        steps = [Progress(0, epoch, "a", 1, *each) for epoch, each in enumerate(pipes, 1)]
+        storage.change_progress(group, None, steps[0])
+
+        for seen, wanted in pairwise(steps):
+            assert storage.change_progress(group, seen, wanted)
+            assert storage.read_progress(group, 0) == wanted
+            assert list(storage.list_progress(group, 1)) == [wanted]
 
     def test_what_was_deleted_is_gone(self, storage):
         group = new_token()

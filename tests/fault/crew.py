@@ -80,6 +80,7 @@ class Member:
         self.who = who
         self.seat = seat
         self.is_frozen = False
+        self.freezes: list[Line] = []
         self._ledger = LedgerReader(ledger)
         self._reading = threading.Lock()
         self._errors = ledger.with_suffix(".stderr")
@@ -109,7 +110,12 @@ class Member:
         return self.process.poll() is None
 
     def freeze(self) -> None:
-        """Stop the process where it stands; returns when it does stand."""
+        """Stop the process where it stands; returns when it does stand.
+
+        Others end a popper's window meanwhile, and it gives back what it had left of that.
+        """
+        if self.role == "popper":
+            self.freezes.append(Line(now(), self.who, Kind.CLOSING))
         self.process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         self.is_frozen = True
@@ -257,7 +263,8 @@ class Crew:
             drain(queue, LedgerWriter(drainer, "drainer"))
             reap_all(store, queue)
             stats = queue.stats()
-        lines = [line for each in [*self.members, *self.former] for line in each.lines()]
+        everybody = [*self.members, *self.former]
+        lines = [line for each in everybody for line in (*each.lines(), *each.freezes)]
         lines += [*self.deaths, *read_ledger(drainer)]
         return Reckoning(judge(lines), stats, lines)
 

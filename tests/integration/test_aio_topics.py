@@ -25,6 +25,21 @@ def awaited(store, name):
     return run
 
 
+@pytest.fixture
+def fanned_out(store, name):
+    """Return what runs a coroutine function of a topic, and of a queue of the same name."""
+
+    def run(main):
+        async def whole():
+            opened = cassq.aio.Store(store)
+            topic, queue = await opened.topic(name), await opened.queue(name)
+            await asyncio.wait_for(main(topic, queue), 2 * WAIT_S)
+
+        asyncio.run(whole())
+
+    return run
+
+
 def bodies(messages):
     return [message.body for message in messages]
 
@@ -127,3 +142,50 @@ def test_a_consumer_that_is_closed_behind_a_cancelled_read_tells_nothing_of_it(a
     awaited(main)
     gc.collect()
     assert told == []
+
+
+def test_a_relay_fills_a_queue_until_its_block_ends(fanned_out, name):
+    async def main(topic, queue):
+        await topic.publish_many([b"1", b"2", b"3"])
+        async with topic.subscribe(name) as relay, queue.popper() as popper:
+            found = []
+            while len(found) < 3:
+                delivery = await popper.pop(WAIT_S)
+                async with delivery:
+                    found.append((delivery.body, delivery.headers["cassq-offset"]))
+            assert found == [(b"1", "0:1"), (b"2", "0:2"), (b"3", "0:3")]
+            assert (relay.queue, relay.partitions) == (name, [0])
+            assert not await relay.wait(0)
+        assert await relay.wait()
+
+    fanned_out(main)
+
+
+def test_a_subscription_is_declared_and_relayed_and_ended(fanned_out, name):
+    async def main(topic, _queue):
+        declared = await topic.declare_subscription(name, types=["order.*"])
+        assert await topic.subscriptions() == {name: declared}
+        relay = await topic.relay(name)
+        waiting = asyncio.ensure_future(relay.wait())
+
+        await topic.unsubscribe(name)
+
+        with pytest.raises(cassq.GroupNotFoundError):
+            await waiting
+        await relay.close()
+        assert await topic.subscriptions() == {}
+
+    fanned_out(main)
+
+
+def test_a_wait_for_the_end_of_a_relay_may_be_cancelled(fanned_out, name):
+    async def main(topic, _queue):
+        async with topic.subscribe(name) as relay:
+            waiting = asyncio.ensure_future(relay.wait())
+            await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert not await relay.wait(0)
+
+    fanned_out(main)

@@ -132,6 +132,7 @@ class TestTopic:
         assert told["settings"]["partitions"] == 1
         assert told["partitions"] == [{"partition": 0, "oldest": 1, "latest": 4, "segments": 1, "size": 11}]
         assert told["groups"] == [{"group": "billing", "lag": 2}]
+        assert told["subscriptions"] == []
         shown = events.ok("topic", "info", "events")
         assert "how long a message is kept, by whole segments" in shown
         assert ["0", "1", "4", "1", "11"] in [line.split() for line in shown.splitlines()]
@@ -533,6 +534,146 @@ class TestGroups:
         assert events.run("topic", "consume", "events", "no/group", "--count", "1").returncode == 64
 
 
+class TestSubscriptions:
+    @pytest.fixture
+    def queues(self, events):
+        """Two queues beside the topic."""
+        for queue in ("billing", "search"):
+            events.ok("queue", "create", queue)
+        return events
+
+    @staticmethod
+    def popped(cli, queue, count):
+        """Pop so many messages as they come; return their bodies and where they were published."""
+        found = []
+        while len(found) < count:
+            (each,) = cli.lines("pop", queue, "--commit", "--timeout", "60s")
+            found.append((each["body"], each["headers"]["cassq-offset"]))
+        return found
+
+    def test_are_declared_and_told_with_their_lag(self, queues):
+        told = queues.run("topic", "subscribe", "events", "billing", "--type", "order.*", "--type", "bill")
+        assert (told.returncode, told.stdout) == (0, "")
+        assert "queue billing is subscribed to topic events" in told.stderr
+
+        made = queues.json("topic", "subscribe", "events", "search", "--start", "3", "--skip-gone")
+
+        assert made == {"topic": "events", "queue": "search", "types": None, "on_gone": "oldest"}
+        found = queues.json("topic", "info", "events")
+        assert found["groups"] == []
+        assert found["subscriptions"] == [
+            {"queue": "billing", "types": ["bill", "order.*"], "on_gone": "error", "lag": 3},
+            {"queue": "search", "types": None, "on_gone": "oldest", "lag": 1},
+        ]
+        rows = [line.split() for line in queues.ok("topic", "info", "events").splitlines()]
+        assert ["search", "all", "oldest", "1"] in rows
+        assert places(queues, "events", "search") == {0: 3}
+
+    def test_are_declared_again_with_the_same_types_only(self, queues):
+        for types in (("a", "b"), ("b", "a")):
+            queues.ok("topic", "subscribe", "events", "billing", *(f"--type={each}" for each in types))
+
+        refused = queues.run("topic", "subscribe", "events", "billing", "--type", "a")
+
+        assert refused.returncode == 64
+        assert "with types ['a', 'b'], on_gone=error, and not ['a'], on_gone=error" in refused.stderr
+
+    def test_of_a_queue_that_is_not_there_are_refused(self, events):
+        refused = events.run("topic", "subscribe", "events", "nowhere")
+
+        assert refused.returncode == 66
+        assert "`cassq queue create nowhere` makes it" in refused.stderr
+        assert events.json("topic", "info", "events")["subscriptions"] == []
+
+    def test_end_after_a_question(self, queues):
+        queues.ok("topic", "subscribe", "events", "billing")
+        asked = queues.run("topic", "unsubscribe", "events", "billing")
+        assert (asked.returncode, "Add --yes" in asked.stderr) == (64, True)
+
+        told = queues.json("topic", "unsubscribe", "events", "billing", "--yes")
+
+        assert told == {"topic": "events", "unsubscribed": "billing"}
+        assert queues.run("topic", "unsubscribe", "events", "billing", "--yes").returncode == 66
+
+    @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+    def test_fill_their_queues_until_a_signal(self, queues, number, code):
+        for queue in ("billing", "search"):
+            queues.ok("topic", "subscribe", "events", queue)
+        running = queues.start("topic", "relay", "events")
+        wanted = [("one", "0:1"), ("two", "0:2"), ("three", "0:3")]
+        assert [self.popped(queues, each, 3) for each in ("billing", "search")] == [wanted, wanted]
+
+        running.send_signal(number)
+
+        ended, told = finish(running)
+        assert (ended, "topic events goes into billing, search" in told) == (code, True)
+        assert places(queues, "events", "billing") == {0: 4}
+
+    def test_are_gone_on_with_where_the_relay_before_ended(self, queues):
+        queues.ok("topic", "subscribe", "events", "billing")
+        for wanted in (["one", "two", "three"], ["four"]):
+            running = queues.start("topic", "relay", "events", "billing", "--json")
+            assert running.stdout.readline() == b'{"topic": "events", "queues": ["billing"]}\n'
+            assert [body for body, _ in self.popped(queues, "billing", len(wanted))] == wanted
+            running.send_signal(signal.SIGTERM)
+            assert finish(running) == (0, "")
+            queues.ok("topic", "publish", "events", stdin=b"four")
+
+    def test_that_are_not_there_are_not_relayed(self, queues):
+        none = queues.run("topic", "relay", "events")
+        other = queues.run("topic", "relay", "events", "billing")
+
+        assert (none.returncode, other.returncode) == (66, 66)
+        assert "`cassq topic subscribe events QUEUE` makes one" in none.stderr
+        assert "`cassq topic subscribe events billing` makes a subscription" in other.stderr
+
+    @pytest.mark.parametrize(
+        ("ending", "code", "told"),
+        [
+            (
+                ("topic", "unsubscribe", "events", "billing"),
+                66,
+                "relay into queue billing: topic 'events' has no",
+            ),
+            (
+                ("queue", "delete", "billing"),
+                66,
+                "`cassq topic unsubscribe events billing` ends the subscription",
+            ),
+            (("topic", "delete", "events"), 66, "topic 'events' was deleted"),
+        ],
+    )
+    def test_end_a_relay_whose_topic_or_queue_or_subscription_goes(self, queues, ending, code, told):
+        for queue in ("billing", "search"):
+            queues.ok("topic", "subscribe", "events", queue)
+        running = queues.start("topic", "relay", "events")
+        self.popped(queues, "billing", 1)
+
+        queues.ok(*ending, "--yes")
+
+        ended, words = finish(running)
+        assert (ended, told in words) == (code, True), words
+
+    def test_whose_messages_are_gone_say_how_to_go_on(self, queues):
+        queues.ok("topic", "subscribe", "events", "billing")
+        queues.ok("topic", "clear", "events", "--yes")
+
+        gone = queues.run("topic", "relay", "events")
+
+        assert gone.returncode == 65
+        assert "`cassq topic reset events billing --to earliest` has it go on" in gone.stderr
+
+    def test_of_a_queue_that_was_made_anew_are_refused(self, queues):
+        queues.ok("topic", "subscribe", "events", "billing")
+        queues.ok("queue", "delete", "billing", "--yes")
+        queues.ok("queue", "create", "billing")
+
+        refused = queues.run("topic", "relay", "events")
+
+        assert refused.returncode == 64
+        assert "was deleted and made anew" in refused.stderr
+
+
 class TestLibrary:
     """What the commands rely on."""
 
@@ -562,4 +703,5 @@ def test_the_commands_are_listed(cli):
     told = cli.ok("topic", "--help")
 
     names = "create alter list info publish read follow consume groups reset clear delete"
-    assert all(f"\n  {name} " in told for name in names.split())
+    more = "subscribe unsubscribe relay"
+    assert all(f"\n  {name} " in told for name in (*names.split(), *more.split()))

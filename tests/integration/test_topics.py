@@ -24,6 +24,16 @@ with store.topic(sys.argv[2]).consumer("g", commit="each") as consumer:
             print(message.partition, message.offset, flush=True)
 """
 
+RELAY = """
+import sys
+import cassq
+
+store = cassq.connect(sys.argv[1])
+with store.topic(sys.argv[2]).subscribe(sys.argv[2], types=["order.*"]) as relay:
+    print("relays", flush=True)
+    relay.wait()
+"""
+
 PUBLISHER = """
 import sys
 import cassq
@@ -333,3 +343,154 @@ class TestGroups:
                     message.done()
 
         assert sum(seen.values()) <= 2000 + 2  # of each partition the one that it had in hand
+
+
+def pop_all(queue, count):
+    """Pop until so many messages came; return them by their places."""
+    found = {}
+    with queue.popper() as popper:
+        while len(found) < count:
+            deliveries = popper.pop_many(count, timeout=60)
+            assert deliveries, f"{len(found)} of {count} came"
+            for each in deliveries:
+                assert each.headers["cassq-offset"] not in found
+                found[each.headers["cassq-offset"]] = each.body
+            popper.commit_many(deliveries)
+    return found
+
+
+def order(number):
+    return b"%d" % number, {"type": "order.paid" if number % 2 else "user.new", "key": f"{number % 7}"}
+
+
+class TestSubscriptions:
+    def test_a_queue_has_the_messages_of_its_types_once_and_in_their_order(self, store, topic, name):
+        queue = store.queue(name)
+        topic.publish_many(order(number) for number in range(400))
+        with topic.subscribe(name, types=["order.*"]):
+            found = pop_all(queue, 200)
+            topic.publish_many(order(number) for number in range(400, 500))
+            found |= pop_all(queue, 50)
+
+        wanted = {f"{each.partition}:{each.offset}": each.body for each in read_all(topic, types=["order.*"])}
+        assert found == wanted
+        assert topic.subscriptions()[name].types == ("order.*",)
+        with queue.popper() as popper:
+            assert popper.pop(timeout=0) is None
+
+    def test_a_relay_goes_on_where_another_one_left_off(self, store, topic, name):
+        queue = store.queue(name)
+        for turn in range(3):
+            topic.publish_many((b"%d" % number for number in range(50)), partition=turn % 2)
+            with topic.subscribe(name):
+                assert len(pop_all(queue, 50)) == 50
+
+        assert sum(each.lag for each in topic.lag(name)) == 0
+        assert queue.stats().pushed == 150
+
+    def test_two_queues_have_all_of_it(self, store, topic, name):
+        names = [f"{name}-{each}" for each in ("bill", "mail")]
+        queues = [store.queue(each) for each in names]
+        topic.publish_many(b"%d" % number for number in range(30))
+        with topic.subscribe(names[0]), topic.subscribe(names[1]):
+            found = [pop_all(queue, 30) for queue in queues]
+
+        assert found[0] == found[1]
+        assert topic.groups() == sorted(names)
+
+    def test_what_is_rolled_back_there_comes_again_there(self, store, topic, name):
+        queue = store.queue(name, retry_delay=timedelta(0))
+        topic.publish(b"x")
+        with topic.subscribe(name), queue.popper() as popper:
+            first = popper.pop(timeout=60)
+            first.rollback()
+            again = popper.pop(timeout=60)
+            again.commit()
+
+        assert (again.message_id, again.attempt) == (first.message_id, 2)
+
+    def test_a_reset_brings_it_all_once_more(self, store, topic, name):
+        queue = store.queue(name)
+        topic.publish_many(b"%d" % number for number in range(20))
+        with topic.subscribe(name):
+            before = pop_all(queue, 20)
+            topic.reset(name, "earliest")
+            assert pop_all(queue, 20) == before
+
+    def test_one_that_ended_is_gone_and_its_queue_stays(self, store, topic, name):
+        queue = store.queue(name)
+        topic.publish(b"x")
+        relay = topic.subscribe(name)
+        pop_all(queue, 1)
+
+        topic.unsubscribe(name)
+
+        with pytest.raises(cassq.GroupNotFoundError):
+            relay.wait(60)
+        assert (topic.groups(), topic.subscriptions()) == ([], {})
+        with pytest.raises(cassq.GroupNotFoundError):
+            topic.unsubscribe(name)
+        queue.push(b"y")
+        with queue.popper() as popper:
+            assert popper.pop(timeout=60).body == b"y"
+
+    @pytest.mark.parametrize(
+        ("call", "words"),
+        [
+            (lambda topic, name: topic.subscribe("nobody"), "no queue 'nobody'"),
+            (lambda topic, name: topic.subscribe(name, types="order"), "types='order'"),
+            (lambda topic, name: topic.subscribe(name, on_gone="what"), "on_gone='what'"),
+            (lambda topic, name: topic.subscribe(name, start="soon"), "start='soon'"),
+            (lambda topic, name: topic.consumer(name), "is the subscription of a queue"),
+            (lambda topic, name: topic.subscribe(name, types=["a"]), "unsubscribe it first"),
+            (lambda topic, name: topic.delete_group(name), r"unsubscribe\(\) ends it"),
+        ],
+    )
+    def test_what_breaks_a_rule_is_told(self, store, topic, name, call, words):
+        store.queue(name)
+        if words.startswith(("is the", "unsubscribe")) or "ends it" in words:
+            topic.subscribe(name).close()
+        with pytest.raises(cassq.UsageError, match=words):
+            call(topic, name)
+
+    def test_a_queue_that_was_made_anew_is_another_one(self, store, topic, name):
+        store.queue(name)
+        topic.subscribe(name).close()
+        store.delete_queue(name)
+        store.queue(name)
+
+        with pytest.raises(cassq.InvalidOptionError, match="made anew"):
+            topic.subscribe(name)
+
+    def test_a_deleted_queue_ends_its_relay(self, store, topic, name):
+        store.queue(name)
+        with topic.subscribe(name) as relay:
+            store.delete_queue(name)
+            topic.publish(b"x")
+            with pytest.raises(cassq.QueueNotFoundError):
+                relay.wait(60)
+
+    @pytest.mark.parametrize(
+        "url", ["file", pytest.param("cassandra", marks=pytest.mark.service)], indirect=True
+    )
+    def test_relays_that_are_killed_bring_each_message_once(self, store, name, url):
+        topic = store.topic(name, partitions=2)
+        queue = store.queue(name, pipe_messages_max=100)
+        found, count = {}, 0
+        for turn in range(6):
+            process = start(RELAY, url, name)
+            assert process.stdout.readline() == "relays\n"
+            topic.publish_many(order(number) for number in range(count, count + 400))
+            count += 400
+            found |= pop_all(queue, 20 * turn)  # somewhere in the middle
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+        with topic.subscribe(name, types=["order.*"]):
+            found |= pop_all(queue, count // 2 - len(found))
+            until(lambda: sum(each.lag for each in topic.lag(name)) == 0)
+        with queue.popper() as popper:
+            assert popper.pop(timeout=0) is None
+
+        wanted = {f"{each.partition}:{each.offset}": each.body for each in read_all(topic, types=["order.*"])}
+        assert found == wanted
+        assert queue.stats().pushed == len(wanted)

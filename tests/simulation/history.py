@@ -620,6 +620,10 @@ class _Stage:
         self.say(f"freezes for {seconds:.1f} s", process.name)
         process.stopped_at = self.world.now
         self.world.freeze(process)
+        if process in self.cast["popper"]:
+            for consumer in crew_of(process, self.consumers):
+                # Others end its window, and it gives back what it had left of that.
+                self.note(consumer.name, Kind.CLOSING, [""])
         if self.world.dice.random() < 0.7:
             self.ensemble.expire(self.seats[process.name])
         self.world.after(seconds, partial(self._thaw, process))

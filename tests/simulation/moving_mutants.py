@@ -71,16 +71,16 @@ MOVING_MUTANTS: tuple[Mutant, ...] = (
     planted(
         "retire a pipe whose messages were moved to one that stands",
         _SOURCES,
-        "        if all(map(self._is_gone, source.progress.targets)):\n",
-        "        if True:\n",
+        "        is_moved = not all(map(self._is_gone, source.progress.targets))\n",
+        "        is_moved = False\n",
         test=f"{_TESTS}::TestASource::"
         "test_stands_until_what_it_names_is_gone_and_counts_what_went_through_it",
     ),
     planted(
         "let a pipe wait for what was moved from it, and list nothing of that",
         _SOURCES,
-        "        self.finish(source)\n        if source.entry.shelf is not",
-        "        if source.entry.shelf is not",
+        "            self.finish(source)\n        if is_named",
+        "            pass\n        if is_named",
         test=f"{_TESTS}::TestADeathBeforeTheListing::test_is_made_up_for_by_a_reaper_once_the_rest_has_ended",
     ),
     planted(

@@ -9,6 +9,7 @@ from moving_mutants import MOVING_MUTANTS
 from planting import Edit, Mutant, check_planted, plant
 from planting import planted as _one
 from recurring_mutants import RECURRING_MUTANTS
+from relay_mutants import RELAY_MUTANTS
 from rule_mutants import RULE_MUTANTS
 from schedule_mutants import SCHEDULE_MUTANTS
 from topic_mutants import TOPIC_MUTANTS
@@ -639,6 +640,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *KEY_MUTANTS,
     # Topics
     *TOPIC_MUTANTS,
+    *RELAY_MUTANTS,
     # Rules one by one
     *RULE_MUTANTS,
 )

@@ -169,8 +169,8 @@ SCHEDULE_MUTANTS: tuple[Mutant, ...] = (
             ),
             Edit(
                 _SOURCES,
-                "        if all(map(self._is_gone, source.progress.targets)):\n",
-                "        if True:\n",
+                "        is_moved = not all(map(self._is_gone, source.progress.targets))\n",
+                "        is_moved = False\n",
             ),
         ),
         test="tests/unit/reaping/test_schedule_keeper.py::"

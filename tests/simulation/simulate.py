@@ -4,6 +4,7 @@
     tools/simulate --hours 8              as many as fit, from a seed of today's
     tools/simulate --seed 4711            one history; if it fails, the smallest like it, line by line
     tools/simulate --topics               histories of a topic, also with --hours, --from and --seed
+    tools/simulate --relays               of a topic with a queue that is subscribed
     tools/simulate --mutant NAME          with a bug planted; --mutants lists them
 
 Exit code 1 when a promise was broken.
@@ -41,7 +42,11 @@ def main() -> int:
     parser.add_argument("--whole", action="store_true", help="replay as it is, and tell all of it")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (default: one per core)")
     parser.add_argument("--mutant", default="", metavar="NAME", help="plant this bug first")
-    parser.add_argument("--topics", action="store_const", const="topics", default="", help="of a topic")
+    themes = {"topics": "of a topic", "relays": "of a topic with a queue that is subscribed"}
+    for theme, words in themes.items():
+        parser.add_argument(
+            f"--{theme}", action="store_const", const=theme, default="", dest="about", help=words
+        )
     parser.add_argument("--mutants", action="store_true", help="list the bugs that can be planted")
     parser.add_argument(
         "--record",
@@ -59,7 +64,7 @@ def main() -> int:
     if options.mutant and options.mutant not in names:
         parser.error(f"--mutant {options.mutant!r} is not one of: {', '.join(names)}")
     if options.seed is not None:
-        return _replay(options.seed, options.mutant, options.topics, is_whole=options.whole)
+        return _replay(options.seed, options.mutant, options.about, is_whole=options.whole)
     return _search(options)
 
 
@@ -85,7 +90,7 @@ def _search(options: argparse.Namespace) -> int:
             None if seconds else options.histories,
             jobs=options.jobs,
             mutant=options.mutant,
-            about=options.topics,
+            about=options.about,
             seconds=seconds,
             progress=progress,
         )
@@ -99,7 +104,7 @@ def _search(options: argparse.Namespace) -> int:
         print(
             f"    tools/simulate --seed {failure.seed}"
             + (f" --mutant '{options.mutant}'" if options.mutant else "")
-            + (" --topics" if options.topics else "")
+            + (f" --{options.about}" if options.about else "")
         )
     return 1 if tally.failures else 0
 
@@ -152,7 +157,7 @@ def _replay(seed: int, mutant: str, about: str, *, is_whole: bool) -> int:
     from storyteller import Storyteller
 
     about = mutants.find(mutant).about if mutant else about
-    is_whole = is_whole or about == "topics"  # nothing makes those smaller
+    is_whole = is_whole or about in {"topics", "relays"}  # nothing makes those smaller
     outcome = explore.runner(about, is_traced=is_whole)(seed)
     if outcome.broken and not is_whole:
         with tqdm(desc="making it smaller", unit=" tries", file=sys.stderr) as bar:

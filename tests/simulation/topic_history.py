@@ -16,6 +16,7 @@ import threads
 from cluster import Cluster, Odds
 from ensemble import Ensemble, Seat, SeatOdds
 from history import ProcessClock
+from relay_actors import RelayPlan, RelayWatch, draw_relays, flowing, parts_of
 from replicas import Mutation
 from scheduler import Process, SimulationError, World
 from session import SimulatedSession
@@ -81,10 +82,11 @@ class TopicPlan:
     seat_odds: SeatOdds
     is_generous: bool
     blows: tuple[tuple[float, str, int, str, float], ...]
+    relays: RelayPlan
 
 
-def draw_topic(seed: int) -> TopicPlan:
-    """Return the plan of a seed."""
+def draw_topic(seed: int, *, has_relays: bool = False) -> TopicPlan:
+    """Return the plan of a seed; with a queue that is subscribed, or without one."""
     dice = random.Random(f"topic {seed}")
     faults = {
         kind: dice.random() * most
@@ -102,7 +104,10 @@ def draw_topic(seed: int) -> TopicPlan:
         if dice.random() < 0.4
     }
     publishers, members = dice.choice((1, 2, 3)), dice.choice((0, 1, 2, 3))
+    relays = draw_relays(seed) if has_relays else RelayPlan()
     roles = {"publisher": publishers, "member": members}
+    if relays.relays:
+        roles |= {"relay": relays.relays, "popper": relays.poppers}
     blows = []
     for _ in range(dice.choice((0, 0, 1, 2, 4))):
         role = dice.choice([role for role, count in roles.items() if count])
@@ -141,6 +146,7 @@ def draw_topic(seed: int) -> TopicPlan:
         ),
         is_generous=dice.random() < 0.3,
         blows=tuple(sorted(blows)),
+        relays=relays,
     )
 
 
@@ -165,7 +171,8 @@ def run_topic(plan: TopicPlan, *, is_traced: bool = False) -> TopicOutcome:
     try:
         threads.install()
         AnsweredFuture.__init__ = _with_condition(init)  # type: ignore[method-assign]
-        history.play()
+        with flowing(plan.relays, world):
+            history.play()
         return TopicOutcome(plan, history.broken, world.now, history.cluster.requests, history.trace)
     finally:
         AnsweredFuture.__init__ = init  # type: ignore[method-assign]
@@ -216,6 +223,7 @@ class _History:
         self.deleted_at: float | None = None
         # Who finds its offset gone resets the group.
         self.is_disturbed = bool(plan.blows or plan.resets or plan.again or plan.is_generous or plan.clears)
+        self.relays = RelayWatch(plan.relays, world, self.store, lambda: self.is_over, self.broken)
         self.is_disturbed |= max(plan.odds.crash, plan.odds.freeze, plan.seat_odds.doubted) > 0
 
     def play(self) -> None:
@@ -233,12 +241,15 @@ class _History:
         self.cluster.is_faulty = self.ensemble.is_faulty = False
         store = self.store(judge)
         topic = store.topic("t", partitions=plan.partitions, segment_bytes=KIB)
+        if self.relays.is_on:
+            self.relays.begin(store, topic)
         self.cluster.is_faulty = self.ensemble.is_faulty = True
         for role, count, work in (
             ("publisher", plan.publishers, self._publish),
             ("reader", plan.readers, self._read),
             ("member", plan.members, self._consume),
             ("operator", 1, self._operate),
+            *parts_of(self.relays, plan.relays),
         ):
             for _ in range(count):
                 process = self.process(role)
@@ -367,6 +378,7 @@ class _History:
         works: list[Callable[[], object]] = [topic.clear] * plan.clears + [
             partial(self._reset, topic)
         ] * plan.resets
+        works += [partial(self.relays.reset, topic)] * plan.relays.resets
         works += [topic.reap] * 2
         dice.shuffle(works)
         for work in works:
@@ -428,8 +440,9 @@ class _History:
             self.progress[mutation.key] = wanted
             if seen is None:
                 continue
+            is_rolled = seen[2] == wanted[2] and "pipe" in cells and wanted[1] >= seen[1]
             is_same_epoch = wanted[0] == seen[0] and wanted[2] == seen[2] and wanted[1] >= seen[1]
-            is_taken = wanted[0] == seen[0] + 1 and wanted[1] == seen[1]
+            is_taken = wanted[0] == seen[0] + 1 and (wanted[1] == seen[1] or is_rolled)
             is_reset = wanted[0] == seen[0] + 1 and wanted[2] == ""
             if not (is_same_epoch or is_taken or is_reset):
                 self._object(f"progress: {seen} became {wanted}")
@@ -437,13 +450,15 @@ class _History:
     def _settle(self, store: Store, topic: Topic) -> None:
         """Wait until all is published, read and consumed; then judge."""
         end = self.world.now + HEALED_S
-        if self.plan.members and not self.plan.deleted_at:
-            process = self.process("member")
-            self.world.spawn(process, "main", partial(self._play_part, self._consume, process))
+        fresh = [("member", self._consume)] if self.plan.members else []
+        fresh += [(role, work) for role, _, work in parts_of(self.relays, self.plan.relays)]
+        for role, work in fresh if not self.plan.deleted_at else ():
+            process = self.process(role)
+            self.world.spawn(process, "main", partial(self._play_part, work, process))
         left = "nobody looked"
         while left and self.world.now < end:
             self.world.sleep(0.5)
-            left = self._left(topic)
+            left = self._left(topic) or self._left_of_queue(store, topic)
         if left:
             self._object(f"stuck: {left} {HEALED_S:g} s after the last fault")
             return
@@ -472,6 +487,11 @@ class _History:
                 return f"the group is behind: {lags}"
         return ""
 
+    def _left_of_queue(self, store: Store, topic: Topic) -> str:
+        if not self.relays.is_on or self.plan.deleted_at:
+            return ""
+        return self.relays.left(store, topic)
+
     def _whole(self, topic: Topic) -> Iterator[Any]:
         reader = topic.reader()
         while found := reader.read_many(1000):
@@ -491,6 +511,7 @@ class _History:
                 yield f"twice: {body} is in the log {count} times"
         if self.plan.members:
             yield from self._judge_group()
+        yield from self.relays.judge(self.log, oldest)
 
     def _judge_group(self) -> Iterator[str]:
         if self.progress and not self.plan.clears:
@@ -507,6 +528,7 @@ class _History:
             for body, at in self.told_at.items()
             if isinstance(self.told[body], tuple) and at > self.deleted_at + 3
         ]  # type: ignore[operator]
+        self.broken += self.relays.judge(self.log)
         if late:
             self._object(f"acknowledged after the topic was deleted: {late}")
         store.reap()

@@ -6,13 +6,17 @@ Owns the making of its parts, each as if it were of another process. Refuses to 
 from collections import deque
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 from support.clocks import HandClock
+from support.contexts import context_of
 from support.interrupted import Interrupted
 
+from cassq.catalog.queue_context import QueueContext
 from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.errors import CassqError
 from cassq.model.ids import new_token
+from cassq.model.settings import QueueSettings
 from cassq.model.topic import Position, TopicMessage, TopicRecord, first_head
 from cassq.model.topic_settings import TopicSettings
 from cassq.runtime.background_thread import BackgroundThread
@@ -23,6 +27,7 @@ from cassq.topics.known_topic import KnownTopic
 from cassq.topics.log_end import LogEnd
 from cassq.topics.log_reader import LogReader
 from cassq.topics.publish_request import Numbered, PublishRequest
+from cassq.topics.relayed_partition import RelayedPartition
 from cassq.topics.retention import Retention
 from cassq.topics.topic_context import TopicContext
 
@@ -58,8 +63,17 @@ class TopicScene:
     def context_of(self, storage: Any) -> TopicContext:
         """Return the context of a process of its own."""
         return TopicContext(
-            storage, self.coordinator, KnownTopic(storage, self.record, self.clock), self.clock, self
+            *(storage, self.coordinator, KnownTopic(storage, self.record, self.clock), self.clock, self),
+            lambda name: context_of(storage, QueueSettings(), self.clock, queue=name),
         )
+
+    def relayed(self, group: UUID, name: str, target: QueueContext, **how: Any) -> RelayedPartition:
+        """Return a partition that a relay has taken over, by the storage that is interrupted or another."""
+        how = {"wants": lambda _: True, "skips_gone": False, "on_pushed": lambda _: None} | how
+        context = self.context if target.storage is self.storage else self.elsewhere
+        made = RelayedPartition(context, target, group, name, **how)
+        assert made.take_over(0)
+        return made
 
     def request(self, body: bytes, numbered: Numbered | None = None, within_s: float = 5.0) -> PublishRequest:
         """Return what publishes one message, as it has begun."""

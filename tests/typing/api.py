@@ -159,6 +159,19 @@ def consumes(topic: cassq.Topic) -> None:
     topic.consumer("billing", commit="sometimes")  # type: ignore[arg-type]
 
 
+def fans_out(topic: cassq.Topic) -> None:
+    with topic.subscribe("billing", types=["order.*"], start="latest", on_gone="oldest") as relay:
+        assert_type(relay, cassq.Relay)
+        assert_type(relay.queue, str)
+        assert_type(relay.partitions, list[int])
+        assert_type(relay.wait(1.5), bool)
+    assert_type(topic.declare_subscription("billing", types=["order.*"]), cassq.Subscription)
+    assert_type(topic.relay("billing"), cassq.Relay)
+    assert_type(topic.subscriptions(), dict[str, cassq.Subscription])
+    topic.unsubscribe("billing")
+    topic.subscribe("billing", on_gone="skip")  # type: ignore[arg-type]
+
+
 def returns_after_a_message(message: cassq.GroupMessage) -> bytes:
     with message:
         return message.body

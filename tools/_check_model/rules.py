@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from _check_model.handover_rules import HANDOVER_RULES
 from _check_model.list_rules import LIST_RULES
 from _check_model.reader_rules import READER_RULES
+from _check_model.relay_rules import RELAY_RULES
 from _check_model.replica_rules import REPLICA_RULES
 from _check_model.schedule_rules import SCHEDULE_RULES
 from _check_model.slot_rules import SLOT_RULES
@@ -247,4 +248,5 @@ RULES = (
     *_rules("list", *LIST_RULES),
     *_rules("topic", *TOPIC_RULES),
     *_rules("group", *GROUP_RULES),
+    *_rules("relay", *RELAY_RULES),
 )

@@ -61,6 +61,11 @@ def _group(title: str, **bounds: int) -> Run:
     return Run("group", title, tuple(f"{name}={value}" for name, value in bounds.items()))
 
 
+def _relay(title: str, *flags: str, **bounds: int) -> Run:
+    every = {"FAULTS": 0, "TAKES": 2, "ROLLS": 0, **bounds}
+    return Run("relay", title, (*(f"{name}={value}" for name, value in every.items()), *flags))
+
+
 PUSH = Run("push", "push, settle, late, drain, retire, delete", ("FAULTS=2", "CRASHES=1"))
 LEASE = _lease("leases, all together", N=2, FAULTS=1, EXPIRIES=1, ROLLBACKS=1, EXTENSIONS=1)
 LEASE_SPLIT = _lease("runs of three, split", N=3, EXPIRIES=1, ROLLBACKS=1)
@@ -131,6 +136,10 @@ TOPIC_END_WRITER = _topic("a topic that is deleted, a writer", WRITERS=1, END=1)
 TOPIC_END_READ = _topic("a topic that is deleted, a reader", FAULTS=0, RETENTION=1, END=1, READERS=1)
 GROUP = _group("a group, two lost replies", FAULTS=2, TAKES=2, RESETS=1)
 GROUP_RESETS = _group("a group, two resets", FAULTS=1, TAKES=2, RESETS=2)
+RELAY = _relay("two relays, a lost reply", FAULTS=1, ROLLS=1)
+RELAY_TAKES = _relay("two relays, three take-overs", TAKES=3, ROLLS=1)
+RELAY_THREE = _relay("two relays, three messages", N=3, FAULTS=1)
+RELAY_EMBEDDED = _relay("two relays, a window, nothing left", "EMBEDDED", FAULTS=1, WINDOWS=1)
 
 #: More than four million states each, the most first.
 LONG = (STAGING_NEXT, STAGING_BACK, STAGING, READER, SCHEDULE, WINDOW_OLD, WINDOW_LOST)
@@ -174,6 +183,10 @@ VERIFICATIONS = (
     GROUP_RESETS,
     TOPIC_END_WRITER,
     TOPIC_END,
+    RELAY_TAKES,
+    RELAY,
+    RELAY_EMBEDDED,
+    RELAY_THREE,
     LIST,
 )
 
@@ -276,6 +289,15 @@ _TOPIC_BOUNDS = {
 _GROUP_SMALL = _group("", FAULTS=0, TAKES=2, RESETS=1)
 _GROUP_BOUNDS = {"commit_next": _group("", FAULTS=1, TAKES=2, RESETS=1)}
 
+#: Most rules of relays are missed by what a relay of before does late; where not, it stands here.
+_RELAY_BOUNDS = {
+    "settle_read": _relay("", FAULTS=1),
+    "send_again": _relay("", FAULTS=1),
+    "roll_settled": RELAY,
+    "pipe_epoch": _relay("", ROLLS=1),
+    "create_named": _relay("", "EMBEDDED"),
+}
+
 
 def ablation(rule: Rule) -> Run:
     """Return the search in which a rule is taken away."""
@@ -291,6 +313,7 @@ def ablation(rule: Rule) -> Run:
         "slot": _SLOT_BOUNDS.get(rule.name, _slot("")),
         "list": LIST,
         "topic": _TOPIC_BOUNDS.get(rule.name, _topic("")),
+        "relay": _RELAY_BOUNDS.get(rule.name, _relay("")),
         "group": _GROUP_BOUNDS.get(rule.name, _GROUP_SMALL),
         "window": _WINDOW_BOUNDS.get(rule.name, _window("", FAULTS=1)),
     }[rule.file]

@@ -13,6 +13,7 @@ from cassq.model.message import to_datetime
 from cassq.model.pipe import Phase, RunState
 from cassq.model.shelf import Shelf
 from cassq.model.uses import uses_schedules, uses_types
+from cassq.pipes.relayed import is_named
 from cassq.pipes.shelves import list_pipes_of
 
 #: So long a pipe may need care before it counts as stuck.
@@ -85,7 +86,8 @@ def _count(store: cassq.Store, queue: cassq.Queue) -> tuple[int, dict[str, int]]
         if state is None:
             continue
         age = timedelta(milliseconds=listing.now_ms - entry.created_at_ms)
-        abandoned += state.head.phase is Phase.OPEN and age > gone_after
+        is_old = state.head.phase is Phase.OPEN and age > gone_after
+        abandoned += is_old and not is_named(store.storage, entry)  # a relay goes on from it
         late_ms = (settings.clock_skew_max + PATIENCE) / timedelta(milliseconds=1)
         overdue += sum(run.is_expired(state.now_ms, round(late_ms)) for run in state.runs)
         wanted |= {entry.type} if any(run.state is RunState.LEASED for run in state.runs) else set()

@@ -30,7 +30,8 @@ def examine(store: cassq.Store) -> Iterator[Finding]:
     if unread:
         told = f"{_name(unread)}: messages wait, and no member has a partition"
         yield Finding(
-            "topics", Level.WARN, told, "start a consumer, or `cassq topic delete-group TOPIC GROUP`"
+            *("topics", Level.WARN, told),
+            "start a consumer, or `cassq topic relay`; or end it: `cassq topic delete-group`, `unsubscribe`",
         )
     if names and not (unread or broken):
         yield Finding("topics", Level.OK, f"{len(names)} topics, each group with messages has members")

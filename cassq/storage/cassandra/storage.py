@@ -21,6 +21,7 @@ from cassq.model.queue_record import QueueRecord, QueueState
 from cassq.model.recurrence import ScheduleRecord
 from cassq.model.rollup import Rollup
 from cassq.model.shelf import Shelf
+from cassq.model.topic import ProgressKey
 from cassq.model.transaction import Answer, Transaction
 from cassq.storage.cassandra import lists, rows, schedules
 from cassq.storage.cassandra import statements as cql
@@ -79,8 +80,11 @@ class CassandraStorage(CassandraTopics):
     def _is_applied(self, statement: Statement, values: Values) -> bool:
         return bool(self._session.execute(statement, values)[0][0])
 
-    def create_pipe(self, queue: str, entry: PipeEntry, head: Head) -> None:
-        """See `Storage.create_pipe`."""
+    def create_pipe(
+        self, queue: str, entry: PipeEntry, head: Head, *, named_by: ProgressKey | None = None
+    ) -> None:
+        """See `Storage.create_pipe`; a pipe that is there, or was deleted, no such row changes."""
+        del named_by
         born: Work = (cql.INSERT_HEAD, (entry.pipe, *rows.head_values(head)))
         self._session.execute_in_turn([[born], *lists.listing(queue, [entry], entry.shelf)])
 

@@ -17,7 +17,7 @@ def _transaction(cql: str) -> Statement:
 
 # Topics
 
-_TOPIC = "op, incarnation, state, settings, groups"
+_TOPIC = "op, incarnation, state, settings, groups, subscriptions"
 _READ_TOPIC = f"SELECT topic, {_TOPIC} FROM {{ks}}.topics WHERE topic = ?"
 READ_TOPIC = Statement(Call.SERIAL_READ, _READ_TOPIC)
 GLANCE_TOPIC = Statement(
@@ -25,10 +25,11 @@ GLANCE_TOPIC = Statement(
 )
 READ_TOPICS = Statement(Call.READ, f"SELECT topic, {_TOPIC} FROM {{ks}}.topics")
 INSERT_TOPIC = _transaction(
-    f"INSERT INTO {{ks}}.topics ({_TOPIC}, topic) VALUES (?, ?, ?, ?, ?, ?) IF NOT EXISTS"
+    f"INSERT INTO {{ks}}.topics ({_TOPIC}, topic) VALUES (?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS"
 )
 CHANGE_TOPIC = _transaction(
-    "UPDATE {ks}.topics SET op = ?, incarnation = ?, state = ?, settings = ?, groups = ? "
+    "UPDATE {ks}.topics SET op = ?, incarnation = ?, state = ?, settings = ?, groups = ?, "
+    "subscriptions = ? "
     "WHERE topic = ? IF op = ?"
 )
 
@@ -107,14 +108,15 @@ DELETE_LARGE = Statement(Call.WRITE, f"DELETE FROM {{ks}}.batches USING TIMESTAM
 # Progress: rows of transactions alone, each a partition.
 
 _PROGRESS = "group_id = ? AND partition = ?"
-_READ_PROGRESS = f"SELECT partition, epoch, owner, next FROM {{ks}}.progress WHERE {_PROGRESS}"
+_READ_PROGRESS = f"SELECT partition, epoch, owner, next, pipe, before FROM {{ks}}.progress WHERE {_PROGRESS}"
 READ_PROGRESS = Statement(Call.SERIAL_READ, _READ_PROGRESS)
 GLANCE_PROGRESS = Statement(Call.READ, _READ_PROGRESS)
 INSERT_PROGRESS = _transaction(
     "INSERT INTO {ks}.progress (epoch, owner, next, group_id, partition) VALUES (?, ?, ?, ?, ?) IF NOT EXISTS"
 )
 CHANGE_PROGRESS = _transaction(
-    f"UPDATE {{ks}}.progress SET epoch = ?, owner = ?, next = ? WHERE {_PROGRESS} IF epoch = ? AND next = ?"
+    f"UPDATE {{ks}}.progress SET epoch = ?, owner = ?, next = ?, pipe = ?, before = ? WHERE {_PROGRESS} "
+    "IF epoch = ? AND next = ?"
 )
 DELETE_PROGRESS = Statement(
     Call.WRITE, f"DELETE FROM {{ks}}.progress USING TIMESTAMP {DIES_AT} WHERE {_PROGRESS}"

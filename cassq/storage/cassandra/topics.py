@@ -22,6 +22,7 @@ from cassq.model.topic import (
     SegmentKey,
     SegmentList,
     SegmentState,
+    Subscription,
     TopicRecord,
     TopicState,
     WriterRow,
@@ -45,6 +46,9 @@ from cassq.storage.topic_port import LogQuery
 
 #: A batch up to this size is in the row of its link.
 _SMALL = 16 * KIB
+
+#: In a row that named a pipe before: a null would be a tombstone.
+_NO_PIPE = UUID(int=0)
 
 
 class CassandraTopics:
@@ -70,7 +74,7 @@ class CassandraTopics:
         """See `TopicStorage.change_topic`."""
         values = (
             *(wanted.op, wanted.incarnation, wanted.state.value, wanted.settings.to_stored()),
-            *(dict(wanted.groups), wanted.name),
+            *(dict(wanted.groups), _subscriptions_of(seen, wanted), wanted.name),
         )
         if seen is None:
             return self._has_applied(cql.INSERT_TOPIC, values)
@@ -177,10 +181,12 @@ class CassandraTopics:
 
     def change_progress(self, group: UUID, seen: Progress | None, wanted: Progress) -> bool:
         """See `TopicStorage.change_progress`."""
-        values = wanted.epoch, wanted.owner, wanted.next, group, wanted.partition
+        values, key = (wanted.epoch, wanted.owner, wanted.next), (group, wanted.partition)
         if seen is None:
-            return self._has_applied(cql.INSERT_PROGRESS, values)
-        return self._has_applied(cql.CHANGE_PROGRESS, (*values, seen.epoch, seen.next))
+            return self._has_applied(cql.INSERT_PROGRESS, (*values, *key))
+        pipes = (seen.pipe, wanted.pipe), (seen.before, wanted.before)
+        named = (UNSET_VALUE if old == new else new or _NO_PIPE for old, new in pipes)
+        return self._has_applied(cql.CHANGE_PROGRESS, (*values, *named, *key, seen.epoch, seen.next))
 
     def delete_progress(self, group: UUID, partitions: int) -> None:
         """See `TopicStorage.delete_progress`."""
@@ -190,9 +196,15 @@ class CassandraTopics:
         return bool(self._session.execute(statement, values)[0][0])
 
 
+def _subscriptions_of(seen: TopicRecord | None, wanted: TopicRecord) -> object:
+    if not (wanted.subscriptions or (seen and seen.subscriptions)):
+        return UNSET_VALUE
+    return {name: each.to_text() for name, each in wanted.subscriptions.items()}
+
+
 def _to_record(row: Row) -> TopicRecord:
     with decoding("a topic", row):
-        name, op, incarnation, state, settings, groups = row
+        name, op, incarnation, state, settings, groups, subscriptions = row
         return TopicRecord(
             to_text(name),
             to_uuid(incarnation),
@@ -200,6 +212,10 @@ def _to_record(row: Row) -> TopicRecord:
             to_uuid(op),
             TopicState(state),
             {to_text(group): to_uuid(found) for group, found in dict(groups or {}).items()},
+            {
+                to_text(queue): Subscription.from_text(to_text(stored))
+                for queue, stored in dict(subscriptions or {}).items()
+            },
         )
 
 
@@ -259,7 +275,8 @@ def _to_writer(row: Row) -> WriterRow:
 
 def _to_progress(row: Row) -> Progress:
     with decoding("a group's progress", row):
-        partition, epoch, owner, after = row
+        partition, epoch, owner, after, *pipes = row
         return Progress(
-            to_count(partition), to_message_number(epoch), to_text(owner), to_message_number(after)
+            *(to_count(partition), to_message_number(epoch), to_text(owner), to_message_number(after)),
+            *(None if pipe is None or pipe == _NO_PIPE else to_uuid(pipe) for pipe in pipes),
         )

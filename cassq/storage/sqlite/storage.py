@@ -18,11 +18,12 @@ from cassq.model.queue_record import QueueRecord, QueueState
 from cassq.model.recurrence import ScheduleRecord
 from cassq.model.rollup import Rollup
 from cassq.model.shelf import Shelf
+from cassq.model.topic import ProgressKey
 from cassq.model.transaction import Answer, Seal, Transaction
 from cassq.runtime.clock import Clock, SystemClock
 from cassq.runtime.files import FILE_MODE
 from cassq.storage.forms import BatchQuery, DeadLetter, Listing
-from cassq.storage.sqlite import letters, lists, rows, schedules, slots
+from cassq.storage.sqlite import letters, lists, rows, schedules, slots, topics
 from cassq.storage.sqlite import rollups as rollups_of
 from cassq.storage.sqlite.file import SqliteFile
 from cassq.storage.sqlite.topics import SqliteTopics
@@ -91,10 +92,14 @@ class SqliteStorage(SqliteTopics):
             insert = f"INSERT OR IGNORE INTO queues ({_RECORD}) VALUES (?,?,?,?,?,?,?,?,?,?,?)"  # noqa: S608
             return db.execute(insert, (wanted.name, *row)).rowcount == 1
 
-    def create_pipe(self, queue: str, entry: PipeEntry, head: Head) -> None:
+    def create_pipe(
+        self, queue: str, entry: PipeEntry, head: Head, *, named_by: ProgressKey | None = None
+    ) -> None:
         """See `Storage.create_pipe`."""
         key = time_key(entry.pipe)
         with self._file.writing() as db:
+            if named_by and not topics.may_create(db, entry.pipe, named_by):
+                return
             db.execute(
                 f"INSERT INTO heads (pipe, {_HEAD}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",  # noqa: S608
                 (key, *rows.head_row(head)),

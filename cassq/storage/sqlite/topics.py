@@ -5,22 +5,26 @@ costs. What must not break: no segment that was deleted is created again, by who
 """
 
 import json
+import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 from cassq.limits import SEQ_MAX
+from cassq.model.ids import time_key
 from cassq.model.message import Batch
 from cassq.model.topic import (
     LogBatch,
     LogHead,
     PartitionKey,
     Progress,
+    ProgressKey,
     Segment,
     SegmentKey,
     SegmentList,
     SegmentState,
+    Subscription,
     TopicRecord,
     TopicState,
     WriterRow,
@@ -31,7 +35,7 @@ from cassq.storage.sqlite.file import SqliteFile
 from cassq.storage.sqlite.values import blob, decoding, number, text, time_ms
 from cassq.storage.topic_port import LogQuery
 
-_TOPIC = "name, incarnation, op, state, settings, groups"
+_TOPIC = "name, incarnation, op, state, settings, groups, subscriptions"
 _OF_PARTITION = "incarnation = ? AND partition = ?"
 _OF_SEGMENT = f"{_OF_PARTITION} AND segment = ?"
 _HEAD = "op, first, next, size, state"
@@ -74,7 +78,7 @@ class SqliteTopics:
                 columns = ", ".join(f"{column} = ?" for column in _TOPIC.split(", ")[1:])
                 change = f"UPDATE topics SET {columns} WHERE name = ? AND op = ?"  # noqa: S608
                 return db.execute(change, (*row, wanted.name, seen.op.bytes)).rowcount == 1
-            insert = f"INSERT OR IGNORE INTO topics ({_TOPIC}) VALUES (?,?,?,?,?,?)"  # noqa: S608
+            insert = f"INSERT OR IGNORE INTO topics ({_TOPIC}) VALUES (?,?,?,?,?,?,?)"  # noqa: S608
             return db.execute(insert, (wanted.name, *row)).rowcount == 1
 
     def create_segment(self, place: SegmentKey, head: LogHead, writers: Sequence[WriterRow] = ()) -> None:
@@ -180,25 +184,33 @@ class SqliteTopics:
     def _progress(self, group: UUID) -> list[Progress]:
         with self._file.reading() as db:
             found = db.execute(
-                "SELECT partition, epoch, owner, next FROM progress WHERE group_id = ? ORDER BY partition",
+                "SELECT partition, epoch, owner, next, pipe, before FROM progress WHERE group_id = ?"
+                " ORDER BY partition",
                 (group.bytes,),
             ).fetchall()
         with decoding("progress"):
             return [
-                Progress(number(each), number(epoch, 1), text(owner), number(after, 1))
-                for each, epoch, owner, after in found
+                Progress(
+                    *(number(each), number(epoch, 1), text(owner), number(after, 1)),
+                    *(None if pipe is None else UUID(bytes=blob(pipe)) for pipe in pipes),
+                )
+                for each, epoch, owner, after, *pipes in found
             ]
 
     def change_progress(self, group: UUID, seen: Progress | None, wanted: Progress) -> bool:
         """See `TopicStorage.change_progress`."""
         key = group.bytes, wanted.partition
-        row = wanted.epoch, wanted.owner, wanted.next
+        pipes = (pipe and pipe.bytes for pipe in (wanted.pipe, wanted.before))
+        row = wanted.epoch, wanted.owner, wanted.next, *pipes
         with self._file.writing() as db:
             if seen is None:
-                insert = "INSERT OR IGNORE INTO progress VALUES (?,?,?,?,?)"
+                insert = (
+                    "INSERT OR IGNORE INTO progress (group_id, partition, epoch, owner, next, pipe, before)"
+                    " VALUES (?,?,?,?,?,?,?)"
+                )
                 return db.execute(insert, (*key, *row)).rowcount == 1
             change = (
-                "UPDATE progress SET epoch = ?, owner = ?, next = ?"
+                "UPDATE progress SET epoch = ?, owner = ?, next = ?, pipe = ?, before = ?"
                 " WHERE group_id = ? AND partition = ? AND epoch = ? AND next = ?"
             )
             return db.execute(change, (*row, *key, seen.epoch, seen.next)).rowcount == 1
@@ -207,6 +219,15 @@ class SqliteTopics:
         """See `TopicStorage.delete_progress`."""
         with self._file.writing() as db:
             db.execute("DELETE FROM progress WHERE group_id = ? AND partition < ?", (group.bytes, partitions))
+
+
+def may_create(db: sqlite3.Connection, pipe: UUID, named_by: ProgressKey) -> bool:
+    """Tell whether a relay's pipe may be created: its progress names it, and it is not there."""
+    named = db.execute(
+        "SELECT 1 FROM progress WHERE group_id = ? AND partition = ? AND pipe = ?",
+        (named_by.group.bytes, named_by.partition, pipe.bytes),
+    ).fetchone()
+    return bool(named) and not db.execute("SELECT 1 FROM heads WHERE pipe = ?", (time_key(pipe),)).fetchone()
 
 
 def _partition(key: PartitionKey) -> tuple[bytes, int]:
@@ -223,13 +244,14 @@ def _record_row(record: TopicRecord) -> tuple[Any, ...]:
         *(
             json.dumps(record.settings.to_stored()),
             json.dumps({name: str(found) for name, found in record.groups.items()}),
+            json.dumps({name: each.to_text() for name, each in record.subscriptions.items()}),
         ),
     )
 
 
 def _to_record(row: tuple[Any, ...]) -> TopicRecord:
     with decoding("topics"):
-        name, incarnation, op, state, settings, groups = row
+        name, incarnation, op, state, settings, groups, subscriptions = row
         return TopicRecord(
             text(name),
             UUID(bytes=blob(incarnation)),
@@ -237,6 +259,10 @@ def _to_record(row: tuple[Any, ...]) -> TopicRecord:
             UUID(bytes=blob(op)),
             TopicState(state),
             {text(group): UUID(text(found)) for group, found in json.loads(text(groups)).items()},
+            {
+                text(queue): Subscription.from_text(text(stored))
+                for queue, stored in json.loads(text(subscriptions)).items()
+            },
         )
 
 

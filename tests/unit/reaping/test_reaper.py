@@ -103,6 +103,19 @@ def test_what_is_in_a_poppers_hands_is_left_to_it(scene):
     assert scene.reaper.run_once().retired == 1
 
 
+def test_what_was_sealed_by_force_is_looked_at_again_at_the_next_pass(scene):
+    entry = scene.open(1)
+    scene.reaper.run_once(32)
+    scene.clock.seconds += GONE_AFTER_S + EXAMINE_S + 1.0
+    assert scene.reaper.run_once(32).sealed == 1
+    assert scene.own(entry).take(1).runs
+    scene.storage.mark(entry.pipe, [Mark(1, 1, End.COMMITTED)])
+
+    scene.clock.seconds += 2.0
+
+    assert scene.reaper.run_once(32).retired == 1
+
+
 def test_a_young_pipe_is_left_to_its_pusher_and_an_old_one_is_sealed_and_emptied(scene):
     entry = scene.open(1)
     assert scene.reaper.run_once().sealed == 0

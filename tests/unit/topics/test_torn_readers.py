@@ -1,6 +1,7 @@
 """A caller may be torn out of a read, a poll or an end anywhere, as by Ctrl-C: nothing is skipped."""
 
 from functools import partial
+from itertools import count
 from types import SimpleNamespace
 
 import pytest
@@ -63,19 +64,14 @@ def next_of(scene, group):
     return scene.rows.read_progress(group.find(), 0).next
 
 
-def lines():
-    line = 0
-    while True:
-        line += 1
-        yield line
+def open_reader(scene, bell, start="earliest"):
+    return TopicReader(scene.context, bell, start=start, partitions=None, types=None, on_gone="error")
 
 
 @pytest.mark.parametrize("limit", [1, 2, 100])
 def test_whoever_is_torn_out_of_a_read_skips_nothing(scene, bell, limit):
-    for line in lines():
-        reader = TopicReader(
-            scene.context, bell, start="earliest", partitions=None, types=None, on_gone="error"
-        )
+    for line in count(1):
+        reader = open_reader(scene, bell)
         found = []
         is_through = is_ended_before(line, partial(put_into, found, reader.read_many, limit), TOPICS)
         saved = reader.positions
@@ -90,15 +86,11 @@ def test_whoever_is_torn_out_of_a_read_skips_nothing(scene, bell, limit):
 
 @pytest.mark.parametrize("limit", [1, 2, 100])
 def test_where_whoever_is_torn_out_of_a_read_is_told_to_go_on_nothing_is_skipped(scene, bell, limit):
-    for line in lines():
-        reader = TopicReader(
-            scene.context, bell, start="earliest", partitions=None, types=None, on_gone="error"
-        )
+    for line in count(1):
+        reader = open_reader(scene, bell)
         found = []
         is_through = is_ended_before(line, partial(put_into, found, reader.read_many, limit), TOPICS)
-        again = TopicReader(
-            scene.context, bell, start=reader.positions, partitions=None, types=None, on_gone="error"
-        )
+        again = open_reader(scene, bell, reader.positions)
         while more := again.read_many(limit):
             found += more
         assert offsets(found) == [*range(1, COUNT + 1)], line
@@ -111,7 +103,7 @@ def test_where_whoever_is_torn_out_of_a_read_is_told_to_go_on_nothing_is_skipped
 def test_whoever_is_torn_out_of_a_poll_is_handed_all_and_progress_passes_nothing(
     scene, bell, monkeypatch, limit
 ):
-    for line in lines():
+    for line in count(1):
         one, group = make_consumer(scene, bell, monkeypatch)
         found = []
         is_through = is_ended_before(line, partial(put_into, found, one.poll, limit), TOPICS)
@@ -133,7 +125,7 @@ def test_whoever_is_torn_out_of_a_poll_is_handed_all_and_progress_passes_nothing
 
 @pytest.mark.parametrize("what", ["done", "again"])
 def test_whoever_is_torn_out_of_the_end_of_a_message_loses_none(scene, bell, monkeypatch, what):
-    for line in lines():
+    for line in count(1):
         one, group = make_consumer(scene, bell, monkeypatch)
         first, second, third, *_ = one.poll()
         first.done()
@@ -153,7 +145,7 @@ def test_whoever_is_torn_out_of_the_end_of_a_message_loses_none(scene, bell, mon
 
 
 def test_whoever_is_torn_out_of_a_commit_loses_nothing(scene, bell, monkeypatch):
-    for line in lines():
+    for line in count(1):
         one, group = make_consumer(scene, bell, monkeypatch)
         messages = one.poll(3)
         is_through = is_ended_before(line, partial(one.commit, messages), TOPICS)
