@@ -235,8 +235,8 @@ class DueWatch:
         pushed = self._pushed.get(body)
         if self._moves.is_touched(body):
             return self._world.now  # the watch of moves tells
-        if pushed is None or not pushed.due_ms:
-            return told_at
+        if pushed is None or pushed.due_ms is None:
+            return told_at + (pushed.lead_ms / 1000 if pushed else 0.0)
         return max(told_at, (pushed.due_ms - EPOCH_MS) / 1000)
 
     def in_order(self, reordered: Sequence[str]) -> list[str]:

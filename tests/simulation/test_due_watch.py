@@ -46,6 +46,16 @@ def test_what_is_far_from_due_is_asleep_but_where_it_was_written_with_what_is_ne
     assert watch.is_asleep("far") is is_asleep
 
 
+def test_a_message_that_was_pushed_with_a_delay_is_ready_once_that_is_over():
+    plan = Plan(seed=1, leads_s=(5.0,), dated=0.0)
+    world = World(1)
+    watch = DueWatch(plan, world, MoveWatch(plan, world, [], []), [])
+    watch.options(random.Random(1), ["delayed"])
+
+    assert watch.ready_at("delayed", 2.0) == 7.0
+    assert watch.ready_at("of no such push", 2.0) == 2.0
+
+
 def test_a_message_that_is_being_cancelled_may_be_told_not_to_be_moved_or_cancelled_again():
     plan = Plan(seed=1, leads_s=(FAR_S,), dated=0.0)
     world, broken = World(1), []
