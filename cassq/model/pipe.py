@@ -13,6 +13,7 @@ from uuid import UUID
 from cassq.limits import UNDECIDED, WINDOW_OUT
 from cassq.model.ids import Source
 from cassq.model.key import NO_SLOT
+from cassq.model.ranges import Ranges
 from cassq.model.shelf import Shelf
 
 
@@ -245,7 +246,11 @@ class PipeState:
         runs = [run for run in self.runs if run is not window]
         if reached >= window.first:
             runs.append(replace(window, last=reached, window_ms=0))
-        return replace(self, head=replace(self.head, cursor=reached), runs=tuple(runs))
+        cancelled = Ranges(
+            (each.first, each.last) for each in self.marks if each.end in {End.PURGED, End.MOVED}
+        )
+        skipped = self.head.skipped + cancelled.count_within(window.first, reached)
+        return replace(self, head=replace(self.head, cursor=reached, skipped=skipped), runs=tuple(runs))
 
 
 @dataclass(frozen=True, slots=True)

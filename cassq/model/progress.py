@@ -113,6 +113,13 @@ class Progress:
         """Return how many messages of first … last have not ended."""
         return last - first + 1 - self._ended.count_within(first, last)
 
+    def count_cancelled(self, first: int, last: int) -> int:
+        """Return how many messages of first … last, none of which a take handed out, were purged or moved.
+
+        A window is no such take: nothing in it is purged or moved before it has ended.
+        """
+        return self._purged_within(first, last) + self._moved.count_within(first, last)
+
     def is_ended(self, seq: int) -> bool:
         """Tell whether message `seq` has ended."""
         return seq <= self.head.floor or seq in self._ended

@@ -137,9 +137,9 @@ def take_over(fenced: FencedPipe) -> bool:
         last = min(newest.last, window.last, head.last)
         read_from = last + 1 if newest.last <= last else newest.first
     ended = _ended(window, last)
-    if not fenced.advance(
-        replace(head, cursor=last, read_from=read_from), (RunChange(ended, window.lease_id),)
-    ):
+    skipped = head.skipped + fenced.progress.count_cancelled(head.cursor + 1, last)
+    moved = replace(head, cursor=last, read_from=read_from, skipped=skipped)
+    if not fenced.advance(moved, (RunChange(ended, window.lease_id),)):
         return False
     fenced.progress.window = None
     if ended.last >= ended.first:

@@ -272,6 +272,13 @@ _WINDOW = (
         test=_WINDOWS + "test_a_forced_seal_ends_the_window_at_the_next_take",
     ),
     planted(
+        "count what was cancelled before a window as popped, once others end it",
+        "cassq.pipes.window_steps",
+        "    skipped = head.skipped + fenced.progress.count_cancelled(head.cursor + 1, last)\n",
+        "    skipped = head.skipped\n",
+        test=_WINDOWS + "test_what_was_cancelled_before_a_window_is_no_popped_message_of_it",
+    ),
+    planted(
         "begin a window though the end is decided",
         _TRANSACTIONS,
         "(*values, pipe, seen_op, head.cursor)",

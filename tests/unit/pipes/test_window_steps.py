@@ -12,6 +12,7 @@ from cassq.errors import DeliveryExpiredError, OutcomeUnknownError, StorageUnava
 from cassq.model.ids import Source, new_pipe_id, new_token
 from cassq.model.message import Batch
 from cassq.model.pipe import End, Head, Mark, Phase, PipeEntry
+from cassq.model.progress import Progress
 from cassq.model.ranges import Ranges
 from cassq.model.settings import QueueSettings
 from cassq.model.take_plan import Taken
@@ -352,6 +353,25 @@ def test_who_knocks_gets_the_window_cut_and_none_begins_for_a_while(scene, holde
     scene.push()
     assert numbers(holder.take(10, is_flowing=True)) == [4]
     assert holder.window
+
+
+def test_what_was_cancelled_before_a_window_is_no_popped_message_of_it(scene):
+    scene.push(3)
+    scene.storage.mark(scene.pipe, [Mark(1, 1, End.PURGED), Mark(3, 3, End.MOVED, new_pipe_id())])
+    holder = scene.own()
+    assert numbers(holder.take(10, is_flowing=True)) == [2]
+    assert holder.window
+    # Until the window ends its row shows nothing of what was handed out
+    state = scene.state
+    seen = state.seen_at(find_pushed(scene.storage, scene.pipe, state.head))
+    assert Progress(seen).tally(3).popped == 1
+
+    scene.clock.seconds += (window_steps.WINDOW_MS + 600) / 1000
+    other = scene.own("another")
+    assert window_steps.take_over(other)
+
+    assert Progress(scene.state).tally(3).popped == 1
+    assert (scene.state.head.cursor, scene.state.head.skipped) == (3, 2)
 
 
 def test_people_see_what_was_pushed_into_a_window_as_handed_out(scene, holder):
