@@ -17,6 +17,7 @@ only once its link is known to be applied, and an unknown link is settled before
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from uuid import UUID
 
 from cassq.errors import (
@@ -40,7 +41,7 @@ from cassq.model.topic import (
 )
 from cassq.runtime.clock import rest
 from cassq.storage.topic_port import LogQuery
-from cassq.topics.publish_request import PublishRequest, in_batches
+from cassq.topics.publish_request import PublishRequest, batches_of, in_batches
 from cassq.topics.topic_context import LOOK_PAUSE_S, LOOKS_MAX, TopicContext
 
 #: So many writers with names a partition remembers.
@@ -255,9 +256,7 @@ class Link:
 def _cut(requests: Sequence[PublishRequest], first: int, link_id: UUID) -> list[LogBatch]:
     """Return the messages of requests in batches, none of which is larger than it may be."""
     batches: list[LogBatch] = []
-    for part in in_batches(requests):
-        bodies = tuple(body for each in part for body in each.bodies)
-        headers = tuple(header for each in part for header in each.headers)
+    for bodies, headers in chain.from_iterable(map(batches_of, in_batches(requests))):
         batches.append(LogBatch(first, len(bodies), bodies, headers if any(headers) else None, link_id))
         first += len(bodies)
     return batches

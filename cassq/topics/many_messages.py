@@ -13,7 +13,7 @@ from cassq.limits import BATCH_MESSAGES_MAX
 from cassq.model.topic import Position
 from cassq.pushing.batch_cutter import Part
 from cassq.topics.partition_lane import LINK_BATCHES_MAX, PartitionLane
-from cassq.topics.publish_request import PublishRequest
+from cassq.topics.publish_request import Numbered, PublishRequest
 from cassq.topics.spreading import Lot, Spreading
 from cassq.topics.topic_context import TopicContext
 
@@ -39,6 +39,7 @@ class ManyMessages:
         lane_of: returns the lane of a partition.
         seconds: how long each batch may take.
         progress: is told how many more are published.
+        numbered: the number that the messages have together: those of a partition are one request.
     """
 
     def __init__(
@@ -47,7 +48,9 @@ class ManyMessages:
         lane_of: Callable[[int], PartitionLane],
         seconds: float,
         progress: Callable[[int], None] | None,
+        numbered: Numbered | None = None,
     ) -> None:
+        self._numbered = numbered
         self._name = context.name
         self._clock = context.clock
         self._lane_of = lane_of
@@ -75,7 +78,7 @@ class ManyMessages:
     def _send(self, lot: Lot) -> None:
         lane = self._lane_of(lot.partition)
         deadline = self._clock.now() + self._seconds
-        request = PublishRequest(lane.thread, lot.bodies, lot.headers, deadline)
+        request = PublishRequest(lane.thread, lot.bodies, lot.headers, deadline, self._numbered)
         lane.put(request)
         self._flying.append(request)
         self._in_flight += request.count
@@ -87,8 +90,7 @@ class ManyMessages:
         position = self._landed(request)
         self._flying.popleft()
         self._in_flight -= request.count
-        _add(self._stretches, position, request.count)
-        if self._progress:
+        if self._add(position, request.count) and self._progress:
             self._progress(request.count)
 
     def _landed(self, request: PublishRequest) -> Position:
@@ -108,7 +110,7 @@ class ManyMessages:
             if request.future.cancel():
                 continue
             try:
-                _add(self._stretches, self._landed(request), request.count)
+                self._add(self._landed(request), request.count)
             except CassqError as found:
                 is_unknown = is_unknown or isinstance(found, OutcomeUnknownError)
         published = sum(each.last - each.first + 1 for each in self._stretches)
@@ -118,10 +120,14 @@ class ManyMessages:
             raise OutcomeUnknownError(f"at least {told}, {others}: {error}") from error
         error.add_note(told)
 
-
-def _add(stretches: list[Stretch], position: Position, count: int) -> None:
-    last = position.offset + count - 1
-    if stretches and stretches[-1][::2] == (position.partition, position.offset - 1):
-        stretches[-1] = stretches[-1]._replace(last=last)
-    else:
-        stretches.append(Stretch(position.partition, position.offset, last))
+    def _add(self, position: Position, count: int) -> bool:
+        """Note where messages are; False: an earlier call published them."""
+        if position.is_repeat:
+            return False
+        last = position.offset + count - 1
+        stretches = self._stretches
+        if stretches and stretches[-1][::2] == (position.partition, position.offset - 1):
+            stretches[-1] = stretches[-1]._replace(last=last)
+        else:
+            stretches.append(Stretch(position.partition, position.offset, last))
+        return True

@@ -22,12 +22,12 @@ class Numbered(NamedTuple):
 
 
 class PublishRequest:
-    """Messages of one call, small enough for one batch.
+    """Messages of one call that are linked together: small enough for one batch, unless they have a number.
 
     Args:
         thread: the one that publishes them.
         deadline: the clock's reading after which nobody waits any more.
-        numbered: who numbers its messages, and the number of the only one.
+        numbered: who numbers its messages, and the number that they have together.
 
     Attributes:
         future: ends with the position of the first message.
@@ -72,7 +72,7 @@ class PublishRequest:
 
 
 def in_batches(requests: Iterable[PublishRequest]) -> Iterator[list[PublishRequest]]:
-    """Yield requests in parts that fit into one batch each."""
+    """Yield requests in parts that fit into one batch each, but for a larger request, which comes alone."""
     part: list[PublishRequest] = []
     messages = size = 0
     for each in requests:
@@ -83,3 +83,18 @@ def in_batches(requests: Iterable[PublishRequest]) -> Iterator[list[PublishReque
         messages, size = messages + each.count, size + each.size
     if part:
         yield part
+
+
+def batches_of(part: Sequence[PublishRequest]) -> Iterator[tuple[tuple[bytes, ...], tuple[Headers, ...]]]:
+    """Yield the bodies and headers of one part as batches: several where its only request is too large."""
+    bodies = tuple(body for each in part for body in each.bodies)
+    headers = tuple(header for each in part for header in each.headers)
+    begin = 0
+    if len(bodies) > BATCH_MESSAGES_MAX or sum(each.size for each in part) > BATCH_BYTES_MAX:
+        size = 0
+        for place, weight in enumerate(map(size_of, bodies, headers)):
+            if place > begin and (place - begin == BATCH_MESSAGES_MAX or size + weight > BATCH_BYTES_MAX):
+                yield bodies[begin:place], headers[begin:place]
+                begin, size = place, 0
+            size += weight
+    yield bodies[begin:], headers[begin:]

@@ -5,7 +5,7 @@ Owns one lane for each partition that this process publishes to. What must not b
 """
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import timedelta
@@ -36,14 +36,19 @@ from cassq.topics.topic_context import TopicContext
 PUBLISH_TIMEOUT = timedelta(seconds=30)
 
 
-class PublishOptions(TypedDict, total=False):
+class NumberedOptions(TypedDict, total=False):
+    """What `Topic.publish_many` takes besides, for type checkers."""
+
+    writer: str | None
+    number: int | None
+
+
+class PublishOptions(NumberedOptions, total=False):
     """What `Topic.publish` takes besides, for type checkers."""
 
     key: str | None
     type: str | None
     partition: int | None
-    writer: str | None
-    number: int | None
 
 
 class Publisher:
@@ -83,7 +88,8 @@ class Publisher:
         self, body: bytes, headers: object, timeout: float | timedelta, options: PublishOptions
     ) -> "Future[Position]":
         """Publish one message soon; see `Topic.publish_soon`."""
-        _check_options(options)
+        _check_options("publish()", options, PublishOptions.__annotations__)
+        numbered = _numbered(options)
         try:
             checked = check_body(body, self._context.settings.body_bytes_max)
         except BodyTooLargeError:  # it may have been altered
@@ -91,7 +97,6 @@ class Publisher:
         named = {name: options.get(name) for name in (KEY_HEADER, TYPE_HEADER)}
         steering = {name: value for name, value in named.items() if value is not None}
         checked_headers = check_headers({**check_headers(headers), **steering} if steering else headers)
-        numbered = _numbered(options.get("writer"), options.get("number"))
         partition = self._partition(options.get("partition"), checked_headers, numbered)
         deadline = self._clock.now() + to_seconds(timeout)
         lane = self._lane(partition)
@@ -105,15 +110,20 @@ class Publisher:
         progress: Callable[[int], None] | None,
         timeout: float | timedelta,
         partition: int | None,
+        options: NumberedOptions,
     ) -> list[Stretch]:
         """Publish many messages; see `Topic.publish_many`."""
         check_may_wait("publish_many()")
+        _check_options("publish_many()", options, NumberedOptions.__annotations__)
+        numbered = _numbered(options)
         if partition is not None:
             check_partition(partition, self._context)
         if progress is not None and not callable(progress):
             raise InvalidOptionError(f"progress={shorten(progress)} must be a function that takes a count")
-        spreading = Spreading(lambda headers: self._partition(partition, headers, None))
-        call = ManyMessages(self._context, self._lane, to_seconds(timeout), progress)
+        spreading = Spreading(
+            lambda headers: self._partition(partition, headers, numbered), is_whole=numbered is not None
+        )
+        call = ManyMessages(self._context, self._lane, to_seconds(timeout), progress, numbered)
         return call.publish(self._cutter.cut(bodies), spreading)
 
     def close(self) -> None:
@@ -159,13 +169,15 @@ def check_partition(given: object, context: TopicContext) -> int:
     return given
 
 
-def _check_options(options: PublishOptions) -> None:
-    for name in options.keys() - PublishOptions.__annotations__.keys():
-        known = ", ".join(sorted(PublishOptions.__annotations__))
-        raise InvalidOptionError(f"{shorten(name)} is no option of publish(); the options are {known}")
+def _check_options(call: str, options: NumberedOptions, known: Collection[str]) -> None:
+    for name in options.keys() - known:
+        raise InvalidOptionError(
+            f"{shorten(name)} is no option of {call}; the options are {', '.join(sorted(known))}"
+        )
 
 
-def _numbered(writer: str | None, number: int | None) -> Numbered | None:
+def _numbered(options: NumberedOptions) -> Numbered | None:
+    writer, number = options.get("writer"), options.get("number")
     if writer is None and number is None:
         return None
     if writer is None or number is None:

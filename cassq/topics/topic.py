@@ -23,6 +23,7 @@ from cassq.topics.many_messages import Stretch
 from cassq.topics.pages import Page, read_page
 from cassq.topics.publisher import (
     PUBLISH_TIMEOUT,
+    NumberedOptions,
     Publisher,
     PublishOptions,
     check_partition,
@@ -133,6 +134,7 @@ class Topic:
         partition: int | None = None,
         progress: Callable[[int], None] | None = None,
         timeout: float | timedelta = PUBLISH_TIMEOUT,
+        **numbered: Unpack[NumberedOptions],
     ) -> list[Stretch]:
         """Publish many messages, in large batches; return where they are.
 
@@ -142,12 +144,18 @@ class Topic:
             bodies: bodies, or pairs of a body and its headers.
             progress: is told how many more are published.
             timeout: how long each batch may take.
+            numbered: `writer` and `number`, as for `publish`, which all of them have together: those of one
+                partition are published at once or not at all, and once, however often the call is repeated.
+                A partition takes 200 000 messages or 128 MiB of one number. A repeat is not returned.
 
         Raises:
-            OutcomeUnknownError: some are published, and others are not or may not be.
+            OutcomeUnknownError: some are published, and others are not or may not be; with the same number
+                the same call may be repeated.
             StorageUnavailableError: none is.
+            InvalidOptionError, InvalidNameError, BodyTooLargeError: a value breaks a rule; a note of the
+                error tells how many messages are published.
         """
-        return self._publisher.publish_many(bodies, progress, timeout, partition)
+        return self._publisher.publish_many(bodies, progress, timeout, partition, numbered)
 
     def reader(
         self,

@@ -228,7 +228,7 @@ class RelayWatch:
                 yield f"relayed twice: {place} is {' and '.join(sorted(ids))}"
             if log.get(place, self.bodies[place]) != self.bodies[place]:
                 yield f"relayed otherwise: {place} is {self.bodies[place]} in the queue, not {log[place]}"
-        for place, body in log.items() if oldest else ():
+        for place, body in log.items() if oldest and self.is_on else ():
             if place not in self.seen and place[1] >= oldest[place[0]]:
                 yield f"not relayed: {body} at {place} never came out of the queue"
 

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import scheduler
@@ -30,10 +31,12 @@ from cassq.errors import (
     UnavailableError,
 )
 from cassq.limits import KIB
+from cassq.model.topic import partition_of
 from cassq.runtime.background_thread import AnsweredFuture
 from cassq.storage.cassandra import topics
 from cassq.storage.cassandra.storage import CassandraStorage
 from cassq.store import Adapters, Store
+from cassq.topics import publish_request
 from cassq.topics.held_partition import GroupMessage
 from cassq.topics.topic import Topic
 
@@ -61,6 +64,7 @@ class TopicPlan:
         blows: when which process is struck, and how.
         again: how likely a member has a message handed out again.
         is_large: whether each batch is too large for the row of its link.
+        together: how likely what has a number is several messages, which are more than one batch.
     """
 
     seed: int
@@ -83,6 +87,7 @@ class TopicPlan:
     is_generous: bool
     blows: tuple[tuple[float, str, int, str, float], ...]
     relays: RelayPlan
+    together: float
 
 
 def draw_topic(seed: int, *, has_relays: bool = False) -> TopicPlan:
@@ -147,6 +152,7 @@ def draw_topic(seed: int, *, has_relays: bool = False) -> TopicPlan:
         is_generous=dice.random() < 0.3,
         blows=tuple(sorted(blows)),
         relays=relays,
+        together=random.Random(f"together {seed}").choice((0.0, 0.0, 0.0, 0.7)),
     )
 
 
@@ -168,7 +174,10 @@ def run_topic(plan: TopicPlan, *, is_traced: bool = False) -> TopicOutcome:
     history = _History(plan, world, is_traced=is_traced)
     init = AnsweredFuture.__init__
     small, topics._SMALL = topics._SMALL, 0 if plan.is_large else topics._SMALL
+    most = publish_request.BATCH_MESSAGES_MAX
     try:
+        if plan.together:
+            publish_request.BATCH_MESSAGES_MAX = 2
         threads.install()
         AnsweredFuture.__init__ = _with_condition(init)  # type: ignore[method-assign]
         with flowing(plan.relays, world):
@@ -177,6 +186,7 @@ def run_topic(plan: TopicPlan, *, is_traced: bool = False) -> TopicOutcome:
     finally:
         AnsweredFuture.__init__ = init  # type: ignore[method-assign]
         topics._SMALL = small
+        publish_request.BATCH_MESSAGES_MAX = most
         scheduler.leave()
 
 
@@ -215,6 +225,8 @@ class _History:
         self.told: dict[str, object] = {}
         self.told_at: dict[str, float] = {}
         self.repeats: set[str] = set()
+        #: What was published with one number: the bodies that share a partition.
+        self.together: list[list[str]] = []
         #: What is at each place, by whoever saw it.
         self.log: dict[tuple[int, int], str] = {}
         self.handed: Counter[tuple[int, int]] = Counter()
@@ -278,11 +290,16 @@ class _History:
 
     def _publish(self, process: Process, topic: Topic) -> None:
         dice = self.world.dice
+        others = random.Random(f"together {self.plan.seed} {process.name}")
         futures = {}
         for number in range(1, self.plan.messages + 1):
             body = f"{process.name}-{number}"
             padded = body.ljust(BODY_BYTES).encode()
             is_numbered = dice.random() < 0.4
+            if is_numbered and others.random() < self.plan.together:
+                self._publish_together(topic, process.name, number, others)
+                self.world.sleep(others.choice((0.0, 0.3)))
+                continue
             if not is_numbered and dice.random() < 0.5:
                 future = topic.publish_soon(
                     padded, {"key": body} if dice.random() < 0.3 else None, timeout=2.0
@@ -308,6 +325,37 @@ class _History:
                     break
             self.world.sleep(dice.choice((0.0, 0.0, 0.05, 0.3)))
         topic.close()
+
+    def _publish_together(self, topic: Topic, writer: str, number: int, dice: random.Random) -> None:
+        """Publish several messages with one number, some with a key, until that is known."""
+        keys = [dice.choice(("", "k1", "k2")) for _ in range(dice.choice((1, 3, 7)))]
+        of_partition: dict[int, list[str]] = defaultdict(list)
+        given = []
+        for place, key in enumerate(keys):
+            body = f"{writer}-{number}.{place}"
+            of_partition[partition_of(key or writer, topic.partitions)].append(body)
+            given.append((body.ljust(BODY_BYTES).encode(), {"key": key} if key else {}))
+        self.together += of_partition.values()
+        for _ in range(4):
+            try:
+                stretches = topic.publish_many(given, timeout=1.0, writer=writer, number=number)
+            except CassqError as error:
+                for body in chain.from_iterable(of_partition.values()):
+                    if isinstance(error, OutcomeUnknownError):
+                        self._note_told(body, "unknown")
+                    else:
+                        self.told.setdefault(body, "not")
+                if isinstance(error, TopicNotFoundError):
+                    return
+            else:
+                fresh = {each.partition: each for each in stretches}
+                for partition, bodies in of_partition.items():
+                    for place, body in enumerate(bodies):
+                        is_fresh = partition in fresh
+                        told = (partition, fresh[partition].first + place) if is_fresh else "repeat"
+                        self.repeats |= set() if is_fresh else {body}
+                        self._note_told(body, told)
+                return
 
     def _note_told(self, body: str, what: object) -> None:
         self.told[body] = what
@@ -506,6 +554,13 @@ class _History:
                 yield f"lost: {body} was told to be at {what}, where {self.log.get(what)} is"
             if what == "repeat" and body not in in_log and not self.plan.clears:
                 yield f"lost: {body} was told as published before"
+        places = {body: place for place, body in self.log.items()}
+        for bodies in self.together:
+            there = [places[body] for body in bodies if body in places]
+            partition, first = min(there, default=(0, 0))
+            is_whole = there == [(partition, first + place) for place in range(len(bodies))]
+            if there and first >= oldest[partition] and not is_whole:
+                yield f"torn: {bodies} have one number, and are at {there}"
         for body, count in in_log.items():
             if count > 1:
                 yield f"twice: {body} is in the log {count} times"

@@ -166,4 +166,4 @@ class TestPublisher:
         monkeypatch.setattr(publisher, "_lane", lambda _: Stuck())
 
         with pytest.raises(told):
-            publisher.publish_many([b"1", b"2"], None, 1.0, None)
+            publisher.publish_many([b"1", b"2"], None, 1.0, None, {})

@@ -8,7 +8,13 @@ from support.clocks import HandClock
 from support.patience import until
 
 import cassq
-from cassq.errors import AccessDeniedError, CoordinationUnavailableError, StorageUnavailableError
+from cassq.errors import (
+    AccessDeniedError,
+    CoordinationUnavailableError,
+    OutcomeUnknownError,
+    StorageUnavailableError,
+)
+from cassq.topics import spreading
 from cassq.topics.bell import Bell, Listener
 
 
@@ -164,6 +170,79 @@ class TestReaping:
 
         assert store.reap().segments == 1
         assert topic.stats()[0].oldest > 1
+
+
+class TestManyWithANumber:
+    GIVEN = tuple((b"%d" % number, {"key": f"{number % 50}"}) for number in range(6000))
+
+    @pytest.fixture
+    def topic(self, store):
+        return store.topic("t", partitions=3)
+
+    def test_are_one_link_of_each_partition_and_are_published_once(self, store, topic):
+        before = asked(store, "link")
+        stretches = topic.publish_many(self.GIVEN, writer="etl", number=7)
+        assert asked(store, "link") - before == len(stretches) == 3
+
+        told = []
+        again = [
+            topic.publish_many(self.GIVEN, writer="etl", number=number, progress=told.append)
+            for number in (7, 6)
+        ]
+
+        assert (again, told) == ([[], []], [])
+        assert [each.latest - 1 for each in topic.stats()] == [each.last for each in sorted(stretches)]
+        for stretch in stretches:
+            page = topic.read(stretch.partition, since=stretch.first, limit=6000)
+            numbers = [int(each.body) for each in page.messages]
+            assert numbers == sorted(numbers)
+            assert len(numbers) == stretch.last
+
+    def test_go_on_where_a_call_ended_between_two_partitions(self, store, topic, monkeypatch):
+        storage, linked, first = topic._context.storage, [], threading.Lock()
+        link = storage.link
+
+        def fail_once(place, *given):
+            if not first.acquire(blocking=False):
+                raise StorageUnavailableError("out of reach")
+            linked.append(place.partition)
+            return link(place, *given)
+
+        monkeypatch.setattr(storage, "link", fail_once, raising=False)
+        with pytest.raises(OutcomeUnknownError):
+            topic.publish_many(self.GIVEN, writer="etl", number=7, timeout=0.2)
+        monkeypatch.undo()
+
+        stretches = topic.publish_many(self.GIVEN, writer="etl", number=7)
+
+        assert {each.partition for each in stretches} == {0, 1, 2} - set(linked)
+        assert sum(each.latest - 1 for each in topic.stats()) == len(self.GIVEN)
+
+    def test_without_a_key_are_in_one_partition(self, topic):
+        (stretch,) = topic.publish_many([b"x"] * 3000, writer="etl", number=1)
+        assert (stretch.first, stretch.last) == (1, 3000)
+
+    def test_that_are_too_many_for_one_transaction_are_refused_before_any_is_published(
+        self, topic, monkeypatch
+    ):
+        monkeypatch.setattr(spreading, "NUMBERED_MESSAGES_MAX", 1000)
+        with pytest.raises(
+            cassq.InvalidOptionError, match=r"more than 1000 messages .* nothing is published"
+        ):
+            topic.publish_many(self.GIVEN, writer="etl", number=7)
+        assert sum(each.latest - 1 for each in topic.stats()) == 0
+
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            ({"writer": "etl"}, "give both"),
+            ({"writer": "etl", "number": -1}, "must be an int of 0 or more"),
+            ({"key": "k"}, r"'key' is no option of publish_many\(\); the options are number, writer"),
+        ],
+    )
+    def test_with_bad_options_are_refused(self, topic, options, words):
+        with pytest.raises(cassq.InvalidOptionError, match=words):
+            topic.publish_many([b"x"], **options)
 
 
 class TestMany:
