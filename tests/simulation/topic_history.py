@@ -36,7 +36,7 @@ from cassq.runtime.background_thread import AnsweredFuture
 from cassq.storage.cassandra import topics
 from cassq.storage.cassandra.storage import CassandraStorage
 from cassq.store import Adapters, Store
-from cassq.topics import publish_request
+from cassq.topics import publish_request, spreading
 from cassq.topics.held_partition import GroupMessage
 from cassq.topics.topic import Topic
 
@@ -177,7 +177,7 @@ def run_topic(plan: TopicPlan, *, is_traced: bool = False) -> TopicOutcome:
     most = publish_request.BATCH_MESSAGES_MAX
     try:
         if plan.together:
-            publish_request.BATCH_MESSAGES_MAX = 2
+            publish_request.BATCH_MESSAGES_MAX = spreading.BATCH_MESSAGES_MAX = 2
         threads.install()
         AnsweredFuture.__init__ = _with_condition(init)  # type: ignore[method-assign]
         with flowing(plan.relays, world):
@@ -186,7 +186,7 @@ def run_topic(plan: TopicPlan, *, is_traced: bool = False) -> TopicOutcome:
     finally:
         AnsweredFuture.__init__ = init  # type: ignore[method-assign]
         topics._SMALL = small
-        publish_request.BATCH_MESSAGES_MAX = most
+        publish_request.BATCH_MESSAGES_MAX = spreading.BATCH_MESSAGES_MAX = most
         scheduler.leave()
 
 

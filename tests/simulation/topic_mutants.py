@@ -95,6 +95,21 @@ TOPIC_MUTANTS: tuple[Mutant, ...] = (
         "    writers = context.storage.read_writers(place)\n",
         "    writers = ()\n",
     ),
+    _in_histories(
+        "publish parts of one number one after the other",
+        "cassq.topics.spreading",
+        "            if lot and not self._is_whole and not lot.has_room(size):\n",
+        "            if lot and not lot.has_room(size):\n",
+    ),
+    planted(
+        "cut no batch out of a large request",
+        "cassq.topics.publish_request",
+        "    if len(bodies) > BATCH_MESSAGES_MAX or sum(each.size for each in part) > BATCH_BYTES_MAX:\n",
+        "    if False:\n",
+        test=_TESTS
+        + "test_open_topics.py::TestManyWithANumber::"
+        + "test_are_one_link_of_each_partition_and_are_published_once",
+    ),
     # Segments
     _in_histories(
         "open a segment behind one that is open",

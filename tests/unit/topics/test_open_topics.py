@@ -14,6 +14,8 @@ from cassq.errors import (
     OutcomeUnknownError,
     StorageUnavailableError,
 )
+from cassq.limits import BATCH_MESSAGES_MAX
+from cassq.storage.topic_port import LogQuery
 from cassq.topics import spreading
 from cassq.topics.bell import Bell, Listener
 
@@ -183,6 +185,12 @@ class TestManyWithANumber:
         before = asked(store, "link")
         stretches = topic.publish_many(self.GIVEN, writer="etl", number=7)
         assert asked(store, "link") - before == len(stretches) == 3
+
+        places = [topic._context.key(each).segment(1) for each in range(3)]
+        read = topic._context.storage.read_log
+        counts = [batch.count for place in places for batch in read(place, LogQuery(1, limit=9))]
+        assert sum(counts) == len(self.GIVEN)
+        assert max(counts) <= BATCH_MESSAGES_MAX < max(each.last for each in stretches)
 
         told = []
         again = [
