@@ -4,7 +4,7 @@ Owns which columns a frame may have that is written, and of which types; null is
 values may be: the library judges those, as of any push.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import repeat
@@ -42,7 +42,8 @@ class _Column(NamedTuple):
     words: str
 
 
-_WRITTEN = {
+#: The columns of a frame that is written to a queue.
+PUSHED = {
     "body": _Column(
         (BinaryType, StringType), "a body is binary, or string for UTF-8; cast it, or use to_json"
     ),
@@ -59,6 +60,11 @@ _WRITTEN = {
         "a time-to-live is a number of seconds, or a day-time interval, null for as long as the queue says; "
         "cast it",
     ),
+}
+
+#: The columns of a frame that is written to a topic.
+PUBLISHED = {name: PUSHED[name] for name in ("body", "headers", "type", "key")} | {
+    "partition": _Column((IntegralType,), "a partition is a whole number, null for that of the key; cast it")
 }
 
 _NO_OPTIONS: PushOptions = {}
@@ -80,15 +86,18 @@ class Columns:
 
         Raises: InvalidOptionError.
         """
-        if unknown := [name for name in self.names if name not in _WRITTEN]:
+        if unknown := [name for name in self.names if name not in PUSHED]:
             raise InvalidOptionError(
                 f"column {unknown[0]!r} is not known to the cassq of this executor, which is older than the "
                 "driver's: install the driver's version there"
             )
 
 
-def check_write_schema(schema: StructType) -> Columns:
+def check_write_schema(schema: StructType, known: Mapping[str, _Column] = PUSHED) -> Columns:
     """Check that a frame can be written: `body`, binary or string, and perhaps `headers` and what steers it.
+
+    Args:
+        known: the columns that it may have.
 
     Returns: what it has.
 
@@ -101,9 +110,9 @@ def check_write_schema(schema: StructType) -> Columns:
             "binary or string"
         )
     for name, found in types.items():
-        column = _WRITTEN.get(name)
+        column = known.get(name)
         if column is None:
-            *most, last = _WRITTEN
+            *most, last = known
             raise InvalidOptionError(
                 f"column {name!r} has no place in a message, which has {', '.join(most)} and {last}: drop "
                 "it, or put it into one of them"
@@ -112,7 +121,7 @@ def check_write_schema(schema: StructType) -> Columns:
             raise InvalidOptionError(f"column {name!r} is {found.simpleString()}: {column.words}")
     headers = types.get("headers", MapType(StringType(), StringType())).simpleString()
     if headers != "map<string,string>":
-        raise InvalidOptionError(f"column 'headers' is {headers}: {_WRITTEN['headers'].words}")
+        raise InvalidOptionError(f"column 'headers' is {headers}: {PUSHED['headers'].words}")
     return Columns(tuple(types))
 
 

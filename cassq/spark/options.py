@@ -109,6 +109,20 @@ class TopicOptions:
     skips_gone: bool
 
 
+@dataclass(frozen=True, slots=True)
+class TopicWriteOptions:
+    """Options of `df.write` and `df.writeStream` to a topic.
+
+    Attributes:
+        writer, batch: name a batch write, so that the same batch written again is not published twice.
+    """
+
+    url: str
+    topic: str
+    writer: str | None
+    batch: int | None
+
+
 class _Words:
     """Options while they are read: each is taken once, and what is left over is an error."""
 
@@ -160,6 +174,26 @@ class _Words:
                 raise InvalidOptionError(f"option 'queue': {error}") from None
         return Target(url, queue)
 
+    def topic(self) -> tuple[str, str]:
+        url = check_url(self.take("url", os.environ.get("CASSQ_URL")))
+        try:
+            return url, check_name(self.take("topic"), "topic name")
+        except InvalidNameError as error:
+            raise InvalidOptionError(f"option 'topic': {error}") from None
+
+    def writer(self) -> tuple[str | None, int | None]:
+        writer, batch = self.find("writer"), self.number("batch", None, 0)
+        if (writer is None) != (batch is None):
+            raise InvalidOptionError(
+                "options 'writer' and 'batch' go together: the name of who writes, and the number of this "
+                "batch"
+            )
+        if writer is not None and check_name(writer, "name of a writer").startswith(ONCE):
+            raise InvalidOptionError(
+                f"option 'writer' is {shorten(writer)}: {ONCE!r} begins the names of writes without one"
+            )
+        return writer, batch
+
     def end(self) -> None:
         if self._left:
             name = min(self._left)
@@ -206,14 +240,8 @@ def topic_options(given: Mapping[str, str], *, is_stream: bool) -> TopicOptions:
     Raises: InvalidOptionError: one is missing, unknown or malformed.
     """
     words = _Words(given, "reading a topic of cassq")
-    url = check_url(words.take("url", os.environ.get("CASSQ_URL")))
-    try:
-        topic = check_name(words.take("topic"), "topic name")
-    except InvalidNameError as error:
-        raise InvalidOptionError(f"option 'topic': {error}") from None
     options = TopicOptions(
-        url,
-        topic,
+        *words.topic(),
         words.take("start", "earliest"),
         "latest" if is_stream else words.take("end", "latest"),
         words.number("partition_messages", PARTITION_MESSAGES) or PARTITION_MESSAGES,
@@ -231,17 +259,18 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     Raises: InvalidOptionError: one is missing, unknown or malformed.
     """
     words = _Words(given, "writing to cassq")
-    options = WriteOptions(
-        words.target(may_be_all=False), words.find("writer"), words.number("batch", None, 0)
-    )
-    if (options.writer is None) != (options.batch is None):
-        raise InvalidOptionError(
-            "options 'writer' and 'batch' go together: the name of who writes, and the number of this batch"
-        )
-    if options.writer is not None and check_name(options.writer, "name of a writer").startswith(ONCE):
-        raise InvalidOptionError(
-            f"option 'writer' is {shorten(options.writer)}: {ONCE!r} begins the names of writes without one"
-        )
+    options = WriteOptions(words.target(may_be_all=False), *words.writer())
+    words.end()
+    return options
+
+
+def topic_write_options(given: Mapping[str, str]) -> TopicWriteOptions:
+    """Read the options of a write to a topic.
+
+    Raises: InvalidOptionError: one is missing, unknown or malformed.
+    """
+    words = _Words(given, "writing to a topic of cassq")
+    options = TopicWriteOptions(*words.topic(), *words.writer())
     words.end()
     return options
 

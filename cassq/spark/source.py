@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from cassq.spark.options import is_of_topic, read_options, stream_options, topic_options, write_options
+from cassq.spark.options import (
+    is_of_topic,
+    read_options,
+    stream_options,
+    topic_options,
+    topic_write_options,
+    write_options,
+)
 from cassq.spark.rows import SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from cassq.spark.publishing import TopicBatchWriter, TopicStreamWriter
     from cassq.spark.reading import SnapshotReader
     from cassq.spark.streaming import QueueStream
     from cassq.spark.topics import TopicSnapshot, TopicStream
@@ -46,8 +54,12 @@ class CassqDataSource(DataSource):
 
         return make_reader(read_options(self.options), schema)
 
-    def writer(self, schema: "StructType", overwrite: bool) -> "BatchWriter":  # noqa: FBT001 - Spark's
+    def writer(self, schema: "StructType", overwrite: bool) -> "BatchWriter | TopicBatchWriter":  # noqa: FBT001 - Spark's
         """Return a writer of one batch."""
+        if is_of_topic(self.options):
+            from cassq.spark.publishing import make_batch_publisher  # noqa: PLC0415
+
+            return make_batch_publisher(topic_write_options(self.options), schema, is_overwriting=overwrite)
         from cassq.spark.writing import make_batch_writer  # noqa: PLC0415
 
         return make_batch_writer(write_options(self.options), schema, is_overwriting=overwrite)
@@ -62,8 +74,12 @@ class CassqDataSource(DataSource):
 
         return make_stream(stream_options(self.options), schema)
 
-    def streamWriter(self, schema: "StructType", overwrite: bool) -> "StreamWriter":  # noqa: N802, FBT001 - Spark's
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> "StreamWriter | TopicStreamWriter":  # noqa: N802, FBT001 - Spark's
         """Return a writer of a stream's batches."""
+        if is_of_topic(self.options):
+            from cassq.spark.publishing import make_stream_publisher  # noqa: PLC0415
+
+            return make_stream_publisher(topic_write_options(self.options), schema, is_overwriting=overwrite)
         from cassq.spark.writing import make_stream_writer  # noqa: PLC0415
 
         return make_stream_writer(write_options(self.options), schema, is_overwriting=overwrite)

@@ -76,14 +76,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Write one task's rows of one batch; runs in an executor."""
         self.columns.check()
-        context = _task()
-        query = context.getLocalProperty("sql.streaming.queryId")
-        batch = context.getLocalProperty("streaming.sql.batchId")
-        if query is None or batch is None:
-            raise InvalidOptionError(
-                "this Spark does not tell a task its query: cassq streams need 4.3 or newer"
-            )
-        return _fill(self.target, f"query-{query}", int(batch), iterator)
+        return _fill(self.target, *batch_of_task(), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
         """Publish one batch, unless it was published before."""
@@ -140,6 +133,19 @@ def _fill(target: Target, writer: str, batch: int, iterator: Iterator[pa.RecordB
         with suppress(CassqError):  # what stays is deleted when the batch is written again, or by the reaper
             staged.discard()
         raise
+
+
+def batch_of_task() -> tuple[str, int]:
+    """Return the writer that the query of this task is, and the number of the batch.
+
+    Raises: InvalidOptionError: Spark tells neither.
+    """
+    context = _task()
+    query = context.getLocalProperty("sql.streaming.queryId")
+    batch = context.getLocalProperty("streaming.sql.batchId")
+    if query is None or batch is None:
+        raise InvalidOptionError("this Spark does not tell a task its query: cassq streams need 4.3 or newer")
+    return f"query-{query}", int(batch)
 
 
 def _task() -> TaskContext:

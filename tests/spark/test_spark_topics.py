@@ -148,3 +148,125 @@ def test_bad_options_are_told_before_anything_runs(topic, read, options, words):
 def test_a_topic_that_is_not_there_is_told(store, read):
     with pytest.raises(PySparkException, match="there is no topic"):
         read().collect()
+
+
+class TestSink:
+    """Frames that are published."""
+
+    @pytest.fixture
+    def write(self, spark, url, name):
+        """Publish rows, with more options."""
+
+        def published(rows, schema, **options):
+            writer = spark.createDataFrame(rows, schema).repartition(4).write.format("cassq").mode("append")
+            for option, value in {"url": url, "topic": name, **options}.items():
+                writer = writer.option(option, value)
+            writer.save()
+
+        return published
+
+    @pytest.fixture
+    def publish(self, url, name, tmp_path):
+        """Publish what a stream reads of a folder of JSON, up to what is there; return the query."""
+
+        def run(frame, **options):
+            writer = frame.writeStream.format("cassq").trigger(availableNow=True)
+            checkpoint = str(tmp_path / "checkpoint")
+            for option, value in {
+                "url": url,
+                "topic": name,
+                "checkpointLocation": checkpoint,
+                **options,
+            }.items():
+                writer = writer.option(option, value)
+            query = writer.start()
+            query.awaitTermination()
+            return query
+
+        return run
+
+    @pytest.fixture
+    def source(self, store, spark, url, name):
+        """A topic with 300 messages, and a stream of them in small batches."""
+        fill(store.topic(f"{name}-source", partitions=2), 0, 300)
+        reader = spark.readStream.format("cassq").option("url", url).option("topic", f"{name}-source")
+        return reader.option("messages_per_trigger", 40).load().select("body", "key")
+
+    def test_a_frame_is_published_with_all_that_it_says(self, topic, write):
+        rows = [(f"{number}", {"a": "b"}, f"k{number % 5}", "t", None) for number in range(200)]
+        rows += [(f"{number}", None, None, None, 2) for number in range(200, 210)]
+        write(rows, "body string, headers map<string,string>, key string, type string, partition int")
+
+        found = {int(each.body): each for part in range(3) for each in topic.read(part, limit=999).messages}
+        assert found.keys() == set(range(210))
+        assert (found[7].key, found[7].type, found[7].headers["a"]) == ("k2", "t", "b")
+        assert {found[number].partition for number in range(200, 210)} == {2}
+        of_key = {key: {each.partition for each in found.values() if each.key == key} for key in ("k1", "k2")}
+        assert all(len(each) == 1 for each in of_key.values())
+
+    def test_a_batch_that_has_a_number_is_published_once(self, topic, write):
+        for _ in range(2):
+            write([(f"{number}",) for number in range(500)], "body string", writer="nightly", batch=3)
+
+        found = Counter(int(each.body) for part in range(3) for each in topic.read(part, limit=999).messages)
+        assert found == Counter(range(500))
+
+    def test_a_stream_that_is_repeated_publishes_nothing_twice(self, topic, spark, source, publish, tmp_path):
+        publish(source)
+        published = [each.latest for each in topic.stats()]
+        # The driver died before Spark wrote down that its last batch, and one more, were done.
+        commits = sorted(
+            (tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=lambda each: int(each.name)
+        )
+        for commit in commits[-2:]:
+            for left in (commit, commit.with_name(f".{commit.name}.crc")):
+                left.unlink(missing_ok=True)
+        assert len(commits) > 2
+
+        publish(source)
+
+        assert [each.latest for each in topic.stats()] == published
+        found = Counter(int(each.body) for part in range(3) for each in topic.read(part, limit=999).messages)
+        assert found == Counter(range(300))
+
+    def test_a_batch_whose_commit_ended_halfway_goes_on_where_it_was(self, topic, write, monkeypatch):
+        # What an earlier driver published of the batch before it died.
+        rows = [(f"{number}", number % 3) for number in range(90)]
+        topic.publish_many(
+            [b"%d" % number for number in range(90) if number % 3 == 1],
+            partition=1,
+            writer="nightly",
+            number=3,
+        )
+
+        write(rows, "body string, partition int", writer="nightly", batch=3)
+
+        found = Counter(int(each.body) for part in range(3) for each in topic.read(part, limit=999).messages)
+        assert found == Counter(range(90))
+
+    @pytest.mark.parametrize(
+        ("schema", "row", "options", "words"),
+        [
+            ("body string, partition int", ("x", 3), {}, "topic .* has partitions 0 to 2"),
+            (
+                "body string, priority int",
+                ("x", 3),
+                {},
+                "'priority' has no place in a message, which has body",
+            ),
+            ("body string", (None,), {}, "a body is null"),
+            ("body string", ("x",), {"writer": "w"}, "'writer' and 'batch' go together"),
+            ("body string, key string", ("x", "k" * 20_000), {}, "headers"),
+        ],
+    )
+    def test_what_breaks_a_rule_is_told_and_nothing_is_published(
+        self, topic, write, schema, row, options, words
+    ):
+        with pytest.raises(PySparkException, match=words):
+            write([row, *[("y", *row[1:])] * 3] if row[0] else [row], schema, **options)
+        assert [each.latest for each in topic.stats()] == [1, 1, 1]
+
+    def test_a_topic_is_not_overwritten(self, topic, spark, url, name):
+        writer = spark.createDataFrame([("x",)], "body string").write.format("cassq").mode("overwrite")
+        with pytest.raises(PySparkException, match="never overwritten"):
+            writer.option("url", url).option("topic", name).save()
