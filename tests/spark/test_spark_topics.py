@@ -229,7 +229,7 @@ class TestSink:
         found = Counter(int(each.body) for part in range(3) for each in topic.read(part, limit=999).messages)
         assert found == Counter(range(300))
 
-    def test_a_batch_whose_commit_ended_halfway_goes_on_where_it_was(self, topic, write, monkeypatch):
+    def test_a_batch_whose_commit_ended_halfway_goes_on_where_it_was(self, topic, write):
         # What an earlier driver published of the batch before it died.
         rows = [(f"{number}", number % 3) for number in range(90)]
         topic.publish_many(
@@ -252,11 +252,11 @@ class TestSink:
                 "body string, priority int",
                 ("x", 3),
                 {},
-                "'priority' has no place in a message, which has body",
+                "'priority' has no place in a message",
             ),
             ("body string", (None,), {}, "a body is null"),
             ("body string", ("x",), {"writer": "w"}, "'writer' and 'batch' go together"),
-            ("body string, key string", ("x", "k" * 20_000), {}, "headers"),
+            ("body string, key string", ("x", "k" * 70_000), {}, "headers"),
         ],
     )
     def test_what_breaks_a_rule_is_told_and_nothing_is_published(
