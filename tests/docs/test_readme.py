@@ -158,19 +158,23 @@ import cassq
 from pyspark.sql import SparkSession
 
 url, out, checkpoint = "sqlite:///fragments.db", "out", "checkpoint"
+log, log_checkpoint = "log", "log_checkpoint"
 with cassq.connect(url) as store:
     store.queue("orders").push_many([b"one", b"two"])
+    store.topic("events")
 builder = SparkSession.builder.master("local[1,4]")  # four attempts: a Python worker has 10 s to start in
 spark = builder.config("spark.ui.enabled", "false").getOrCreate()
 columns = "body string, headers map<string,string>, amount int"
 orders = spark.createDataFrame([("three", {"type": "new"}, 1200)], columns)
 """
 _SPARK_END = """
-(query,) = spark.streams.active
-while sum(batch["numInputRows"] for batch in query.recentProgress) < 4:
-    query.processAllAvailable()  # which is also done when a first look found nothing yet
-query.stop()
-assert spark.read.parquet(out).count() == 4
+queries = spark.streams.active
+while sum(batch["numInputRows"] for query in queries for batch in query.recentProgress) < 5:
+    for query in queries:
+        query.processAllAvailable()  # which is also done when a first look found nothing yet
+for query in queries:
+    query.stop()
+assert (spark.read.parquet(out).count(), spark.read.parquet(log).count()) == (4, 1)
 """
 
 
