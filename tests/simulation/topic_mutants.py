@@ -53,8 +53,8 @@ TOPIC_MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 _ADAPTER,
-                "            self._session.execute_each(\n                (cql.APPEND_LARGE",
-                "            later = list(\n                (cql.APPEND_LARGE",
+                "            self._session.execute_each(\n                ((cql.APPEND_LARGE",
+                "            later = (lambda work, _: list(work))(\n                ((cql.APPEND_LARGE",
             ),
             Edit(
                 _ADAPTER,
