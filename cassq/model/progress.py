@@ -114,9 +114,9 @@ class Progress:
         return last - first + 1 - self._ended.count_within(first, last)
 
     def count_cancelled(self, first: int, last: int) -> int:
-        """Return how many messages of first … last, none of which a take handed out, were purged or moved.
+        """Return how many messages of first … last, numbers of a window that is out, were purged or moved.
 
-        A window is no such take: nothing in it is purged or moved before it has ended.
+        All of them were before it began: while it is out nothing in it is purged or moved.
         """
         return self._purged_within(first, last) + self._moved.count_within(first, last)
 

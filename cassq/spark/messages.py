@@ -4,7 +4,7 @@ Owns which columns a frame may have that is written, and of which types; null is
 values may be: the library judges those, as of any push.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import repeat
@@ -81,12 +81,12 @@ class Columns:
 
     names: tuple[str, ...]
 
-    def check(self) -> None:
+    def check(self, known: Collection[str] = PUSHED) -> None:
         """Check that this cassq knows them.
 
         Raises: InvalidOptionError.
         """
-        if unknown := [name for name in self.names if name not in PUSHED]:
+        if unknown := [name for name in self.names if name not in known]:
             raise InvalidOptionError(
                 f"column {unknown[0]!r} is not known to the cassq of this executor, which is older than the "
                 "driver's: install the driver's version there"

@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from cassq.bulk.writers import ONCE
 from cassq.errors import InvalidNameError, InvalidOptionError
+from cassq.limits import SEQ_MAX
 from cassq.model.arguments import check_between, tell_duration
 from cassq.model.ids import check_name, shorten
 from cassq.urls import check_text
@@ -183,6 +184,8 @@ class _Words:
 
     def writer(self) -> tuple[str | None, int | None]:
         writer, batch = self.find("writer"), self.number("batch", None, 0)
+        if batch is not None and batch >= SEQ_MAX:
+            raise InvalidOptionError(f"option 'batch' is {batch}: give a number below 2**63 - 1")
         if (writer is None) != (batch is None):
             raise InvalidOptionError(
                 "options 'writer' and 'batch' go together: the name of who writes, and the number of this "

@@ -66,7 +66,7 @@ class LogEnd:
         self,
         requests: Sequence[PublishRequest],
         until: float,
-        meanwhile: Callable[[], None] = lambda: None,
+        meanwhile: Callable[[bool], None] = lambda _: None,
     ) -> None:
         """Link the messages of all requests at once, and tell each request its offset.
 
@@ -74,7 +74,8 @@ class LogEnd:
 
         Args:
             until: the clock's reading until which an unknown outcome is settled.
-            meanwhile: called again and again while one is: some may hear by then that it is unknown.
+            meanwhile: called again and again while one is, with True: some may hear by then that it is
+                unknown; and with False after a refusal, when nothing is on its way.
 
         Raises:
             OutcomeUnknownError: nobody knows whether the requests that have not ended are published.
@@ -101,10 +102,10 @@ class LogEnd:
                     each.tell(self._key.partition, offset)
                 offset += each.count
 
-    def _give_way(self, place: SegmentKey, refusals: int, meanwhile: Callable[[], None]) -> None:
+    def _give_way(self, place: SegmentKey, refusals: int, meanwhile: Callable[[bool], None]) -> None:
         """See what another publisher left, and let it go first where that comes again."""
         self._forget()
-        meanwhile()
+        meanwhile(False)
         if refusals > 1:
             rest(self._context.clock, LOOK_PAUSE_S * (new_token().int % 1000) / 1000)
         head = self._storage.load_head(place)
@@ -190,7 +191,7 @@ class LogEnd:
             offset += each.count
         return rows, sent
 
-    def _link(self, link: "Link", until: float, meanwhile: Callable[[], None]) -> bool:
+    def _link(self, link: "Link", until: float, meanwhile: Callable[[bool], None]) -> bool:
         """Link, and settle an unknown outcome; tell whether it was applied."""
         try:
             return self._send(link)
@@ -201,9 +202,9 @@ class LogEnd:
                 raise
             return is_linked
 
-    def _settle_until(self, link: "Link", until: float, meanwhile: Callable[[], None]) -> bool | None:
+    def _settle_until(self, link: "Link", until: float, meanwhile: Callable[[bool], None]) -> bool | None:
         while True:
-            meanwhile()
+            meanwhile(True)
             try:
                 return self._settle(link)
             except UnavailableError:

@@ -59,6 +59,7 @@ class ManyMessages:
         self._flying: deque[PublishRequest] = deque()
         self._in_flight = 0
         self._stretches: list[Stretch] = []
+        self._repeated = 0
 
     def publish(self, parts: Iterable[Part], spreading: Spreading) -> list[Stretch]:
         """Publish all; return where they are."""
@@ -113,7 +114,7 @@ class ManyMessages:
                 self._add(self._landed(request), request.count)
             except CassqError as found:
                 is_unknown = is_unknown or isinstance(found, OutcomeUnknownError)
-        published = sum(each.last - each.first + 1 for each in self._stretches)
+        published = self._repeated + sum(each.last - each.first + 1 for each in self._stretches)
         told = f"{published} of the messages are published"
         if isinstance(error, CassqError) and not isinstance(error, UsageError) and (published or is_unknown):
             others = "others may be" if is_unknown else "others are not"
@@ -123,6 +124,7 @@ class ManyMessages:
     def _add(self, position: Position, count: int) -> bool:
         """Note where messages are; False: an earlier call published them."""
         if position.is_repeat:
+            self._repeated += count
             return False
         last = position.offset + count - 1
         stretches = self._stretches

@@ -19,7 +19,7 @@ from cassq.runtime.deadline import Deadline
 from cassq.runtime.reentry import noted
 from cassq.topics.bell import Bell
 from cassq.topics.log_end import LogEnd
-from cassq.topics.publish_request import PublishRequest, in_batches
+from cassq.topics.publish_request import PublishRequest, in_batches, is_large
 from cassq.topics.topic_context import TopicContext
 
 _log = logging.getLogger("cassq.publisher")
@@ -96,8 +96,10 @@ class PartitionLane:
     def _take(self) -> list[PublishRequest]:
         """Return what is linked together next."""
         with noted(), self._changed:
-            parts = islice(in_batches(self._waiting), LINK_BATCHES_MAX)
-            requests = list(chain.from_iterable(parts))
+            parts = list(islice(in_batches(self._waiting), LINK_BATCHES_MAX))
+            # What is larger than a batch takes longer, and is refused more often: it goes alone.
+            alone = next((place for place, part in enumerate(parts) if is_large(part)), len(parts))
+            requests = list(chain.from_iterable(parts[: max(1, alone)]))
             self._is_publishing = bool(requests)
             for each in requests:
                 self._waiting.popleft()
@@ -127,20 +129,15 @@ class PartitionLane:
                 _log.exception("a publish ended in an error that nobody expected")
                 self._fail(left, OutcomeUnknownError(f"it may be published, and may not be: {error!r}"))
 
-    def _tell_late(self, sent: Sequence[PublishRequest]) -> None:
+    def _tell_late(self, sent: Sequence[PublishRequest], is_unknown: bool = False) -> None:  # noqa: FBT001, FBT002
         """Tell those that nobody waits for any more, while what was sent is settled: it, and what waits."""
-        self._fail(
-            self._late(sent),
-            OutcomeUnknownError(f"topic {self._context.name!r}: no answer in time: it may be published"),
-        )
+        name = f"topic {self._context.name!r}"
+        unknown = OutcomeUnknownError(f"{name}: no answer in time: it may be published")
+        refused = StorageUnavailableError(f"{name}: not published in time: others were first")
+        self._fail(self._late(sent), unknown if is_unknown else refused)
         with noted(), self._changed:
             late = [each for each in self._late(self._waiting) if each.begin()]
-        self._fail(
-            late,
-            StorageUnavailableError(
-                f"topic {self._context.name!r}: not published in time: others were first"
-            ),
-        )
+        self._fail(late, refused)
 
     def _late(self, requests: Iterable[PublishRequest]) -> list[PublishRequest]:
         now = self._clock.now()

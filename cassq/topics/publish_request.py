@@ -85,12 +85,18 @@ def in_batches(requests: Iterable[PublishRequest]) -> Iterator[list[PublishReque
         yield part
 
 
+def is_large(part: Sequence[PublishRequest]) -> bool:
+    """Tell whether a part is more than one batch."""
+    count, size = sum(each.count for each in part), sum(each.size for each in part)
+    return count > BATCH_MESSAGES_MAX or size > BATCH_BYTES_MAX
+
+
 def batches_of(part: Sequence[PublishRequest]) -> Iterator[tuple[tuple[bytes, ...], tuple[Headers, ...]]]:
     """Yield the bodies and headers of one part as batches: several where its only request is too large."""
     bodies = tuple(body for each in part for body in each.bodies)
     headers = tuple(header for each in part for header in each.headers)
     begin = 0
-    if len(bodies) > BATCH_MESSAGES_MAX or sum(each.size for each in part) > BATCH_BYTES_MAX:
+    if is_large(part):
         size = 0
         for place, weight in enumerate(map(size_of, bodies, headers)):
             if place > begin and (place - begin == BATCH_MESSAGES_MAX or size + weight > BATCH_BYTES_MAX):

@@ -14,9 +14,10 @@ from cassq.model.message import Headers, size_of
 #: So much waits at most, over all partitions: then the fullest one is published.
 WAITING_BYTES_MAX = 16 * MIB
 
-#: What one number has in one partition at most: one transaction links it.
-NUMBERED_MESSAGES_MAX = 200_000
-NUMBERED_BYTES_MAX = 128 * MIB
+#: What one number has in one partition at most. One transaction links it, once its bodies are written; where
+#: others publish meanwhile it is refused, and they are written anew.
+NUMBERED_MESSAGES_MAX = 100_000
+NUMBERED_BYTES_MAX = 16 * MIB
 
 
 @dataclass(slots=True)
@@ -37,12 +38,21 @@ class Lot:
 
         Raises: InvalidOptionError.
         """
-        if len(self.bodies) > NUMBERED_MESSAGES_MAX or self.size > NUMBERED_BYTES_MAX:
+        if _is_over(len(self.bodies), self.size):
             raise InvalidOptionError(
                 f"partition {self.partition} would get more than {NUMBERED_MESSAGES_MAX} messages or "
                 f"{NUMBERED_BYTES_MAX // MIB} MiB of one number: nothing is published; give each part of it "
                 "a number of its own"
             )
+
+
+def is_too_much(messages: Sequence[tuple[bytes, Headers]]) -> bool:
+    """Tell whether messages of one partition are more than one number may have."""
+    return _is_over(len(messages), sum(size_of(body, headers) for body, headers in messages))
+
+
+def _is_over(count: int, size: int) -> bool:
+    return count > NUMBERED_MESSAGES_MAX or size > NUMBERED_BYTES_MAX
 
 
 class Spreading:

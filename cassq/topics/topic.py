@@ -143,10 +143,10 @@ class Topic:
         Args:
             bodies: bodies, or pairs of a body and its headers.
             progress: is told how many more are published.
-            timeout: how long each batch may take.
+            timeout: how long each batch may take; with a number, all of a partition.
             numbered: `writer` and `number`, as for `publish`, which all of them have together: those of one
                 partition are published at once or not at all, and once, however often the call is repeated.
-                A partition takes 200 000 messages or 128 MiB of one number. A repeat is not returned.
+                A partition takes 100 000 messages or 16 MiB of one number. A repeat is not returned.
 
         Raises:
             OutcomeUnknownError: some are published, and others are not or may not be; with the same number

@@ -8,13 +8,13 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cluster import Cluster
+from cluster import Cluster, Flight
 from cql import parse
 from execution import Bound
 from scheduler import Process
 
 from cassq.runtime.clock import SystemClock
-from cassq.storage.cassandra.session import CassandraSession, Sent, Work
+from cassq.storage.cassandra.session import CassandraSession, Work
 from cassq.storage.cassandra.sick_nodes import SickNodes
 from cassq.storage.cassandra.statement import Call, Statement
 
@@ -33,15 +33,12 @@ class SimulatedSession(CassandraSession):
     def close(self) -> None:
         """Nothing is open."""
 
-    def _send_together(self, work: Sequence[Work]) -> Sent:
+    def _send_together(self, work: Sequence[Work]) -> Flight:
         bound = [self._bind(statement, values) for statement, values in work]
-        return self._start(work[0][0].call, bound)
+        return self._cluster.send(self._process, work[0][0].call, bound)
 
-    def _send(self, call: Call, query: Any) -> Sent:
-        return self._start(call, [query])
-
-    def _start(self, call: Call, work: Sequence[Bound]) -> Sent:
-        return Sent(call, work, self._cluster.send(self._process, call, work))
+    def _send(self, call: Call, query: Any) -> Flight:
+        return self._cluster.send(self._process, call, [query])
 
     def _bind(self, statement: Statement, values: Sequence[Any]) -> Bound:  # type: ignore[override]
         return parse(statement.cql), values
@@ -69,7 +66,13 @@ class DirectSession(SimulatedSession):
         self._one_at_a_time = threading.Lock()
         self._now = now
 
-    def _start(self, call: Call, work: Sequence[Bound]) -> Sent:
+    def _send_together(self, work: Sequence[Work]) -> Any:
+        return self._answer(work[0][0].call, [self._bind(*each) for each in work])
+
+    def _send(self, call: Call, query: Any) -> Any:
+        return self._answer(call, [query])
+
+    def _answer(self, call: Call, work: Sequence[Bound]) -> _Answered:
         with self._one_at_a_time:
             self._cluster.world.now = self._now()
-            return Sent(call, work, _Answered(self._cluster.execute(call, work)))
+            return _Answered(self._cluster.execute(call, work))

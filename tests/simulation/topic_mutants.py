@@ -3,6 +3,7 @@
 from planting import Edit, Mutant, planted
 
 _TESTS = "tests/unit/topics/"
+_LANES = _TESTS + "test_lanes_of_publishers.py::TestLane::"
 _END = "cassq.topics.log_end"
 _RETENTION = "cassq.topics.retention"
 _READER = "cassq.topics.log_reader"
@@ -53,8 +54,8 @@ TOPIC_MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 _ADAPTER,
-                "            self._session.execute_each(\n                ((cql.APPEND_LARGE",
-                "            later = (lambda work, _: list(work))(\n                ((cql.APPEND_LARGE",
+                "            self._session.execute_each(\n                (cql.APPEND_LARGE",
+                "            later = list(\n                (cql.APPEND_LARGE",
             ),
             Edit(
                 _ADAPTER,
@@ -102,9 +103,32 @@ TOPIC_MUTANTS: tuple[Mutant, ...] = (
         "            if lot and not lot.has_room(size):\n",
     ),
     planted(
+        "link what is larger than a batch together with what waits beside it",
+        "cassq.topics.partition_lane",
+        "chain.from_iterable(parts[: max(1, alone)])",
+        "chain.from_iterable(parts)",
+        test=_LANES + "test_what_is_larger_than_a_batch_is_linked_alone",
+    ),
+    planted(
+        "tell what was refused for certain as unknown",
+        "cassq.topics.partition_lane",
+        "unknown if is_unknown else refused",
+        "unknown",
+        test=_LANES + "test_who_was_refused_until_nobody_waited_hears_that_nothing_is_published",
+    ),
+    planted(
+        "tell of a repeat that failed that nothing of it is published",
+        "cassq.topics.many_messages",
+        "        published = self._repeated + sum(",
+        "        published = sum(",
+        test=_TESTS
+        + "test_open_topics.py::TestManyWithANumber::"
+        + "test_a_repeat_that_fails_does_not_say_that_nothing_is_published",
+    ),
+    planted(
         "cut no batch out of a large request",
         "cassq.topics.publish_request",
-        "    if len(bodies) > BATCH_MESSAGES_MAX or sum(each.size for each in part) > BATCH_BYTES_MAX:\n",
+        "    if is_large(part):\n",
         "    if False:\n",
         test=_TESTS
         + "test_open_topics.py::TestManyWithANumber::"

@@ -137,16 +137,6 @@ def is_certainly_not_written(error: Exception, call: Call) -> bool:
     return call is Call.WRITE and isinstance(error, Unavailable | OverloadedErrorMessage)
 
 
-def is_busy(error: Exception) -> bool:
-    """Tell whether nothing was sent because a connection has more to send than its socket takes in."""
-    if not isinstance(error, NoHostAvailable):
-        return False
-    causes = _causes(error)
-    return any(isinstance(cause, ConnectionBusy) for cause in causes) and all(
-        isinstance(cause, _NOT_SENT) for cause in causes
-    )
-
-
 def is_contended(error: BaseException | None) -> bool:
     """Tell whether a node gave a transaction up between its phases, as it does when many meet."""
     if isinstance(error, WriteTimeout):

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from cassandra import OperationTimedOut
 from cassandra.cluster import Session as DriverSession
@@ -27,11 +27,10 @@ from cassq.errors import (
     StorageUnavailableError,
 )
 from cassq.runtime.background_thread import BackgroundThread
-from cassq.runtime.clock import SystemClock, rest
+from cassq.runtime.clock import SystemClock
 from cassq.runtime.deadline import seconds_left
 from cassq.storage.cassandra.errors_map import (
     DRIVER_ERRORS,
-    is_busy,
     is_contended,
     mapped,
 )
@@ -47,16 +46,6 @@ _IN_FLIGHT_MAX = 32
 # A request that is sent gets so long, however little time its caller has left.
 _CALL_S = 0.05
 _SERIAL_READS_MAX = 4
-# So long rests who has more to send than a connection takes in.
-_BUSY_PAUSE_S = 0.01
-
-
-class Sent(NamedTuple):
-    """A request, as it is sent again where it was not sent, and the driver's future of its answer."""
-
-    call: Call
-    query: Any
-    future: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +97,15 @@ class CassandraSession:
                     raise
         return self.finish(statement, self.start(statement, values))
 
-    def start(self, statement: Statement, values: Sequence[Any] = ()) -> Sent:
+    def start(self, statement: Statement, values: Sequence[Any] = ()) -> Any:  # noqa: ANN401 - the driver's
         """Send one statement without waiting for the answer; `finish` waits."""
         with mapped(statement.call, self._place):
             return self._send(statement.call, self._bind(statement, values))
 
-    def finish(self, statement: Statement, sent: Sent) -> list[Row]:
+    def finish(self, statement: Statement, future: Any) -> list[Row]:  # noqa: ANN401 - the driver's
         """Return all rows of a statement that was started."""
         with mapped(statement.call, self._place):
-            return list(self._result_of(sent))
+            return list(self._result_of(future))
 
     def execute_conditional(self, work: Sequence[Work]) -> list[dict[str, Any]]:
         """Send one transaction and return its reply, each row by the names of its columns."""
@@ -124,19 +113,19 @@ class CassandraSession:
             found = self._result_of(self._send_together(work))
             return [dict(zip(found.column_names, row, strict=True)) for row in found]
 
-    def execute_each(self, work: Iterable[Work], at_once: int = _IN_FLIGHT_MAX) -> None:
+    def execute_each(self, work: Iterable[Work]) -> None:
         """Send plain writes side by side, a bounded number at a time.
 
         Raises:
             OutcomeUnknownError: some may have been written and others not.
             StorageUnavailableError, AccessDeniedError: none was written.
         """
-        flying: deque[tuple[Statement, Sent]] = deque()
+        flying: deque[tuple[Statement, Any]] = deque()
         finished = 0
         try:
             for statement, values in work:
                 flying.append((statement, self.start(statement, values)))
-                if len(flying) == at_once:
+                if len(flying) == _IN_FLIGHT_MAX:
                     self.finish(*flying.popleft())
                     finished += 1
             while flying:
@@ -185,7 +174,7 @@ class CassandraSession:
             for host in hosts
         )
 
-    def _send_together(self, work: Sequence[Work]) -> Sent:
+    def _send_together(self, work: Sequence[Work]) -> Any:  # noqa: ANN401 - the driver's
         (first, values), *rest = work
         query: BatchStatement | BoundStatement = self._bind(first, values)
         if rest:
@@ -194,36 +183,23 @@ class CassandraSession:
                 query.add(self._bind(statement, more))
         return self._send(first.call, query)
 
-    def _send(self, call: Call, query: Any) -> Sent:  # noqa: ANN401 - statements of the driver
+    def _send(self, call: Call, query: Any) -> Any:  # noqa: ANN401 - statements and futures of the driver
         self._check_usable()
         left_s = seconds_left(self._clock, self._timeout_s)
         if left_s >= self._timeout_s:
-            future = self._driver.execute_async(query, execution_profile=call.value)
-        else:
-            left_s = max(left_s, _CALL_S)
-            future = self._driver.execute_async(query, execution_profile=call.value, timeout=left_s)
-        return Sent(call, query, future)
+            return self._driver.execute_async(query, execution_profile=call.value)
+        return self._driver.execute_async(query, execution_profile=call.value, timeout=max(left_s, _CALL_S))
 
-    def _result_of(self, sent: Sent) -> Any:  # noqa: ANN401 - the driver's
-        """Wait for an answer; what was not sent because a connection is busy is sent once it has room."""
-        busy_until = 0.0
-        while True:
-            try:
-                return sent.future.result()
-            except DRIVER_ERRORS as error:
-                if is_busy(error):
-                    now = self._clock.now()
-                    busy_until = busy_until or now + seconds_left(self._clock, self._timeout_s)
-                    if now < busy_until:
-                        rest(self._clock, _BUSY_PAUSE_S)
-                        sent = self._send(sent.call, sent.query)
-                        continue
-                # A caller in a hurry says nothing about the node.
-                if not isinstance(error, OperationTimedOut) or sent.future.timeout >= self._timeout_s:
-                    self._sick.note(error, sent.future)
-                raise
+    def _result_of(self, future: Any) -> Any:  # noqa: ANN401 - the driver's
+        try:
+            return future.result()
+        except DRIVER_ERRORS as error:
+            # A caller in a hurry says nothing about the node.
+            if not isinstance(error, OperationTimedOut) or future.timeout >= self._timeout_s:
+                self._sick.note(error, future)
+            raise
 
-    def _is_denied(self, flying: tuple[Statement, Sent]) -> bool:
+    def _is_denied(self, flying: tuple[Statement, Any]) -> bool:
         try:
             self.finish(*flying)
         except CassqError as error:

@@ -47,9 +47,6 @@ from cassq.storage.topic_port import LogQuery
 #: A batch up to this size is in the row of its link.
 _SMALL = 16 * KIB
 
-#: So many larger ones are written side by side: a connection that has more to send refuses.
-_LARGE_AT_ONCE = 8
-
 #: In a row that named a pipe before: a null would be a tombstone.
 _NO_PIPE = UUID(int=0)
 
@@ -128,8 +125,7 @@ class CassandraTopics:
         if is_large:
             # Nothing is linked by it: who hears that it failed has published nothing.
             self._session.execute_each(
-                ((cql.APPEND_LARGE, (*place, each.link_id, each.first, *_carried(each))) for each in batches),
-                _LARGE_AT_ONCE,
+                (cql.APPEND_LARGE, (*place, each.link_id, each.first, *_carried(each))) for each in batches
             )
         for each in batches:
             carried = (UNSET_VALUE, UNSET_VALUE) if is_large else _carried(each)

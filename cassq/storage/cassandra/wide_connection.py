@@ -1,7 +1,10 @@
-"""The driver's connection with buffers that fit batches of messages, begun where no signal interrupts it.
+"""The driver's connection with room for batches of messages, begun where no signal interrupts it.
 
 The driver moves 4 KiB per system call. A batch of a thousand messages is sixty times that, and after each
 call its thread asks for the interpreter's lock again, against every other thread of the process.
+
+The driver refuses to send while the socket's buffer is full, as it is behind a few large batches, and forgets
+to give back the request's id, until there is none. How much waits to be sent cassq bounds by itself.
 
 The first connection starts the thread of the driver's loop. A signal handler that raises in the middle of
 that leaves a thread which never starts, and the driver's own clean-up at exit fails on it.
@@ -37,5 +40,6 @@ def wide(connection: type[Connection]) -> type[Connection]:
         "in_buffer_size": BUFFER_BYTES,
         "out_buffer_size": BUFFER_BYTES,
         "factory": classmethod(factory),
+        "_socket_writable": property(lambda _: True, lambda *_: None),
     }
     return type(f"Wide{connection.__name__}", (connection,), members)

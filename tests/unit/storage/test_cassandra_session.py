@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 from cassandra import ConsistencyLevel, Unauthorized, Unavailable
 from cassandra.cluster import NoHostAvailable
-from cassandra.connection import ConnectionBusy, ConnectionShutdown
 from cassandra.protocol import OverloadedErrorMessage
 
 from cassq.errors import AccessDeniedError, OutcomeUnknownError, StorageUnavailableError
@@ -99,24 +98,6 @@ def test_a_refusal_of_the_first_ends_what_is_written_in_turn_and_nothing_happene
     with pytest.raises(told):
         in_turn(session)
     assert driver.sent == 1
-
-
-BUSY = NoHostAvailable("none", {"a node": ConnectionBusy("overloaded"), "another": ConnectionShutdown("")})
-
-
-@pytest.mark.parametrize("write", [in_turn, side_by_side])
-def test_what_a_busy_connection_did_not_take_is_sent_again(session, driver, write):
-    driver.answers = [None, BUSY, BUSY, None]
-    write(session)
-    assert driver.sent == 4
-
-
-def test_a_connection_that_stays_busy_is_out_of_reach(driver):
-    session = CassandraSession(driver, "cassq", SickNodes(SystemClock()), 0.05)
-    driver.answers = [BUSY] * 1000
-    with pytest.raises(StorageUnavailableError, match="overloaded"):
-        in_turn(session)
-    assert 1 < driver.sent < 1000
 
 
 def test_a_statement_that_could_not_be_prepared_is_prepared_again(session, driver):

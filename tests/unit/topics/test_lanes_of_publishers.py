@@ -5,11 +5,13 @@ from support.interrupted import lose, refuse
 from support.topic_scene import TopicScene
 
 from cassq.errors import ClosedError, OutcomeUnknownError, StorageUnavailableError
+from cassq.limits import BATCH_MESSAGES_MAX
 from cassq.model.ids import new_token
 from cassq.runtime.background_thread import AnsweredFuture
 from cassq.topics.bell import Bell
+from cassq.topics.log_end import LogEnd
 from cassq.topics.partition_lane import PartitionLane
-from cassq.topics.publish_request import PublishRequest
+from cassq.topics.publish_request import Numbered, PublishRequest
 from cassq.topics.publisher import Publisher
 
 
@@ -88,6 +90,37 @@ class TestLane:
 
         lane.put(second)
         assert second.future.result(10).offset == 1
+
+    def test_what_is_larger_than_a_batch_is_linked_alone(self, scene, lane):
+        count = BATCH_MESSAGES_MAX + 1
+        large = PublishRequest(
+            lane.thread, (b"x",) * count, ({},) * count, scene.clock.now() + 5, Numbered("w", 1)
+        )
+        before, after = request_of(scene, lane), request_of(scene, lane)
+        lane._waiting.extend([before, large, after])
+
+        assert [lane._take() for _ in range(4)] == [[before], [large], [after], []]
+
+    def test_who_was_refused_until_nobody_waited_hears_that_nothing_is_published(self, scene):
+        rival = LogEnd(scene.context, 0)
+
+        def come_first():
+            other = request_of(scene, lane)
+            other.begin()
+            rival.publish([other], scene.clock.now() + 5)
+
+        storage = Always(scene.rows, link=come_first)
+        lane = PartitionLane(
+            scene.context_of(storage), 0, Bell(scene.coordinator, "t", scene.clock, str(new_token()))
+        )
+        request = request_of(scene, lane, within_s=1.0)
+        assert request.begin()
+
+        lane._publish([request])
+
+        with pytest.raises(StorageUnavailableError, match="others were first"):
+            request.future.result(10)
+        lane.close()
 
     def test_who_has_little_time_hears_in_time_though_another_one_has_much(self, scene):
         storage = Always(scene.rows, link=lose, load_head=lambda: heads.pop() or refuse())

@@ -226,6 +226,20 @@ class TestManyWithANumber:
         assert {each.partition for each in stretches} == {0, 1, 2} - set(linked)
         assert sum(each.latest - 1 for each in topic.stats()) == len(self.GIVEN)
 
+    def test_a_repeat_that_fails_does_not_say_that_nothing_is_published(self, topic, monkeypatch):
+        storage = topic._context.storage
+        link = storage.link
+
+        def fail(place, *rest):
+            if place.partition:
+                raise StorageUnavailableError("out of reach")
+            return link(place, *rest)
+
+        monkeypatch.setattr(storage, "link", fail, raising=False)
+        for _ in range(2):
+            with pytest.raises(OutcomeUnknownError, match="others are not"):
+                topic.publish_many(self.GIVEN, writer="etl", number=1, timeout=0.2)
+
     def test_without_a_key_are_in_one_partition(self, topic):
         (stretch,) = topic.publish_many([b"x"] * 3000, writer="etl", number=1)
         assert (stretch.first, stretch.last) == (1, 3000)
