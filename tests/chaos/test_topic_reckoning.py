@@ -241,7 +241,7 @@ class TestGroups:
         # Given a member that was frozen, and another one that has its partition
         stale = [handed(1, 1), lost_claim(6)]
         fresh = [handed(3, 1, who="b", epoch=3), worked(3, 1, who="b", epoch=3)]
-        # When the first one's commit raises, then all is well; where it returns, it moved what is another one's
+        # When the first one's commit raises, then all is well; where it returns, something is wrong
         assert self.of(*stale, worked(5, 1), *fresh, end=2) == {}
         assert BACK in self.of(*stale, worked(5, 1), committed(5.5, 1), *fresh, end=2)
 

@@ -16,11 +16,20 @@ _READER = "cassq.topics.log_reader"
 _RELAYED = "cassq.topics.relayed_partition"
 
 PLANTS = (
-    planted(
+    Mutant(
         "a member commits in the epoch of whoever has the partition",
-        _HELD,
-        "        if found is None or (found.epoch, found.owner) != (self.epoch, self._member):\n",
-        "        if found is None:\n",
+        (
+            Edit(
+                _HELD,
+                "        if found is None or (found.epoch, found.owner) != (self.epoch, self._member):\n",
+                "        if found is None:\n",
+            ),
+            Edit(
+                "cassq.topics.consumer",
+                "                if held.is_lost or not self._share.has(held):\n",
+                "                if held.is_lost:\n",
+            ),
+        ),
     ),
     planted(
         "a reader steps over what an answer lacks",

@@ -209,7 +209,7 @@ class TopicWorker(Worker):
     def consume(self, store: cassq.Store) -> None:
         """Be a member of a group, with one of the three ways to commit."""
         topic = self._topic(store)
-        how = self.dice.choice(("grouped", "each", "manual"))
+        how = self.habits.commit or self.dice.choice(("grouped", "each", "manual"))
         with self.patiently(lambda: topic.consumer(self.habits.queue, commit=how)) as consumer:
             while not self.is_over.is_set():
                 self._note_lost()

@@ -85,6 +85,7 @@ class Habits:
         rest_s: a reaper's pause between two passes.
         topic: what a worker of `topic_workers` works with; `queue` is its writer or its group then.
         begin: the number that a writer goes on with.
+        commit: how a member commits; each in a way of its own where this is empty.
     """
 
     queue: str = QUEUE
@@ -101,6 +102,7 @@ class Habits:
     rest_s: float = 0.02
     topic: str = ""
     begin: int = 0
+    commit: str = ""
 
 
 class Bell:
