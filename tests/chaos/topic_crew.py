@@ -245,7 +245,9 @@ def _mark_ends(topic: Topic, ledger: LedgerWriter) -> dict[int, int]:
     for partition in range(topic.partitions):
         name = f"end{partition}-0"
         line = Line(
-            *(ledger.now(), ledger.who, Kind.ATTEMPTED, name), digest=digest_of(name.encode()), words=NUMBERED
+            *(ledger.now(), ledger.who, Kind.ATTEMPTED, name),
+            digest=digest_of(name.encode(), {}),
+            words=NUMBERED,
         )
         ledger.append([line])
         publish = partial(topic.publish, name.encode(), writer="end", number=0, partition=partition)

@@ -183,7 +183,7 @@ class TopicWorker(Worker):
                 *(at, who, kind, each.name),
                 pipe=str(place.partition) if place else "",
                 seq=place.offset if place else 0,
-                digest=digest_of(each.body),
+                digest=digest_of(each.body, each.headers),
                 words=words,
             )
             for each, place in zip(items, known, strict=True)
@@ -272,7 +272,7 @@ class TopicWorker(Worker):
                 attempt=each.epoch,
                 pipe=str(each.partition),
                 seq=each.offset,
-                digest=digest_of(each.body) if kind is Kind.DELIVERED else "",
+                digest=digest_of(each.body, each.headers) if kind is Kind.DELIVERED else "",
             )
             for each in messages
         )
@@ -309,7 +309,7 @@ def read_lines(ledger: LedgerWriter, messages: Iterable[cassq.TopicMessage]) -> 
             *(at, who, Kind.DELIVERED, name_in(each.body)),
             pipe=str(each.partition),
             seq=each.offset,
-            digest=digest_of(each.body),
+            digest=digest_of(each.body, each.headers),
             words=each.type or "",
         )
 

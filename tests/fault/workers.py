@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import timedelta
@@ -262,7 +262,7 @@ def note_delivered(ledger: LedgerWriter, deliveries: Sequence[Delivery]) -> None
             each.run.ends_at,
             pipe="" if each.key or each.due else str(each.message_id.pipe),
             seq=0 if each.key or each.due else each.message_id.seq,
-            digest=digest_of(each.body) if OFFSET_HEADER in each.headers else "",
+            digest=digest_of(each.body, each.headers) if OFFSET_HEADER in each.headers else "",
         )
         for each in deliveries
     )
@@ -313,9 +313,10 @@ def name_of(delivery: Delivery) -> str:
     return delivery.headers.get(OFFSET_HEADER) or delivery.body.decode().rstrip()
 
 
-def digest_of(body: bytes) -> str:
-    """Return what tells one body from another."""
-    return sha256(body).hexdigest()[:16]
+def digest_of(body: bytes, headers: Mapping[str, str]) -> str:
+    """Return what tells a message from another: body and headers, but for what a relay adds."""
+    told = sorted((name, value) for name, value in headers.items() if name != OFFSET_HEADER)
+    return sha256(repr((body, told)).encode()).hexdigest()[:16]
 
 
 def by_run(deliveries: Sequence[Delivery]) -> list[list[Delivery]]:
