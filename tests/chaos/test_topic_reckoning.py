@@ -220,6 +220,13 @@ class TestGroups:
         skipped = [handed(1, 1, 2, 3), back, handed(3, 3, 4), worked(4, 1, 2, 3, 4)]
         assert self.of(*skipped) == {GAPS: 1}
 
+    def test_what_came_back_may_come_to_another_member_and_nothing_else_may(self):
+        first = [handed(1, 1, 2), member(2, Kind.ROLLING_BACK, 2), worked(3, 1)]
+        for at, told in ((2, {}), (1, {TWICE: 1})):
+            then = range(at, 3)
+            second = [handed(4, *then, who="b", epoch=3), worked(5, *then, who="b", epoch=3)]
+            assert self.of(*first, *second, end=3) == told
+
     def test_what_comes_again_in_an_epoch_without_a_demand_is_told(self):
         assert self.of(handed(1, 1, 2, 2), worked(2, 1, 2), end=3) == {TWICE: 1}
 

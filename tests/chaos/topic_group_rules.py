@@ -61,6 +61,7 @@ class Owned:
         self._told = told
         self._worked: set[int] = set()
         self._had: dict[int, Line] = {}
+        self._came_back: set[int] = set()  # and was not handed out again yet
         self._following = 1  # what is worked on without a gap ends before it
         self._begun = 1  # no epoch begins before it
         self.again: Counter[str] = Counter()
@@ -97,28 +98,26 @@ class Owned:
 
     def _epoch(self, lines: Sequence[Line]) -> Iterator[tuple[str, str]]:
         following = None
-        came_back: set[int] = set()
         for line in lines:
             if line.kind is Kind.ROLLING_BACK and following is not None:
-                came_back.update(range(line.seq, following))
+                self._came_back.update(range(line.seq, following))
                 following = min(following, line.seq)
             if line.kind is not Kind.DELIVERED:
                 continue
             if following is not None and line.seq > following:
                 yield GAPS, f"{self._name}: {line.who} has {line.seq} after {following - 1}"
-            yield from self._hand_out(line, came_back)
+            yield from self._hand_out(line)
             following = line.seq + 1
 
-    def _hand_out(self, line: Line, came_back: set[int]) -> Iterator[tuple[str, str]]:
+    def _hand_out(self, line: Line) -> Iterator[tuple[str, str]]:
         before = self._had.get(line.seq)
         self._had[line.seq] = line
         if before is None:
             return
-        if before.attempt == line.attempt:
-            why = "had it come again" if line.seq in came_back else ""
-            came_back.discard(line.seq)
-        else:
-            why = self._gone.why(before, line)
+        why = "" if before.attempt == line.attempt else self._gone.why(before, line)
+        if line.seq in self._came_back:
+            why = "had it come again"
+            self._came_back.remove(line.seq)
         if why:
             self.again[why] += 1
         else:
