@@ -32,7 +32,7 @@ from kinds import COMPILER, FAULTS, SHORT, Fault
 from ring import REPLICAS, Ring
 from scene import Load, Scene
 from stage import Stage, mix
-from topic_crew import Cast
+from topic_crew import SMALL, Cast
 from topic_kinds import TOPIC_FAULTS, TOPIC_SHORT, TOPIC_SHORT_MINUTES
 from topic_plants import PLANTS, VARIABLE
 from topic_report import TopicReport
@@ -46,7 +46,7 @@ _RATE = 400.0
 # Leaves a small machine the time to start a killed node beside the load.
 _SHORT_RATE = 100.0
 # Each message of a topic is read 12 times, consumed 3 times, and relayed.
-_TOPIC_RATE = 100.0
+_TOPIC_RATE = 40.0
 
 
 class Line:
@@ -120,7 +120,7 @@ def _say(text: str) -> None:
 def run(faults: Sequence[Fault], options: argparse.Namespace) -> Report:
     """Start a ring, play the faults, and take the ring away."""
     load = Load(rate=options.rate or _RATE)
-    cast = Cast()
+    cast = SMALL if options.short else Cast()
     if options.topics:
         load = replace(load, rate=options.rate or _TOPIC_RATE, pushers=cast.publishers)
     line = Line(len(faults))
@@ -136,9 +136,8 @@ def run(faults: Sequence[Fault], options: argparse.Namespace) -> Report:
             tqdm.write(report.head(), file=sys.stderr)
             evidence = options.evidence or Path(tempfile.gettempdir())
             ring.make_keyspace()
-            stage = (TopicStage if options.topics else Stage)(
-                ring, load, options.seconds_per_fault, evidence, line.show
-            )
+            given = ring, load, options.seconds_per_fault, evidence, line.show
+            stage = TopicStage(*given, cast=cast) if options.topics else Stage(*given)
             for each in faults:
                 line.name = each.name
                 results.append(stage.play(each))
@@ -176,7 +175,7 @@ def _choose(options: argparse.Namespace) -> list[Fault]:
         raise SystemExit(64)
     if options.short:
         options.seconds_per_fault = _SHORT_SECONDS
-        options.rate = options.rate or _SHORT_RATE
+        options.rate = options.rate or (_TOPIC_RATE if options.topics else _SHORT_RATE)
     chosen = [known[name] for name in names]
     # Clocks and full disks need a crew of their own.
     fit = [each for each in chosen or known.values() if each.store == "ring" and COMPILER not in each.needs]
@@ -196,7 +195,12 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--list", action="store_true", help="tell the kinds, and what they need")
     add("--mixed", type=float, metavar="MINUTES", help="mix them for so long, after the others")
     add("--seconds-per-fault", type=float, default=30.0, metavar="N", help="of load besides; 30")
-    add("--rate", type=float, metavar="N", help=f"messages a second; {_RATE:g}, or {_SHORT_RATE:g}")
+    add(
+        "--rate",
+        type=float,
+        metavar="N",
+        help=f"messages a second; {_RATE:g}, {_SHORT_RATE:g} or {_TOPIC_RATE:g}",
+    )
     add("--topics", action="store_true", help="of a topic, instead of a queue")
     add("--plant", choices=[each.name for each in PLANTS], help="with --topics: have the workers do wrong")
     add("--json", type=Path, metavar="FILE", help="write the results there too")

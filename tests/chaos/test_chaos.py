@@ -47,6 +47,23 @@ def test_nothing_is_lost_or_repeated_when_a_popper_a_node_and_the_leader_are_kil
         assert (each.lost, each.unexplained, each.reordered, each.broken) == (0, 0, 0, [])
 
 
+@pytest.mark.alone
+@pytest.mark.slow
+@pytest.mark.service
+def test_nothing_of_a_topic_is_lost_or_twice_whatever_is_killed_and_frozen(tmp_path):
+    # Given a ring of its own, and a seed of its own, which the report tells
+    results = tmp_path / "results.json"
+    # When many kinds of strikes befall a topic
+    words = ("--topics", "--short", "--mixed", "0.75", "--json", str(results), "--evidence", str(tmp_path))
+    done = run(*words, seconds=SHORT_S)
+    # Then every promise was kept
+    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+    (mixed,) = read_report(results, TopicReport).results
+    assert mixed.messages > 500
+    assert sum(mixed.struck.values()) > 1
+    assert not any(mixed.findings.values())
+
+
 @pytest.mark.parametrize(
     ("file", "kind"), [("reliability.json", Report), ("reliability-topics.json", TopicReport)]
 )

@@ -63,6 +63,9 @@ class Cast:
         return list(_SUBSCRIBED)[: self.queues]
 
 
+#: What a small machine has at work within half a minute.
+SMALL = Cast(partitions=4, publishers=4, writers=2, readers=4, groups=2, members=3, relays=2, poppers=1)
+
 #: The ends of the queues' names, with the types that each gets.
 _SUBSCRIBED: Mapping[str, Collection[str] | None] = {"all": None, "orders": ("order.*",)}
 

@@ -8,9 +8,12 @@ import os
 import signal
 from collections.abc import Callable
 
+from crew import Member
 from firewall import rules_for_group
 from kinds import FAULTS, IPTABLES, ROOT, Fault
 from scene import Scene
+
+from cassq.verification.ledger import Kind
 
 #: How often one strike of a kind falls.
 ROUNDS = 3
@@ -19,14 +22,34 @@ ROUNDS = 3
 PAUSE_S = 0.5, 8.0
 REST_S = 1.0
 
+#: How many of those that are struck have just begun something.
+BUSY = 0.7
+
+
+#: What tells that somebody is in the middle of something.
+_BUSY = {
+    "publisher": Kind.ATTEMPTED,
+    "reader": Kind.DELIVERED,
+    "consumer": Kind.DELIVERED,
+    "popper": Kind.DELIVERED,
+}
+
+
+def _pick(scene: Scene, role: str) -> Member:
+    """Choose a worker, at times one that has just begun something."""
+    scene.wait(scene.dice.random() * REST_S)
+    victim = scene.pick(role)
+    if role in _BUSY and scene.dice.random() < BUSY:
+        scene.crew.await_lines(victim, _BUSY[role], victim.count(_BUSY[role]) + 1)
+    return victim
+
 
 def kill(role: str) -> Callable[[Scene], None]:
     """Return what kills some of a role, one after the other; each is replaced at once."""
 
     def strike(scene: Scene) -> None:
         for _ in range(ROUNDS):
-            scene.wait(scene.dice.random() * REST_S)
-            victim = scene.pick(role)
+            victim = _pick(scene, role)
             scene.blow(f"{victim.who} is killed")
             scene.crew.kill(victim)
             scene.replace(role)
@@ -39,13 +62,12 @@ def freeze(role: str) -> Callable[[Scene], None]:
 
     def strike(scene: Scene) -> None:
         for _ in range(ROUNDS):
-            victim = scene.pick(role)
+            victim = _pick(scene, role)
             scene.blow(f"{victim.who} is frozen")
             scene.freeze([victim])
             scene.wait(scene.dice.uniform(*PAUSE_S))
             scene.blow(f"{victim.who} goes on")
             scene.thaw([victim])
-            scene.wait(scene.dice.random() * REST_S)
 
     return strike
 
@@ -55,7 +77,7 @@ def tell(role: str, number: signal.Signals, what: str) -> Callable[[Scene], None
 
     def strike(scene: Scene) -> None:
         for _ in range(ROUNDS):
-            victim = scene.pick(role)
+            victim = _pick(scene, role)
             scene.blow(f"{victim.who}: {what}")
             os.kill(victim.process.pid, number)
             scene.wait(scene.dice.uniform(*PAUSE_S) / 2)
