@@ -11,7 +11,9 @@ SIGUSR1 ends its ZooKeeper session behind its back, as if the servers had heard 
 """
 
 import argparse
+import os
 import random
+import select
 import signal
 import sys
 import threading
@@ -23,7 +25,6 @@ from datetime import timedelta
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import ClassVar, TypeVar
 
 from kazoo.client import KazooClient
@@ -108,25 +109,21 @@ class Habits:
 class Bell:
     """An event that a signal handler may set.
 
-    A `threading.Event` has a lock, and waits for itself for ever where the signal strikes inside it.
+    A `threading.Event` has a lock, and waits for itself for ever where the signal strikes inside it. A
+    `SimpleQueue` waits for ever where a handler runs until its time is over.
     """
 
     def __init__(self) -> None:
-        self._rung: SimpleQueue[None] = SimpleQueue()
+        self._heard, self._rung = os.pipe()
 
     def set(self) -> None:
-        self._rung.put(None)
+        os.write(self._rung, b"!")
 
     def is_set(self) -> bool:
-        return not self._rung.empty()
+        return self.wait(0.0)
 
     def wait(self, seconds: float) -> bool:
-        try:
-            self._rung.get(timeout=seconds)
-        except Empty:
-            return False
-        self._rung.put(None)
-        return True
+        return bool(select.select([self._heard], [], [], seconds)[0])
 
 
 class Worker:
