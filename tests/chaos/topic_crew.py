@@ -43,7 +43,7 @@ class Cast:
     queues: int = 2
     relays: int = 2
     poppers: int = 2
-    segment_kib: int = 512
+    segment_kib: int = 128
 
     def posts(self) -> dict[str, list[str]]:
         """Return what there is to do, by role: the writer, the group, or the queue."""

@@ -16,7 +16,7 @@ _TITLES = (
     "unknown publishes",
     "handed out again",
     "no publish for",
-    "",
+    "promises",
 )
 
 
