@@ -31,7 +31,8 @@ class Stretch(NamedTuple):
     """Messages of a pipe with one fate.
 
     Attributes:
-        attempts: how often they were handed out; 0: never.
+        attempts: how often the run was handed out that they lay in; 0: they were in none. A message that was
+            cancelled before may lie in a run, too.
         reason: why they came back last.
         target: the pipe that they were moved to.
     """
@@ -217,5 +218,5 @@ def _to_list(stretch: Stretch) -> list[Any]:
 
 def _to_stretch(told: Sequence[Any]) -> Stretch:
     first, last, end, attempts, *rest = told
-    reason, target = (*rest, *("", None)[len(rest) :])
-    return Stretch(int(first), int(last), End(end), int(attempts), str(reason), target and UUID(target))
+    reason, target = str(rest[0]) if rest else "", UUID(rest[1]) if rest[1:] else None
+    return Stretch(int(first), int(last), End(end), int(attempts), reason, target)

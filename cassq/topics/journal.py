@@ -19,8 +19,10 @@ from datetime import timedelta
 from uuid import UUID
 
 from cassq.errors import OutcomeUnknownError
-from cassq.model.ids import LogPlace
+from cassq.limits import NO_LIMIT
+from cassq.model.ids import LogPlace, id_time_ms
 from cassq.model.journal import PipeEvent
+from cassq.model.message import to_datetime
 from cassq.model.options import TopicOptions
 from cassq.model.topic import KEY_HEADER, TYPE_HEADER, LogHead, partition_of
 from cassq.runtime.background_thread import BackgroundThread
@@ -146,3 +148,26 @@ def reader_of_what_is_left(context: TopicContext, partition: int, since: int) ->
     """Return what reads a partition from an offset on, or from the oldest one that is left."""
     oldest = Segments(context, partition).earliest()
     return LogReader(context, partition, max(since, oldest), skips_gone=True)
+
+
+def find_event(context: TopicContext, pipe: UUID) -> PipeEvent | None:
+    """Return the event of a pipe; None where the journal has none.
+
+    It is read from the time of the pipe's id on, which most events are soon behind; then what is before that.
+    A pipe of messages that are due later has an id of that time, and its event may be from before.
+
+    Raises: TopicNotFoundError: the journal was deleted meanwhile.
+    """
+    partition = partition_of(str(pipe), context.settings.partitions)
+    since = Segments(context, partition).offset_at(to_datetime(id_time_ms(pipe)))
+    return _read_for(pipe, reader_of_what_is_left(context, partition, since)) or _read_for(
+        pipe, reader_of_what_is_left(context, partition, 1), since
+    )
+
+
+def _read_for(pipe: UUID, reader: LogReader, until: int = NO_LIMIT) -> PipeEvent | None:
+    while reader.next < until and (messages := reader.read()):
+        for message in messages:
+            if message.key == str(pipe):
+                return PipeEvent.from_body(message.body)
+    return None

@@ -25,7 +25,7 @@ from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.owned_pipe import OwnedPipe
 from cassq.reaping.reaper import Reaper
 from cassq.storage.sqlite.storage import SqliteStorage
-from cassq.topics.journal import NAME
+from cassq.topics.journal import NAME, find_event
 from cassq.topics.log_end import LogEnd
 from cassq.topics.log_reader import LogReader
 from cassq.topics.publish_request import PublishRequest
@@ -90,9 +90,9 @@ class Scene:
         """Return a reaper that knows nothing, and whose claims nobody sees."""
         return Reaper(self.context(storage), f"reaper {len(self.coordinators)}", lambda _: None)
 
-    def finish(self, count=3, end=End.COMMITTED, **of_entry):
+    def finish(self, count=3, end=End.COMMITTED, pipe=None, **of_entry):
         """Make a pipe that is over."""
-        entry = PipeEntry(new_pipe_id(), "a pusher", **of_entry)
+        entry = PipeEntry(pipe or new_pipe_id(), "a pusher", **of_entry)
         self.rows.create_pipe("q", entry, Head(new_token()))
         self.rows.append(entry.pipe, Batch(1, (b"body",) * count, None, count))
         assert self.rows.transact(entry.pipe, Transaction(Seal(count, is_free=True))).is_applied
@@ -432,6 +432,27 @@ class TestWhereTheEventIsLookedFor:
         scene.end_all()
 
         assert len(scene.told(entry)) == 1
+
+
+class TestWhoLooksForAnEvent:
+    @pytest.mark.parametrize("hours", [-2, 0, 2])
+    def test_finds_it_whatever_time_the_id_of_the_pipe_has(self, scene, hours):
+        others = [scene.finish() for _ in range(8)]
+        scene.reaper().run_once()
+        entry = scene.finish(pipe=new_pipe_id(scene.rows._file.now_ms() + hours * 3_600_000))
+        scene.reaper().run_once()
+        scene.publish(entry, 3)
+        scene.roll(entry)
+        scene.publish(entry, 3)
+
+        for each in (entry, *others):
+            assert find_event(scene.topic(), each.pipe) == scene.told(each)[0]
+
+    def test_hears_where_there_is_none(self, scene):
+        scene.finish()
+        scene.reaper().run_once()
+
+        assert find_event(scene.topic(), new_pipe_id()) is None
 
 
 class TestTheJournalOutOfReach:
