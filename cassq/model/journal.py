@@ -18,8 +18,10 @@ from cassq.model.message import Batch, to_datetime
 from cassq.model.pipe import End, Mark, PipeEntry, PipeState, Run
 from cassq.model.ranges import Ranges
 
-#: An event tells of so many stretches; of what lies behind them it says nothing.
-STRETCHES_MAX = 20_000
+#: An event tells of so many stretches, each with so much of its reason: so it fits into one write, whatever
+#: became of its pipe. Of what lies behind them it says nothing.
+STRETCHES_MAX = 10_000
+REASON_MAX = 100
 
 #: What counts where several marks cover one message, first.
 _ORDER = (End.DEAD, End.PURGED, End.MOVED, End.EXPIRED, End.COMMITTED)
@@ -188,7 +190,8 @@ def _cut_by_runs(ended: Sequence[Stretch], runs: Iterable[Run]) -> Iterator[Stre
             if at < run.first:
                 yield each._replace(first=at, last=run.first - 1)
             at, end = max(at, run.first), min(run.last, each.last)
-            yield each._replace(first=at, last=end, attempts=run.attempts, reason=run.reason)
+            reason = run.reason if len(run.reason) <= REASON_MAX else f"{run.reason[: REASON_MAX - 1]}…"
+            yield each._replace(first=at, last=end, attempts=run.attempts, reason=reason)
             at = end + 1
         if at <= each.last:
             yield each._replace(first=at)

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cassq.errors import DecodeError
-from cassq.limits import UNDECIDED
+from cassq.limits import MIB, UNDECIDED
 from cassq.model.ids import MessageId, new_pipe_id, new_token
-from cassq.model.journal import Origins, PipeEvent, Stretch, stretches_of
+from cassq.model.journal import STRETCHES_MAX, Origins, PipeEvent, Stretch, stretches_of
 from cassq.model.pipe import BURIAL, End, Head, Mark, Phase, PipeEntry, PipeState, Run, RunState
 from cassq.model.progress import Progress
 
@@ -138,6 +138,19 @@ def test_what_a_newer_version_tells_besides_is_left_out():
 def test_what_is_no_event_is_told_with_what_it_is(body):
     with pytest.raises(DecodeError, match="no event"):
         PipeEvent.from_body(body)
+
+
+def test_an_event_fits_into_one_write_whatever_became_of_its_pipe():
+    last = 3 * STRETCHES_MAX
+    runs = [run(seq, seq, seq, "\N{EURO SIGN}" * 5000) for seq in range(1, last + 1)]
+    marks = [Mark(seq, seq, End.DEAD if seq % 2 else End.COMMITTED) for seq in range(1, last + 1)]
+
+    told = PipeEvent.of("orders", PipeEntry(PIPE, "a pusher"), state(marks, runs, last))
+
+    assert len(told.to_body()) < 8 * MIB
+    assert len(told.stretches) == STRETCHES_MAX
+    assert told.find(STRETCHES_MAX).reason.endswith("\N{HORIZONTAL ELLIPSIS}")
+    assert told.find(STRETCHES_MAX + 1) is None
 
 
 def test_a_message_is_found_by_its_number():
