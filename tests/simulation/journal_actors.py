@@ -55,14 +55,15 @@ class JournalWatch:
         Args:
             pipes: those that messages came out of.
         """
+        gone = [pipe for pipe in pipes if store.storage.load_pipe(pipe) is None]  # others go while it reads
         told = Counter[UUID]()
         for message in self._events(store):
             event = PipeEvent.from_body(message.body)
             told[event.pipe] += 1
             if known := sum(each.last - each.first + 1 for each in event.stretches) - event.messages:
                 yield f"the event of {event.pipe} tells of {known:+} messages: {event}"
-        for pipe in pipes:
-            if store.storage.load_pipe(pipe) is None and not told[pipe]:
+        for pipe in gone:
+            if not told[pipe]:
                 yield f"no event: {pipe} is gone"
         for pipe, count in told.items():
             if count > 1:
