@@ -223,7 +223,7 @@ class RelayWatch:
             return repr(error)
         if stats.waiting + stats.pending:
             return f"the queue has {stats.waiting} and {stats.pending}"
-        return self.journal.left(store, self.pipes)
+        return self.journal.left(store, self.pipes) if self._plan.has_journal else ""
 
     @property
     def pipes(self) -> set[UUID]:

@@ -472,7 +472,8 @@ class _History:
         for message in self._whole(topic):
             self._note_seen("judge", message)
         self.broken += self._judge(oldest)
-        self.broken += self.relays.journal.judge(store, self.relays.pipes)
+        if self.plan.relays.has_journal:
+            self.broken += self.relays.journal.judge(store, self.relays.pipes)
 
     def _left(self, topic: Topic) -> str:
         working = [
@@ -515,7 +516,8 @@ class _History:
                 yield f"twice: {body} is in the log {count} times"
         if self.plan.members:
             yield from self._judge_group()
-        yield from self.relays.judge(self.log, oldest)
+        if self.relays.is_on:
+            yield from self.relays.judge(self.log, oldest)
 
     def _judge_group(self) -> Iterator[str]:
         if self.progress and not self.plan.clears:
