@@ -559,13 +559,7 @@ class _History:
                 yield f"lost: {body} was told to be at {what}, where {self.log.get(what)} is"
             if what == "repeat" and body not in in_log and not self.plan.clears:
                 yield f"lost: {body} was told as published before"
-        places = {body: place for place, body in self.log.items()}
-        for bodies in self.together:
-            there = [places[body] for body in bodies if body in places]
-            partition, first = min(there, default=(0, 0))
-            is_whole = there == [(partition, first + place) for place in range(len(bodies))]
-            if there and first >= oldest[partition] and not is_whole:
-                yield f"torn: {bodies} have one number, and are at {there}"
+        yield from self._torn(oldest)
         for body, count in in_log.items():
             if count > 1:
                 yield f"twice: {body} is in the log {count} times"
@@ -573,6 +567,15 @@ class _History:
             yield from self._judge_group()
         if self.relays.is_on:
             yield from self.relays.judge(self.log, oldest)
+
+    def _torn(self, oldest: dict[int, int]) -> Iterator[str]:
+        places = {body: place for place, body in self.log.items()}
+        for bodies in self.together:
+            there = [places[body] for body in bodies if body in places]
+            partition, first = min(there, default=(0, 0))
+            is_whole = there == [(partition, first + place) for place in range(len(bodies))]
+            if there and first >= oldest[partition] and not is_whole:
+                yield f"torn: {bodies} have one number, and are at {there}"
 
     def _judge_group(self) -> Iterator[str]:
         if self.progress and not self.plan.clears:
