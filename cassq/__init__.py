@@ -29,7 +29,6 @@ from cassq.errors import (
     GroupNotFoundError,
     InvalidNameError,
     InvalidOptionError,
-    MessageNotFoundError,
     OffsetGoneError,
     OutcomeUnknownError,
     OverloadedError,
@@ -76,7 +75,6 @@ from cassq.store import Store
 from cassq.topics.consumer import Consumer
 from cassq.topics.group import PartitionLag
 from cassq.topics.held_partition import GroupMessage
-from cassq.topics.history import MessageHistory
 from cassq.topics.many_messages import Stretch
 from cassq.topics.pages import Page
 from cassq.topics.relay import Relay
@@ -109,10 +107,8 @@ __all__ = [
     "InvalidNameError",
     "InvalidOptionError",
     "Message",
-    "MessageHistory",
     "MessageId",
     "MessageIds",
-    "MessageNotFoundError",
     "MessageState",
     "MessageStatus",
     "Observer",

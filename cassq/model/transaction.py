@@ -8,7 +8,6 @@ never compares with an absent value, and an owner's change always names the op i
 from dataclasses import dataclass
 from uuid import UUID
 
-from cassq.model.ids import LogPlace
 from cassq.model.pipe import Head, Mark, Run, Step
 
 
@@ -64,11 +63,10 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class Retire:
-    """The end of an empty pipe. IF op = seen_op; sets op and phase retired, and where its event is to be."""
+    """The end of an empty pipe. IF op = seen_op; sets op and phase retired."""
 
     seen_op: UUID
     op: UUID
-    journal: LogPlace | None = None
     step = Step.RETIRE
 
 
