@@ -29,6 +29,7 @@ from cassq.errors import (
     GroupNotFoundError,
     InvalidNameError,
     InvalidOptionError,
+    MessageNotFoundError,
     OffsetGoneError,
     OutcomeUnknownError,
     OverloadedError,
@@ -75,6 +76,7 @@ from cassq.store import Store
 from cassq.topics.consumer import Consumer
 from cassq.topics.group import PartitionLag
 from cassq.topics.held_partition import GroupMessage
+from cassq.topics.history import MessageHistory
 from cassq.topics.many_messages import Stretch
 from cassq.topics.pages import Page
 from cassq.topics.relay import Relay
@@ -107,8 +109,10 @@ __all__ = [
     "InvalidNameError",
     "InvalidOptionError",
     "Message",
+    "MessageHistory",
     "MessageId",
     "MessageIds",
+    "MessageNotFoundError",
     "MessageState",
     "MessageStatus",
     "Observer",

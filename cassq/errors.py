@@ -77,6 +77,14 @@ class DeadLetterNotFoundError(UsageError):
         self.count = count
 
 
+class MessageNotFoundError(UsageError):
+    """Raised when nobody knows what became of a message."""
+
+    code = "message-not-found"
+    exit_code = 66
+    http_status = 404
+
+
 class ScheduleNotFoundError(UsageError):
     """Raised when a queue has no schedule of a name."""
 

@@ -65,7 +65,9 @@ CREATE TABLE IF NOT EXISTS heads (
     dead        INTEGER NOT NULL,
     purged      INTEGER NOT NULL,
     rolled_back INTEGER NOT NULL,
-    expired     INTEGER NOT NULL DEFAULT 0
+    expired     INTEGER NOT NULL DEFAULT 0,
+    journal     BLOB,    -- of a retired pipe: the incarnation of the topic that its event is in, or is to be
+    journal_from INTEGER -- the offset from which on it is looked for
 ) WITHOUT ROWID;
 
 CREATE TABLE IF NOT EXISTS runs (

@@ -91,6 +91,7 @@ class Store(ClosingTwin[SyncStore]):
     alter_topic = in_thread(SyncStore.alter_topic)
     topics = in_thread(SyncStore.topics)
     delete_topic = in_thread(SyncStore.delete_topic)
+    history = in_thread(SyncStore.history)
     alter_queue = in_thread(SyncStore.alter_queue)
     queues = in_thread(SyncStore.queues)
     delete_queue = in_thread(SyncStore.delete_queue)

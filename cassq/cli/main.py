@@ -29,6 +29,7 @@ COMMANDS = {
     "pop": "cassq.cli.pop:pop",
     "peek": "cassq.cli.pop:peek",
     "status": "cassq.cli.message:status",
+    "history": "cassq.cli.message:history",
     "cancel": "cassq.cli.message:cancel",
     "reschedule": "cassq.cli.message:reschedule",
     "reprioritise": "cassq.cli.message:reprioritise",

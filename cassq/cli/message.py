@@ -1,4 +1,4 @@
-"""`cassq status`, `cancel`, `reschedule` and `reprioritise`: one message, by its id.
+"""`cassq status`, `history`, `cancel`, `reschedule` and `reprioritise`: one message, by its id.
 
 Owns nothing but words.
 """
@@ -30,6 +30,32 @@ def status(session: Session, queue: str, message_id: str) -> None:
     else:
         told["reason"] = in_one_line(told["reason"])
         print_figures({name: each for name, each in told.items() if each or name != "waits_for"})
+
+
+@click.command()
+@click.argument("message_id", metavar="ID")
+@common_options
+@pass_session
+def history(session: Session, message_id: str) -> None:
+    """Tell what happened to a message of any queue, also once its pipe is gone.
+
+    From then on the journal tells, where the queue keeps one.
+    """
+    with session.store() as store:
+        found = store.history(message_id)
+    told = {
+        "id": str(found.message_id),
+        "queue": found.queue,
+        "pusher": found.pusher,
+        **_to_json(found.status),
+        "retired_at": found.retired_at and found.retired_at.isoformat(),
+        "pipes": [*map(str, found.pipes)],
+    }
+    if session.is_json:
+        print_json(told)
+        return
+    told["reason"], told["pipes"] = in_one_line(told["reason"]), " ".join(told["pipes"])
+    print_figures({name: each for name, each in told.items() if each not in {None, ""}})
 
 
 @click.command()

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import Empty
 from typing import BinaryIO, Protocol, TypedDict, TypeVar, Unpack
 
 import click
@@ -24,6 +24,7 @@ from cassq.cli.session import Session, common_options, pass_session
 from cassq.cli.values import to_duration, to_header, to_time
 from cassq.model.options import PushOptions
 from cassq.runtime.clock import DEAF_S
+from cassq.runtime.signal_queue import SignalQueue
 
 Place = TypeVar("Place")
 Printed_contra = TypeVar("Printed_contra", contravariant=True)
@@ -159,7 +160,7 @@ def push_all(
 ) -> None:
     """Push all bodies; have each printed once it is durable, in the order of the input."""
     # The input is read in a thread of its own: a slow input then never keeps an id from being printed.
-    flying: SimpleQueue[Future[Place] | None] = SimpleQueue()
+    flying: SignalQueue[Future[Place] | None] = SignalQueue()
     stop = threading.Event()
     threading.Thread(
         target=_feed, args=(push_soon, bodies, flying, stop), name="cassq-input", daemon=True
@@ -178,7 +179,7 @@ def push_all(
         raise failed
 
 
-def _next_of(flying: "SimpleQueue[Future[Place] | None]") -> "Future[Place] | None":
+def _next_of(flying: "SignalQueue[Future[Place] | None]") -> "Future[Place] | None":
     # Not for ever at once: a signal may come just before the wait, and is heard after it.
     while True:
         with suppress(Empty):
@@ -188,7 +189,7 @@ def _next_of(flying: "SimpleQueue[Future[Place] | None]") -> "Future[Place] | No
 def _feed(
     push_soon: Callable[[bytes], Future[Place]],
     bodies: Iterator[bytes],
-    flying: "SimpleQueue[Future[Place] | None]",
+    flying: "SignalQueue[Future[Place] | None]",
     stop: threading.Event,
 ) -> None:
     try:

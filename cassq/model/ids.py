@@ -68,6 +68,17 @@ class MessageId(NamedTuple):
         return message_id
 
 
+class LogPlace(NamedTuple):
+    """An offset in the journal's log of a pipe, from which on its event is looked for.
+
+    Attributes:
+        incarnation: of the topic: another one's offsets say nothing here.
+    """
+
+    incarnation: UUID
+    offset: int
+
+
 def to_message_id(given: object) -> MessageId:
     """Return a message id from one, or from its str.
 

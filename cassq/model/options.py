@@ -36,6 +36,7 @@ class AlterOptions(TypedDict, total=False):
     on_expired: Literal["drop", "dead"]
     ageing: timedelta
     keys: Literal["ordered", "exclusive"]
+    journal: Literal["off", "outline"]
 
 
 class AlterTopicOptions(TypedDict, total=False):

@@ -11,7 +11,7 @@ from enum import Enum
 from uuid import UUID
 
 from cassq.limits import UNDECIDED, WINDOW_OUT
-from cassq.model.ids import Source
+from cassq.model.ids import LogPlace, Source
 from cassq.model.key import NO_SLOT
 from cassq.model.ranges import Ranges
 from cassq.model.shelf import Shelf
@@ -95,6 +95,7 @@ class Head:
         last: nothing after it will ever be delivered; UNDECIDED until that is decided.
         skipped: messages that ended before they were ever handed out.
         dead, purged, rolled_back, expired: what happened up to the floor; the marks above it tell the rest.
+        journal: of a retired pipe: since where its event is in the journal, or is to be; None: it has none.
     """
 
     op: UUID
@@ -108,6 +109,7 @@ class Head:
     purged: int = 0
     rolled_back: int = 0
     expired: int = 0
+    journal: LogPlace | None = field(default=None, kw_only=True)
 
     @property
     def is_decided(self) -> bool:

@@ -8,6 +8,7 @@ never compares with an absent value, and an owner's change always names the op i
 from dataclasses import dataclass
 from uuid import UUID
 
+from cassq.model.ids import LogPlace
 from cassq.model.pipe import Head, Mark, Run, Step
 
 
@@ -63,10 +64,11 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class Retire:
-    """The end of an empty pipe. IF op = seen_op; sets op and phase retired."""
+    """The end of an empty pipe. IF op = seen_op; sets op and phase retired, and where its event is to be."""
 
     seen_op: UUID
     op: UUID
+    journal: LogPlace | None = None
     step = Step.RETIRE
 
 

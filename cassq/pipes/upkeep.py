@@ -8,14 +8,14 @@ retires only when its end is decided and reached and everything in it has ended;
 from collections.abc import Sequence
 from dataclasses import replace
 
-from cassq.model.ids import new_token
+from cassq.model.ids import LogPlace, new_token
 from cassq.model.pipe import End, Mark, Phase, Run, RunState, Step
 from cassq.model.ranges import Range
 from cassq.model.take_plan import returned
 from cassq.model.transaction import Drain, ForceSeal, Retire, RunChange, Transaction
 from cassq.pipes import window_steps
 from cassq.pipes.fenced_pipe import FencedPipe
-from cassq.pipes.outside_view import find_newest, find_pushed, is_spent, is_standing
+from cassq.pipes.outside_view import find_newest, find_pushed, is_spent
 
 
 def needs_care(fenced: FencedPipe, *, is_abandoned: bool) -> bool:
@@ -115,15 +115,20 @@ def _bring_back(fenced: FencedPipe, runs: Sequence[Run]) -> list[Run] | None:
     return back
 
 
-def retire(fenced: FencedPipe) -> bool:
-    """Retire the pipe, which is over and counted; True when it is retired, or gone, now."""
+def retire(fenced: FencedPipe, journal: LogPlace | None = None) -> bool:
+    """Retire the pipe, which is over and counted; True when it is retired, or gone, now.
+
+    Args:
+        journal: what its head is to name; where somebody else retired it, the head says what it names.
+    """
     fenced.heed()
     if not (fenced.progress.is_over and fenced.head.allows(Step.RETIRE)):
         return fenced.head.phase is Phase.RETIRED
     op = new_token()
-    if fenced.settle(Transaction(Retire(fenced.head.op, op)), op):
+    if fenced.settle(Transaction(Retire(fenced.head.op, op, journal)), op):
+        fenced.progress.note_head(replace(fenced.head, op=op, phase=Phase.RETIRED, journal=journal))
         return True
-    return not is_standing(fenced.storage.load_pipe(fenced.pipe))
+    return not fenced.look() or fenced.head.phase is Phase.RETIRED
 
 
 def purge(fenced: FencedPipe) -> int | None:

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import CassqError, CorruptError, OutcomeUnknownError
-from cassq.model.ids import new_token
+from cassq.model.ids import LogPlace, new_token
 from cassq.model.pipe import Phase, PipeEntry
 from cassq.model.queue_record import QueueRecord
 from cassq.pipes import expiry, upkeep, window_steps
@@ -25,6 +25,7 @@ from cassq.pipes.owned_pipe import OwnedPipe
 from cassq.pipes.pipe_list import PipeList
 from cassq.reaping.duty import PASS_MAX_S
 from cassq.reaping.hand_over import rests_for_long
+from cassq.reaping.journaling import Journaling
 from cassq.reaping.keeper import Keeper
 from cassq.reaping.reap_report import ReapReport
 from cassq.runtime.outage_log import log_trouble
@@ -64,6 +65,7 @@ class Reaper:
         self._clock = context.clock
         self.keeper = Keeper(context, f"{holder}-keeper")
         self._sources = self.keeper.sources
+        self._journaling = Journaling(context)
         self._hand_over = self.keeper.hand_over
         self._pipes = PipeList(context, has_keyed=True)
         self._examined_at: dict[UUID, float] = {}
@@ -110,6 +112,7 @@ class Reaper:
     def _pass(self, pipes_max: int | None) -> ReapReport:
         report = ReapReport()
         self._pipes.refresh(self._record.publications)
+        self._journaling.begin()
         over: list[FencedPipe] = []
         hinted, others = self._candidates(pipes_max)
         pass_s = PASS_MAX_S if pipes_max is not None else float("inf")
@@ -163,7 +166,7 @@ class Reaper:
         self._examined_at[entry.pipe] = self._clock.now()
         state = self._storage.load_pipe(entry.pipe)
         if not is_standing(state):
-            self._delete(entry, report)
+            self._finish(entry, state.head.journal if state else None, report)
             return
         owned = OwnedPipe(self._context, entry, state, Taker(self._holder))
         is_open = owned.head.phase is Phase.OPEN
@@ -219,14 +222,41 @@ class Reaper:
         except CassqError as error:
             self._note_failure(report, f"the totals could not be written: {error}", error)
             return
-        entries = {fenced.pipe: fenced.entry for fenced in over}
+        looked_at = {fenced.pipe: fenced for fenced in over}
+        named: list[tuple[PipeEntry, LogPlace]] = []
         for pipe, fenced in ready.items():
             try:
-                if fenced is None or upkeep.retire(fenced):
+                if fenced is None or self._journaling.retire(fenced):
                     self._retired.add(pipe)
-                    self._delete(entries[pipe], report)
+                    entry, place = looked_at[pipe].entry, looked_at[pipe].head.journal
+                    if place:
+                        named.append((entry, place))
+                    else:
+                        self._delete(entry, report)
             except CassqError as error:
                 self._note_failure(report, f"pipe {pipe}: {error}", error)
+        self._let_go(named, report)
+
+    def _let_go(self, retired: Sequence[tuple[PipeEntry, LogPlace]], report: ReapReport) -> None:
+        """Write the events of pipes that have retired, all together, and delete the pipes after that."""
+        try:
+            self._journaling.write(retired)
+            for entry, _ in retired:
+                self._delete(entry, report)
+        except CassqError as error:
+            self._note_failure(report, f"what has retired is left to the next pass: {error}", error)
+
+    def _finish(self, entry: PipeEntry, place: LogPlace | None, report: ReapReport) -> None:
+        """Delete what somebody retired, and write its event before where its head names a place."""
+        if place is None:
+            self._delete(entry, report)
+        elif self._coordinator.claim(self._queue, entry.pipe, self._holder):
+            try:
+                self._let_go([(entry, place)], report)
+            finally:
+                self._coordinator.release(self._queue, entry.pipe, self._holder)
+        else:
+            report.busy += 1  # whoever retired it is about to
 
     def _count(self, over: list[FencedPipe]) -> dict[UUID, FencedPipe | None]:
         """Bring the pipes' counts into the totals; return those that may retire (None: is retired)."""

@@ -64,8 +64,7 @@ class TopicBatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Gathered:
         """Gather one task's rows; runs in an executor."""
-        self.columns.check(PUBLISHED)
-        return Gathered(_gather(_topic(self.options), iterator))
+        return Gathered(_gather(self.options, self.columns, iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish what the tasks have; without a number it is not known how far a driver came that died."""
@@ -81,9 +80,8 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Gathered:
         """Gather one task's rows of one batch; runs in an executor."""
-        self.columns.check(PUBLISHED)
         writer, _ = batch_of_task()
-        return Gathered(_gather(_topic(self.options), iterator), writer)
+        return Gathered(_gather(self.options, self.columns, iterator), writer)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's
         """Publish one batch, but for the partitions in which it is already."""
@@ -127,11 +125,13 @@ def _check(options: TopicWriteOptions, schema: "StructType", *, is_overwriting: 
     return columns
 
 
-def _gather(topic: "cassq.Topic", iterator: Iterator[pa.RecordBatch]) -> Lots:
+def _gather(options: TopicWriteOptions, columns: Columns, iterator: Iterator[pa.RecordBatch]) -> Lots:
     """Return the rows as messages that the topic takes.
 
     Raises: InvalidOptionError, BodyTooLargeError: a row breaks a rule; nothing of the batch is published.
     """
+    columns.check(PUBLISHED)
+    topic = _topic(options)
     lots: Lots = defaultdict(list)
     body_bytes_max = topic.settings.body_bytes_max
     for body, own, given in chain.from_iterable(map(messages_of, iterator)):

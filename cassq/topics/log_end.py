@@ -52,9 +52,19 @@ class LogEnd:
     """Links batches into one partition; used by one thread at a time.
 
     What it knows of the end is what its own last link left, and is looked up again once that was refused.
+
+    Args:
+        find: told of each head before anything is linked on it, and of the requests: it tells those that are
+            in the log already, up to there.
     """
 
-    def __init__(self, context: TopicContext, partition: int) -> None:
+    def __init__(
+        self,
+        context: TopicContext,
+        partition: int,
+        find: Callable[[Sequence[PublishRequest], LogHead], None] = lambda _, __: None,
+    ) -> None:
+        self._find_repeats = find
         self._storage = context.storage
         self._context = context
         self._key = context.key(partition)
@@ -84,7 +94,8 @@ class LogEnd:
         refusals = 0
         while left := [each for each in requests if not each.is_over]:
             place, head = self._find()
-            rows, sent = self._number(left, place, head.next)
+            self._find_repeats(left, head)
+            rows, sent = self._number([each for each in left if not each.is_over], place, head.next)
             if not sent:
                 continue
             wanted = linked(head, sum(each.count for each in sent), sum(each.size for each in sent))
@@ -101,6 +112,10 @@ class LogEnd:
                 if not each.is_over:
                     each.tell(self._key.partition, offset)
                 offset += each.count
+
+    def look(self) -> int:
+        """Return the offset that the next message gets, by a settled read where nothing is known of it."""
+        return self._find()[1].next
 
     def _give_way(self, place: SegmentKey, refusals: int, meanwhile: Callable[[bool], None]) -> None:
         """See what another publisher left, and let it go first where that comes again."""

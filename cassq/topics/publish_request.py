@@ -86,9 +86,8 @@ def in_batches(requests: Iterable[PublishRequest]) -> Iterator[list[PublishReque
 
 
 def is_large(part: Sequence[PublishRequest]) -> bool:
-    """Tell whether a part is more than one batch."""
-    count, size = sum(each.count for each in part), sum(each.size for each in part)
-    return count > BATCH_MESSAGES_MAX or size > BATCH_BYTES_MAX
+    """Tell whether a part is more than one batch; then it is one request."""
+    return len(part) == 1 and (part[0].count > BATCH_MESSAGES_MAX or part[0].size > BATCH_BYTES_MAX)
 
 
 def batches_of(part: Sequence[PublishRequest]) -> Iterator[tuple[tuple[bytes, ...], tuple[Headers, ...]]]:

@@ -20,12 +20,14 @@ from cassq.errors import (
     TopicNotFoundError,
     UnavailableError,
 )
-from cassq.model.ids import check_name
+from cassq.model.ids import MessageId, check_name, to_message_id
 from cassq.model.options import AlterTopicOptions, TopicOptions
 from cassq.model.queue_record import QueueState
 from cassq.model.topic import TopicRecord
 from cassq.model.topic_settings import TopicSettings
 from cassq.runtime.reentry import alone
+from cassq.topics.history import Histories, MessageHistory
+from cassq.topics.journal import NAME as JOURNAL
 from cassq.topics.known_topic import KnownTopic
 from cassq.topics.topic import Topic
 from cassq.topics.topic_catalog import TopicCatalog
@@ -43,6 +45,7 @@ class TopicStore:
         self._services_of_topics = services
         self._topic_catalog = TopicCatalog(services.storage, url, self._context_of)
         self._check_topics_usable = check_usable
+        self._histories = Histories(services, self._open_journal)
         self._topics_guard = threading.RLock()
         self._topics: dict[str, Topic] = {}
         self._known_topics: dict[str, KnownTopic] = {}
@@ -114,6 +117,22 @@ class TopicStore:
             self._topic_catalog.delete(known)
         finally:
             topic.close()
+
+    def history(self, message_id: MessageId | str) -> MessageHistory:
+        """Return what happened to a message of any queue, also where its pipe is gone.
+
+        Its pipe tells while it stands, and after that the journal, where the queue keeps one.
+
+        Raises:
+            InvalidOptionError: it is no message id.
+            MessageNotFoundError: nobody knows.
+        """
+        self._check_topics_usable()
+        return self._histories.find(to_message_id(message_id))
+
+    def _open_journal(self) -> TopicContext | None:
+        record = self._services_of_topics.storage.glance_topic(JOURNAL)
+        return None if record is None or record.is_deleted else self._context_of(record)
 
     def _reap_topics(self, note_failure: Callable[[str, CassqError], None]) -> int:
         """Make one pass over every topic; return how many segments were deleted."""

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
-from queue import Empty, SimpleQueue
+from queue import Empty
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cassq.errors import CassqError, ClosedError, InvalidOptionError, UsageError
@@ -21,6 +21,7 @@ from cassq.model.label import to_types
 from cassq.popping.popper import Popper
 from cassq.popping.shared_intake import CommitMode
 from cassq.runtime.clock import DEAF_S, Clock, SystemClock
+from cassq.runtime.signal_queue import SignalQueue
 from cassq.store import Store
 from cassq.worker.crews import Duty, Hook, ThreadCrew
 from cassq.worker.watchdog import Watchdog
@@ -76,7 +77,7 @@ class Worker:
         # By queue and types.
         self._duties: dict[tuple[str, frozenset[str]], Duty] = {}
         # What the run under way hears, or the next one; a signal handler may put something in.
-        self._news: SimpleQueue[tuple[str, Any]] = SimpleQueue()
+        self._news: SignalQueue[tuple[str, Any]] = SignalQueue()
         self._running = threading.Lock()
         self.is_stopping = False
         self._is_started = False
@@ -137,7 +138,7 @@ class Worker:
             self._run()
         finally:
             self._is_started = False
-            self._news = SimpleQueue()  # handlers that go on will tell the old one
+            self._news = SignalQueue()  # handlers that go on will tell the old one
             self._running.release()
 
     def stop(self, *, drain: float | timedelta = DRAIN) -> None:
@@ -234,7 +235,7 @@ class _End:
         error: why one of them ended by itself, if one did.
     """
 
-    def __init__(self, count: int, news: "SimpleQueue[tuple[str, Any]]", clock: Clock) -> None:
+    def __init__(self, count: int, news: "SignalQueue[tuple[str, Any]]", clock: Clock) -> None:
         self._left = count
         self._news = news
         self._clock = clock

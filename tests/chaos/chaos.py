@@ -4,6 +4,7 @@
     tools/chaos --kinds node-killed,leader-killed --seconds-per-fault 60
     tools/chaos --mixed 10               all kinds at random on one crew, after the others
     tools/chaos --short                  what continuous integration does
+    tools/chaos --topics                 the same of a topic: publishers, readers, groups, relays
     tools/chaos --report FILE.json       the table of an earlier run, in Markdown
 
 Owns the command's words, its output and its exit code: 0 when nothing broke, 1 when anything was lost,
@@ -17,20 +18,25 @@ import platform
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from tqdm import tqdm
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[1] / "fault"))
+sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("", "fault", "simulation")]
 
-from chaos_report import Report, Result, read_report, summarise
+from chaos_report import Report, Result, read_report
 from crew import SEED
+from firewall import Firewall
 from kinds import COMPILER, FAULTS, SHORT, Fault
 from ring import REPLICAS, Ring
 from scene import Load, Scene
 from stage import Stage, mix
+from topic_crew import SMALL, Cast
+from topic_kinds import TOPIC_FAULTS, TOPIC_SHORT, TOPIC_SHORT_MINUTES
+from topic_plants import PLANTS, VARIABLE
+from topic_report import TopicReport
+from topic_stage import TopicStage
 
 import cassq
 from cassq.verification.ledger import Kind
@@ -39,6 +45,8 @@ _SHORT_SECONDS = 15.0
 _RATE = 400.0
 # Leaves a small machine the time to start a killed node beside the load.
 _SHORT_RATE = 100.0
+# Each message of a topic is read 12 times, consumed 3 times, and relayed.
+_TOPIC_RATE = 40.0
 
 
 class Line:
@@ -83,20 +91,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     options = _parse(arguments)
     if options.report:
-        report = read_report(options.report)
+        report = read_report(options.report, TopicReport if options.topics else Report)
         _say(report.table())
         if options.into:
             report.put_into(options.into)
         return 0
     if options.list:
-        for each in FAULTS:
+        for each in TOPIC_FAULTS if options.topics else FAULTS:
             needs = f" (needs {', '.join(sorted(each.needs))})" if each.needs else ""
-            _say(f"{each.name:<16} {each.words}{needs}")
+            _say(f"{each.name:<17} {each.words}{needs}")
         return 0
+    if options.plant:
+        os.environ[VARIABLE] = options.plant  # for the workers: whoever judges them is as it should be
     faults = _choose(options)
     report = run(faults, options)
     _say(report.table())
-    _say(summarise(report.results))
+    _say(report.summary())
     for what in report.complaints():
         _say(f"BROKEN {what}")
     is_short_of = options.short and any(each.skipped for each in report.results)
@@ -110,17 +120,24 @@ def _say(text: str) -> None:
 def run(faults: Sequence[Fault], options: argparse.Namespace) -> Report:
     """Start a ring, play the faults, and take the ring away."""
     load = Load(rate=options.rate or _RATE)
+    cast = SMALL if options.short else Cast()
+    if options.topics:
+        load = replace(load, rate=options.rate or _TOPIC_RATE, pushers=cast.publishers)
     line = Line(len(faults))
     results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="cassq-chaos-ring-") as folder:
         ring = Ring(options.dir or Path(folder) / "services")
         try:
             ring.start(*(["--low-power"] if options.short else []))
-            report = Report(_setup(ring, load), results)
+            setup = _setup(ring, load)
+            report = (
+                TopicReport({**setup, **asdict(cast)}, results) if options.topics else Report(setup, results)
+            )
             tqdm.write(report.head(), file=sys.stderr)
             evidence = options.evidence or Path(tempfile.gettempdir())
             ring.make_keyspace()
-            stage = Stage(ring, load, options.seconds_per_fault, evidence, line.show)
+            given = ring, load, options.seconds_per_fault, evidence, line.show
+            stage = TopicStage(*given, cast=cast) if options.topics else Stage(*given)
             for each in faults:
                 line.name = each.name
                 results.append(stage.play(each))
@@ -147,8 +164,9 @@ def _setup(ring: Ring, load: Load) -> dict[str, object]:
 
 
 def _choose(options: argparse.Namespace) -> list[Fault]:
-    known = {each.name: each for each in FAULTS}
-    names = SHORT if options.short else tuple(known)
+    known = {each.name: each for each in (TOPIC_FAULTS if options.topics else FAULTS)}
+    short = TOPIC_SHORT if options.topics else SHORT
+    names = short if options.short else tuple(known)
     if options.kinds is not None:
         names = tuple(name for name in options.kinds.split(",") if name)
     wrong = [name for name in names if name not in known]
@@ -157,13 +175,15 @@ def _choose(options: argparse.Namespace) -> list[Fault]:
         raise SystemExit(64)
     if options.short:
         options.seconds_per_fault = _SHORT_SECONDS
-        options.rate = options.rate or _SHORT_RATE
+        options.rate = options.rate or (_TOPIC_RATE if options.topics else _SHORT_RATE)
     chosen = [known[name] for name in names]
-    if options.mixed:
-        # Clocks and full disks need a crew of their own.
-        fit = [each for each in chosen or FAULTS if each.store == "ring" and COMPILER not in each.needs]
-        chosen.append(mix(fit, options.mixed))
-    return chosen
+    # Clocks and full disks need a crew of their own.
+    fit = [each for each in chosen or known.values() if each.store == "ring" and COMPILER not in each.needs]
+    if options.topics and Firewall().missing():
+        fit = [each for each in fit if not each.needs]
+    if options.topics and options.short:
+        return [mix(fit, options.mixed or TOPIC_SHORT_MINUTES)]
+    return [*chosen, mix(fit, options.mixed)] if options.mixed else chosen
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -175,9 +195,20 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--list", action="store_true", help="tell the kinds, and what they need")
     add("--mixed", type=float, metavar="MINUTES", help="mix them for so long, after the others")
     add("--seconds-per-fault", type=float, default=30.0, metavar="N", help="of load besides; 30")
-    add("--rate", type=float, metavar="N", help=f"messages a second; {_RATE:g}, {_SHORT_RATE:g} with --short")
+    add(
+        "--rate",
+        type=float,
+        metavar="N",
+        help=f"messages a second; {_RATE:g}, {_SHORT_RATE:g} or {_TOPIC_RATE:g}",
+    )
+    add("--topics", action="store_true", help="of a topic, instead of a queue")
+    add("--plant", choices=[each.name for each in PLANTS], help="with --topics: have the workers do wrong")
     add("--json", type=Path, metavar="FILE", help="write the results there too")
-    add("--short", action="store_true", help=f"only {', '.join(SHORT)}; nothing may be skipped")
+    add(
+        "--short",
+        action="store_true",
+        help=f"only {', '.join(SHORT)}, or a short mix; nothing may be skipped",
+    )
     add("--report", type=Path, metavar="FILE", help="print the table of such a file, and run nothing")
     add("--into", type=Path, metavar="PAGE", help="with --report: put it into docs/reliability.md as well")
     add(

@@ -5,14 +5,9 @@ so that it can be made again.
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
-
-#: Where a page has the table.
-BEGIN = "<!-- chaos: begin -->"
-END = "<!-- chaos: end -->"
+from typing import Any, ClassVar
 
 _TITLES = (
     "fault",
@@ -99,35 +94,61 @@ class Report:
     Attributes:
         setup: versions, servers, load and limits.
         results: in the order in which they came.
+        TITLES, RESULT: of the table's columns, and what its rows are made of.
+        MARK: how a page marks the place of the table.
     """
 
+    TITLES: ClassVar = _TITLES
+    RESULT: ClassVar = Result
+    MARK: ClassVar = "chaos"
+
     setup: dict[str, Any]
-    results: list[Result]
+    results: list[Any]
 
     def head(self) -> str:
         """Return one line on what was run."""
         setup = self.setup
         return (
-            f"cassq {setup['cassq']}, Cassandra {setup['cassandra']} (3 nodes, replication "
-            f"{setup['replication']}), ZooKeeper {setup['zookeeper']} (3 servers), Python {setup['python']}, "
-            f"{setup['cores']} cores; lease {setup['lease']:g} s, ZooKeeper session {setup['session']:g} s, "
+            f"{self.servers()}; lease {setup['lease']:g} s, ZooKeeper session {setup['session']:g} s, "
             f"push_age_max {setup['push_age_max']:g} s, push_grace {setup['push_grace']:g} s; "
             f"{setup['pushers']} pushers with {setup['rate']:g} messages/s in all, "
             f"{setup['poppers']} poppers, 1 reaper; seed {setup['seed']}"
         )
 
+    def servers(self) -> str:
+        """Return what is run on."""
+        setup = self.setup
+        return (
+            f"cassq {setup['cassq']}, Cassandra {setup['cassandra']} (3 nodes, replication "
+            f"{setup['replication']}), ZooKeeper {setup['zookeeper']} (3 servers), Python {setup['python']}, "
+            f"{setup['cores']} cores"
+        )
+
     def table(self) -> str:
         """Return the results as a table in Markdown."""
-        lines = [list(_TITLES), ["---"] * len(_TITLES), *(each.cells() for each in self.results)]
+        lines = [list(self.TITLES), ["---"] * len(self.TITLES), *(each.cells() for each in self.results)]
         return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
     def put_into(self, page: Path) -> None:
         """Write head and table into a page, between the lines that mark their place."""
-        before, begin, rest = page.read_text("utf-8").partition(f"{BEGIN}\n")
-        _, end, after = rest.partition(END)
+        first, last = (f"<!-- {self.MARK}: {word} -->" for word in ("begin", "end"))
+        before, begin, rest = page.read_text("utf-8").partition(f"{first}\n")
+        _, end, after = rest.partition(last)
         if not begin or not end:
-            raise ValueError(f"{page} has no place for the table, between {BEGIN} and {END}")
+            raise ValueError(f"{page} has no place for the table, between {first} and {last}")
         page.write_text(f"{before}{begin}\n{self.head()}\n\n{self.table()}\n\n{end}{after}", "utf-8")
+
+    def summary(self) -> str:
+        """Return one line on all of them."""
+        done = [each for each in self.results if not each.skipped]
+        missed = sum(not each.is_met for each in done)
+        broken = sum(bool(each.broken) for each in done)
+        return (
+            f"{len(done)} faults, {sum(each.messages for each in done)} messages, "
+            f"{sum(each.lost for each in done)} lost, {sum(each.unexplained for each in done)} unexplained "
+            f"duplicates, {sum(each.reordered for each in done)} out of order; {broken} with something "
+            f"broken, {missed} back later than the goal, {len(self.results) - len(done)} skipped"
+        )
 
     def complaints(self) -> list[str]:
         """Return what was broken, fault by fault."""
@@ -139,20 +160,7 @@ class Report:
         path.write_text(json.dumps({"setup": self.setup, "results": results}, indent=1) + "\n")
 
 
-def read_report(path: Path) -> Report:
+def read_report(path: Path, kind: type[Report] = Report) -> Report:
     """Read what `Report.write` wrote."""
     told = json.loads(path.read_text())
-    return Report(told["setup"], [Result(**each) for each in told["results"]])
-
-
-def summarise(results: Sequence[Result]) -> str:
-    """Return one line on all of them."""
-    done = [each for each in results if not each.skipped]
-    missed = sum(not each.is_met for each in done)
-    broken = sum(bool(each.broken) for each in done)
-    return (
-        f"{len(done)} faults, {sum(each.messages for each in done)} messages, "
-        f"{sum(each.lost for each in done)} lost, {sum(each.unexplained for each in done)} unexplained "
-        f"duplicates, {sum(each.reordered for each in done)} out of order; {broken} with something broken, "
-        f"{missed} back later than the goal, {len(results) - len(done)} skipped"
-    )
+    return kind(told["setup"], [kind.RESULT(**each) for each in told["results"]])

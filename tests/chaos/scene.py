@@ -6,6 +6,7 @@ not break: a blow is noted before it falls, so that no figure is too good.
 
 import random
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -82,6 +83,7 @@ class Scene:
         disk: the folder of a file store's own disk.
         watch: called some times a second, with the scene.
         blows, lulls: see `pace.Course`.
+        struck: of a mix, how often each kind struck.
         doing: what happens just now, in words.
     """
 
@@ -95,6 +97,7 @@ class Scene:
     dice: random.Random = field(default_factory=lambda: random.Random(SEED))
     blows: list[float] = field(default_factory=list)
     lulls: list[tuple[float, float]] = field(default_factory=list)
+    struck: Counter[str] = field(default_factory=Counter)
     doing: str = ""
     begun: float = 0.0
 

@@ -29,7 +29,7 @@ from scene import Load, Scene, seat_of
 from cassq.errors import CassqError
 from cassq.verification.ledger import Kind
 
-_SETTLE_S = 3.0
+SETTLE_S = 3.0
 _DISK_MIB = 48
 
 
@@ -59,9 +59,13 @@ class Stage:
         }
         return ", ".join(sorted({lacks[need] for need in fault.needs} - {""}))
 
+    def blank(self, fault: Fault) -> Result:
+        """Return the result of a fault that was not played yet."""
+        return Result(fault.name, fault.words, goal_s=self.load.goal if fault.is_timed else None)
+
     def play(self, fault: Fault) -> Result:
         """Play one fault."""
-        result = Result(fault.name, fault.words, goal_s=self.load.goal if fault.is_timed else None)
+        result = self.blank(fault)
         lack = self.missing(fault)
         if lack:
             return replace(result, skipped=f"needs {lack}")
@@ -85,11 +89,11 @@ class Stage:
         scene.crew.start_all(pushers=load.pushers, poppers=load.poppers, reapers=1)
         fault.prepare(scene)
         scene.doing = "steady"
-        scene.wait(_SETTLE_S)
+        scene.wait(SETTLE_S)
         scene.begin()
         scene.wait(self.seconds / 3)
         fault.strike(scene)
-        scene.wait(max(self.seconds * 2 / 3, load.goal + _SETTLE_S))
+        scene.wait(max(self.seconds * 2 / 3, load.goal + SETTLE_S))
         course = scene.course()
         scene.doing = "draining"
         self.watch(scene)
@@ -143,7 +147,9 @@ def mix(faults: Sequence[Fault], minutes: float) -> Fault:
             dice = random.Random(seed)
             try:
                 while time.monotonic() < until and not errors:
-                    dice.choice(chosen).strike(scene)
+                    fault = dice.choice(chosen)
+                    scene.struck[fault.name] += 1
+                    fault.strike(scene)
                     scene.wait(dice.random() * 5.0)
             except BaseException as error:
                 errors.append(error)

@@ -8,6 +8,7 @@ import pytest
 from chaos_report import Report, Result, read_report
 from firewall import rules_for_group, to_server
 from pace import Course, find_dips, measure, rates
+from topic_report import TopicReport, TopicResult
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).with_name("chaos.py")
@@ -46,9 +47,29 @@ def test_nothing_is_lost_or_repeated_when_a_popper_a_node_and_the_leader_are_kil
         assert (each.lost, each.unexplained, each.reordered, each.broken) == (0, 0, 0, [])
 
 
-def test_the_page_shows_the_table_of_the_run_that_is_kept_beside_it():
+@pytest.mark.alone
+@pytest.mark.slow
+@pytest.mark.service
+def test_nothing_of_a_topic_is_lost_or_twice_whatever_is_killed_and_frozen(tmp_path):
+    # Given a ring of its own, and a seed of its own, which the report tells
+    results = tmp_path / "results.json"
+    # When many kinds of strikes befall a topic
+    words = ("--topics", "--short", "--mixed", "0.75", "--json", str(results), "--evidence", str(tmp_path))
+    done = run(*words, seconds=SHORT_S)
+    # Then every promise was kept
+    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+    (mixed,) = read_report(results, TopicReport).results
+    assert mixed.messages > 500
+    assert sum(mixed.struck.values()) > 1
+    assert not any(mixed.findings.values())
+
+
+@pytest.mark.parametrize(
+    ("file", "kind"), [("reliability.json", Report), ("reliability-topics.json", TopicReport)]
+)
+def test_the_page_shows_the_table_of_the_run_that_is_kept_beside_it(file, kind):
     page = (ROOT / "docs" / "reliability.md").read_text("utf-8")
-    kept = read_report(ROOT / "docs" / "reliability.json")
+    kept = read_report(ROOT / "docs" / file, kind)
     assert kept.head() in page
     assert kept.table() in page
     assert kept.complaints() == []
@@ -83,6 +104,20 @@ def test_the_table_is_put_into_its_place_of_a_page(tmp_path):
     assert text.endswith("<!-- chaos: end -->\n\nMore.\n")
 
 
+def test_the_table_of_a_report_on_a_topic_can_be_made_again(tmp_path):
+    # Given a report on a topic, with something lost
+    result = TopicResult(
+        "mixed", "all", findings={"lost": 3}, again={"dead member": 2}, struck={"relays-killed": 4}
+    )
+    path = tmp_path / "report.json"
+    report = TopicReport({"cassq": "0"}, [result, TopicResult("node-cut", "cut", skipped="needs root")])
+    report.write(path)
+    # When it is asked for, then it prints the same table
+    assert run("--topics", "--report", str(path)).stdout.strip() == report.table()
+    assert "| `mixed`: all (4 relays-killed) | 0 | 3 | 0 |" in report.table()
+    assert "3 lost" in report.summary()
+
+
 def test_a_kind_that_does_not_exist_is_refused():
     done = run("--kinds", "earthquake")
     assert done.returncode == 64
@@ -94,6 +129,7 @@ def test_every_kind_is_listed_with_what_it_needs():
     assert "node-cut" in listed
     assert "(needs iptables, root)" in listed
     assert len(listed.splitlines()) >= 12
+    assert "members-expelled" in run("--topics", "--list").stdout
 
 
 def test_rates_are_told_by_half_seconds():

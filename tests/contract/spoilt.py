@@ -58,6 +58,7 @@ SOUND = {
     ("dead", "key", "null"),
     ("dead", "priority", "null"),  # of before letters kept it
     ("queues", "expired", "null"),
+    *((table, column, "null") for table in ("heads", "pending") for column in ("journal", "journal_from")),
     ("queues", "writers", "null"),  # of before there were staged pipes
     ("queues", "publications", "null"),
     ("queues", "settings", "other"),  # settings of a newer version are left alone
@@ -270,7 +271,8 @@ def _sqlite_values(column: str, kind: str) -> Iterator[tuple[str, object]]:
 
 #: Which columns of `pending` a row of each kind has, beside its key.
 PENDING = {
-    ("head", -1, 0): "op cursor read_from floor phase last skipped dead purged rolled_back expired",
+    ("head", -1, 0): "op cursor read_from floor phase last skipped dead purged rolled_back expired"
+    " journal journal_from",
     ("run", 2, 1): "last read_from state attempt lease_id leased_at lease_ms not_before holder rolled_back"
     " window_ms reason",
     ("mark", 1, 2): "last ending target attempt",

@@ -6,7 +6,7 @@ import pytest
 from stored import EARLY_MS, advance, check_one_winner, head_of, race, run, take
 
 from cassq.limits import UNDECIDED, WINDOW_OUT
-from cassq.model.ids import new_pipe_id, new_token
+from cassq.model.ids import LogPlace, new_pipe_id, new_token
 from cassq.model.pipe import End, Head, Mark, Phase, RunState
 from cassq.model.transaction import (
     Advance,
@@ -211,6 +211,16 @@ class TestForceSealDrainRetire:
         assert storage.transact(pipe, Transaction(Retire(seen.op, op))).is_applied
 
         assert head_of(storage, pipe) == replace(seen, op=op, phase=Phase.RETIRED)
+
+    def test_retire_names_where_the_event_of_the_pipe_is_to_be(self, storage, pipe):
+        storage.transact(pipe, Transaction(Seal(0)))
+        seen = head_of(storage, pipe)
+        op, place = new_token(), LogPlace(new_token(), 17)
+
+        assert storage.transact(pipe, Transaction(Retire(seen.op, op, place))).is_applied
+
+        assert head_of(storage, pipe) == replace(seen, op=op, phase=Phase.RETIRED, journal=place)
+        assert storage.load_pipe(pipe, is_whole=True).head.journal == place
 
     @pytest.mark.parametrize("kind", [ForceSeal, lambda seen, op: Drain(seen, op, 3), Retire])
     def test_each_is_refused_when_the_op_is_not_the_one_seen(self, storage, pipe, kind):

@@ -75,7 +75,9 @@ class Seat:
 class Member:
     """One worker process, and what it has noted so far."""
 
-    def __init__(self, role: str, who: str, ledger: Path, arguments: list[str], seat: Seat) -> None:
+    def __init__(
+        self, role: str, who: str, ledger: Path, arguments: list[str], seat: Seat, program: Path
+    ) -> None:
         self.role = role
         self.who = who
         self.seat = seat
@@ -84,7 +86,7 @@ class Member:
         self._ledger = LedgerReader(ledger)
         self._reading = threading.Lock()
         self._errors = ledger.with_suffix(".stderr")
-        command = [sys.executable, str(WORKERS), role, "--who", who, "--ledger", str(ledger), *arguments]
+        command = [sys.executable, str(program), role, "--who", who, "--ledger", str(ledger), *arguments]
         with self._errors.open("wb") as errors:
             self.process = subprocess.Popen(
                 command,
@@ -114,7 +116,7 @@ class Member:
 
         Others end a popper's window meanwhile, and it gives back what it had left of that.
         """
-        if self.role == "popper":
+        if self.role in {"popper", "consumer"}:
             self.freezes.append(Line(now(), self.who, Kind.CLOSING))
         self.process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
@@ -154,6 +156,7 @@ class Crew:
         queue, settings: the queue's name, and its settings.
         habits: more of the workers' options.
         seat_of: tells what a worker is started with.
+        program: what a worker runs.
         former, deaths: members that were killed, and when they were.
     """
 
@@ -166,6 +169,7 @@ class Crew:
     settings: Mapping[str, Any] = field(default_factory=lambda: SETTINGS)
     habits: Sequence[str] = ()
     seat_of: Callable[[str], Seat] = lambda _: Seat()
+    program: Path = WORKERS
     members: list[Member] = field(default_factory=list)
     former: list[Member] = field(default_factory=list)
     deaths: list[Line] = field(default_factory=list)
@@ -184,11 +188,15 @@ class Crew:
             self._made += 1
             who = f"{role}{self._made}"
             arguments = ["--url", self.url, "--seed", str(self.seed), "--timeout", str(self.timeout_s)]
-            arguments += ["--pace", str(self.pace_s), "--queue", self.queue, *self.habits]
+            arguments += ["--pace", str(self.pace_s), *self.habits, *self.duties(role, who)]
             ledger = self.folder / f"{who}.ledger"
-            new.append(Member(role, who, ledger, arguments, self.seat_of(who)))
+            new.append(Member(role, who, ledger, arguments, self.seat_of(who), self.program))
         self.members += new
         return new
+
+    def duties(self, role: str, who: str) -> list[str]:
+        """Return what one worker is told."""
+        return ["--queue", self.queue]
 
     def start_all(self, *, pushers: int = 4, poppers: int = 4, reapers: int = 1) -> None:
         """Start a whole crew and wait until every one of it works."""

@@ -11,10 +11,12 @@ import itertools
 import sqlite3
 import sys
 import threading
+from collections import Counter
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -30,11 +32,14 @@ from cassq.bulk.writers import ONCE
 from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.errors import CassqError, OutcomeUnknownError, QueueNotFoundError, StorageUnavailableError
 from cassq.model.ids import new_pipe_id
+from cassq.model.journal import PipeEvent
 from cassq.model.shelf import Shelf
+from cassq.observing.inspection import MessageState
 from cassq.storage.cassandra.statement import Call
 from cassq.storage.cassandra.storage import CassandraStorage
 from cassq.storage.sqlite.storage import SqliteStorage
 from cassq.store import Adapters, Store
+from cassq.topics.journal import NAME
 
 BODIES = [f"{number}".encode() for number in range(7)]
 DAY_S = 86_400.0
@@ -313,6 +318,25 @@ class Retire(Tidy):
         assert sorted(self.popped + bodies) == BODIES
 
 
+class RetireJournaled(Retire):
+    """The same in a queue that keeps a journal: each pipe has one event."""
+
+    settings: ClassVar = {"journal": "outline"}
+
+    def before(self, stage, queue):
+        self.ids = queue.push_many(BODIES)
+        self.popped = drain(queue)
+
+    def judge(self, stage, bodies, is_done):
+        super().judge(stage, bodies, is_done)
+        with stage.open() as store:
+            assert {store.history(each).status.state for each in self.ids} == {MessageState.COMMITTED}
+            reader, told = store.find_topic(NAME).reader(), Counter()
+            while found := reader.read_many(1000):
+                told.update(PipeEvent.from_body(each.body).pipe for each in found)
+        assert told == dict.fromkeys({each.pipe for each in self.ids}, 1)
+
+
 class Hold(Tidy):
     """Leases that a reader wrote down before it died."""
 
@@ -417,14 +441,16 @@ class DeleteQueue(Tidy):
             assert drain(store.queue("q")) == []
 
 
-STEPS = [Write, WriteOnce, Discard, DiscardOnce, Tidy, Retire, Hold, Adopt, Bury, PutBack, DeleteQueue]
-ON_CLUSTER = [Write, WriteOnce, DiscardOnce, Tidy, Retire, DeleteQueue]
+STEPS = [Write, WriteOnce, Discard, DiscardOnce, Tidy, Retire, RetireJournaled, Hold, Adopt, Bury, PutBack]
+STEPS += [DeleteQueue]
+ON_CLUSTER = [Write, WriteOnce, DiscardOnce, Tidy, Retire, RetireJournaled, DeleteQueue]
 
 
 def play(kind, path, scene, fault):
     """Play one scene; return whether its step came to its end before the fault."""
     stage = _Stage(kind, path)
     settings = SETTINGS | ({"max_attempts": 1} if getattr(scene, "is_mortal", False) else {})
+    settings |= getattr(scene, "settings", {})
     with stage.open() as store:
         scene.before(stage, store.queue("q", **settings))
     process = stage.open(fault)

@@ -11,19 +11,21 @@ SIGUSR1 ends its ZooKeeper session behind its back, as if the servers had heard 
 """
 
 import argparse
+import os
 import random
+import select
 import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from kazoo.client import KazooClient
 from reckoning import DELAY, KEY
@@ -32,6 +34,7 @@ import cassq
 from cassq.errors import CassqError, DeliveryExpiredError, OutcomeUnknownError, UnavailableError
 from cassq.limits import BATCH_MESSAGES_MAX
 from cassq.model.options import PushOptions
+from cassq.model.topic import OFFSET_HEADER
 from cassq.popping.delivery import Delivery
 from cassq.popping.popper import Popper
 from cassq.queue import Queue
@@ -81,6 +84,9 @@ class Habits:
             them forgotten. As many are extended first.
         work_s: how long a popper works on what one call brought.
         rest_s: a reaper's pause between two passes.
+        topic: what a worker of `topic_workers` works with; `queue` is its writer or its group then.
+        begin: the number that a writer goes on with.
+        commit: how a member commits; each in a way of its own where this is empty.
     """
 
     queue: str = QUEUE
@@ -95,44 +101,49 @@ class Habits:
     mishaps: float = 0.04
     work_s: float = 0.0
     rest_s: float = 0.02
+    topic: str = ""
+    begin: int = 0
+    commit: str = ""
 
 
 class Bell:
     """An event that a signal handler may set.
 
-    A `threading.Event` has a lock, and waits for itself for ever where the signal strikes inside it.
+    A `threading.Event` has a lock, and waits for itself for ever where the signal strikes inside it. A
+    `SimpleQueue` waits for ever where a handler runs until its time is over.
     """
 
     def __init__(self) -> None:
-        self._rung: SimpleQueue[None] = SimpleQueue()
+        self._heard, self._rung = os.pipe()
 
     def set(self) -> None:
-        self._rung.put(None)
+        os.write(self._rung, b"!")
 
     def is_set(self) -> bool:
-        return not self._rung.empty()
+        return self.wait(0.0)
 
     def wait(self, seconds: float) -> bool:
-        try:
-            self._rung.get(timeout=seconds)
-        except Empty:
-            return False
-        self._rung.put(None)
-        return True
+        return bool(select.select([self._heard], [], [], seconds)[0])
 
 
 class Worker:
-    """One process's seat in a test."""
+    """One process's seat in a test.
+
+    Attributes:
+        ROLES: which method does what a role has to do.
+    """
+
+    ROLES: ClassVar = {"pusher": "push", "popper": "pop", "reaper": "reap"}
 
     def __init__(self, ledger: LedgerWriter, habits: Habits) -> None:
         self.ledger = ledger
         self.dice = random.Random(f"{habits.seed} {ledger.who}")
-        self._habits = habits
-        self._timeout = timedelta(seconds=habits.timeout_s)
-        self._is_over = Bell()
+        self.habits = habits
+        self.timeout = timedelta(seconds=habits.timeout_s)
+        self.is_over = Bell()
 
     def stop(self, *_: object) -> None:
-        self._is_over.set()
+        self.is_over.set()
 
     def patiently(self, begin: Callable[[], Begun]) -> Begun:
         """Begin something, again after a while when there is an outage just now, as a supervisor would."""
@@ -140,28 +151,28 @@ class Worker:
             try:
                 return begin()
             except UnavailableError:
-                if self._is_over.wait(0.5):
+                if self.is_over.wait(0.5):
                     raise
 
     def push(self, store: cassq.Store) -> None:
         """Push unique messages, by a rate or in calls of 1 to 40."""
-        queue = self.patiently(lambda: store.queue(self._habits.queue))
+        queue = self.patiently(lambda: store.queue(self.habits.queue))
         begun_at = self.ledger.now()
         made = calls = 0
-        while not self._is_over.is_set():
+        while not self.is_over.is_set():
             # Never more than one request: of several, the first may be stored though the call raised.
             count = self.dice.choice((1, 1, 1, 3, 10, 40))
-            if self._habits.rate:
-                count = self._due((self.ledger.now() - begun_at) * self._habits.rate - made)
+            if self.habits.rate:
+                count = self._due((self.ledger.now() - begun_at) * self.habits.rate - made)
             options: PushOptions = {}
             ending = ""
             # The first two calls, too: of any that pushes, however seldom, some have a key, and some a delay.
-            if calls == 0 or self.dice.random() < self._habits.keyed:
+            if calls == 0 or self.dice.random() < self.habits.keyed:
                 options["key"], count = f"key{self.dice.randrange(KEYS)}", min(max(count, 3), 10)
                 ending = f"{KEY}{options['key']}"
-            elif calls == 1 or self.dice.random() < self._habits.delayed:
+            elif calls == 1 or self.dice.random() < self.habits.delayed:
                 options["delay"] = timedelta(
-                    milliseconds=self.dice.randrange(round(1000 * self._habits.delay_s))
+                    milliseconds=self.dice.randrange(round(1000 * self.habits.delay_s))
                 )
                 ending = f"{DELAY}{options['delay'] // timedelta(milliseconds=1)}"
             bodies = [f"{self.ledger.who}-{made + place}{ending}" for place in range(count)]
@@ -171,19 +182,19 @@ class Worker:
                 kind, words = self._push_some(queue, bodies, options)
                 self.ledger.note(kind, *bodies, words=words)
                 calls += 1
-            self._is_over.wait(self.dice.random() * self._habits.pace_s)
+            self.is_over.wait(self.dice.random() * self.habits.pace_s)
 
     def _due(self, late: float) -> int:
         """Return how many to push now: one by one at times, all that the rate asks for at others."""
         return min(int(late), 1 if self.dice.random() < SINGLES else BATCH_MESSAGES_MAX)
 
     def _push_some(self, queue: Queue, bodies: Sequence[str], options: PushOptions) -> tuple[Kind, str]:
-        padded = [body.encode() + b" " * self._habits.padding for body in bodies]
+        padded = [body.encode() + b" " * self.habits.padding for body in bodies]
         try:
             if len(bodies) == 1:
-                queue.push(padded[0], timeout=self._timeout, **options)
+                queue.push(padded[0], timeout=self.timeout, **options)
             else:
-                queue.push_many(padded, timeout=self._timeout, **options)
+                queue.push_many(padded, timeout=self.timeout, **options)
         except UnavailableError as error:
             return Kind.REFUSED, str(error)
         except OutcomeUnknownError as error:
@@ -192,47 +203,47 @@ class Worker:
 
     def pop(self, store: cassq.Store) -> None:
         """Pop in calls of 1 to 60; commit nearly all, roll some back, leave a few to their leases."""
-        sizes = (STEADY,) if self._habits.rate else (1, 1, 5, 20, 60)
-        with self.patiently(lambda: store.queue(self._habits.queue)).popper() as popper:
-            while not self._is_over.is_set():
+        sizes = (STEADY,) if self.habits.rate else (1, 1, 5, 20, 60)
+        with self.patiently(lambda: store.queue(self.habits.queue)).popper() as popper:
+            while not self.is_over.is_set():
                 try:
                     deliveries = popper.pop_many(self.dice.choice(sizes), timeout=0.5)
                 except (UnavailableError, OutcomeUnknownError):
                     continue
                 note_delivered(self.ledger, deliveries)
-                if deliveries and self._habits.work_s:
-                    self._is_over.wait(self._habits.work_s)
+                if deliveries and self.habits.work_s:
+                    self.is_over.wait(self.habits.work_s)
                 self._work_off(popper, deliveries)
             self.ledger.note(Kind.CLOSING)
 
     def _work_off(self, popper: Popper, deliveries: list[Delivery]) -> None:
         while deliveries:
-            count = len(deliveries) if self._habits.rate else self.dice.choice((1, 4, len(deliveries)))
+            count = len(deliveries) if self.habits.rate else self.dice.choice((1, 4, len(deliveries)))
             part, deliveries = deliveries[:count], deliveries[count:]
             roll = self.dice.random()
-            if roll < self._habits.mishaps * 0.75:
+            if roll < self.habits.mishaps * 0.75:
                 for each in part:
                     self.ledger.note(Kind.ROLLING_BACK, name_of(each), attempt=each.attempt)
                     each.rollback()
-            elif roll < self._habits.mishaps:
+            elif roll < self.habits.mishaps:
                 continue  # forgotten: the lease ends
             else:
-                if roll < 2 * self._habits.mishaps:
+                if roll < 2 * self.habits.mishaps:
                     extend(self.ledger, part)
                 commit(self.ledger, popper, part)
 
     def reap(self, store: cassq.Store) -> None:
         """Make one pass after the other."""
-        while not self._is_over.is_set():
+        while not self.is_over.is_set():
             try:
                 report = store.reap()
             except (UnavailableError, OutcomeUnknownError) as error:
                 self.ledger.note(Kind.REAPED, words=f"failed: {error}")
-                self._is_over.wait(0.1)
+                self.is_over.wait(0.1)
             else:
                 words = f"sealed {report.sealed} returned {report.returned} retired {report.retired}"
                 self.ledger.note(Kind.REAPED, words=words)
-            self._is_over.wait(self._habits.rest_s)
+            self.is_over.wait(self.habits.rest_s)
 
 
 def note_delivered(ledger: LedgerWriter, deliveries: Sequence[Delivery]) -> None:
@@ -248,6 +259,7 @@ def note_delivered(ledger: LedgerWriter, deliveries: Sequence[Delivery]) -> None
             each.run.ends_at,
             pipe="" if each.key or each.due else str(each.message_id.pipe),
             seq=0 if each.key or each.due else each.message_id.seq,
+            digest=digest_of(each.body, each.headers) if OFFSET_HEADER in each.headers else "",
         )
         for each in deliveries
     )
@@ -294,8 +306,14 @@ def steal_session(store: cassq.Store) -> None:
 
 
 def name_of(delivery: Delivery) -> str:
-    """Return what a message is called in the ledgers: its body, without its padding."""
-    return delivery.body.decode().rstrip()
+    """Return what a message is called in the ledgers: its place in a topic, or its body without padding."""
+    return delivery.headers.get(OFFSET_HEADER) or delivery.body.decode().rstrip()
+
+
+def digest_of(body: bytes, headers: Mapping[str, str]) -> str:
+    """Return what tells a message from another: body and headers, but for what a relay adds."""
+    told = sorted((name, value) for name, value in headers.items() if name != OFFSET_HEADER)
+    return sha256(repr((body, told)).encode()).hexdigest()[:16]
 
 
 def by_run(deliveries: Sequence[Delivery]) -> list[list[Delivery]]:
@@ -319,11 +337,11 @@ def note_dead_thread(ledger: LedgerWriter, died: threading.ExceptHookArgs) -> No
     ledger.note(Kind.TROUBLE, words=words)
 
 
-def main() -> int:
+def main(kind: type[Worker] = Worker) -> int:
     """Run one worker; returns the exit code."""
-    given = _parse()
+    given = _parse(kind.ROLES)
     ledger = LedgerWriter(given.ledger, given.who)
-    worker = Worker(ledger, Habits(**{name: getattr(given, name) for name in Habits.__slots__}))
+    worker = kind(ledger, Habits(**{name: getattr(given, name) for name in Habits.__slots__}))
     signal.signal(signal.SIGTERM, worker.stop)
     threading.excepthook = partial(note_dead_thread, ledger)
     try:
@@ -331,7 +349,7 @@ def main() -> int:
             theft = partial(threading.Thread, target=steal_session, args=(store,))
             signal.signal(signal.SIGUSR1, lambda *_: theft().start())
             ledger.note(Kind.READY)
-            {"pusher": worker.push, "popper": worker.pop, "reaper": worker.reap}[given.role](store)
+            getattr(worker, kind.ROLES[given.role])(store)
     except BaseException:
         with suppress(CassqError):
             ledger.note(Kind.TROUBLE, words=traceback.format_exc())
@@ -340,9 +358,9 @@ def main() -> int:
     return 0
 
 
-def _parse() -> argparse.Namespace:
+def _parse(roles: Collection[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    parser.add_argument("role", choices=("pusher", "popper", "reaper"))
+    parser.add_argument("role", choices=roles)
     parser.add_argument("--url", required=True)
     parser.add_argument("--ledger", type=Path, required=True)
     parser.add_argument("--who", required=True)

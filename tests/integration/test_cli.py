@@ -86,7 +86,7 @@ class TestQueue:
             *("--clock-skew-max", "1s", "--pop-width", "2", "--push-width", "3", "--body-bytes-max", "64KiB"),
             *("--retry-delay", "2s", "--retry-factor-percent", "150", "--retry-delay-max", "1h"),
             *("--retry-jitter-percent", "5", "--ttl", "1d", "--on-expired", "dead", "--ageing", "10s"),
-            *("--key-slots", "32", "--keys", "exclusive"),
+            *("--key-slots", "32", "--keys", "exclusive", "--journal", "outline"),
         )
 
         assert made["queue"] == "orders"
@@ -110,6 +110,7 @@ class TestQueue:
             "ageing_ms": 10_000,
             "key_slots": 32,
             "keys": "exclusive",
+            "journal": "outline",
         }
 
     def test_may_be_created_again_with_the_same_settings_only(self, orders):

@@ -21,8 +21,9 @@ def calls(store, method):
     return count.calls if count else 0
 
 
-def test_a_pipe_costs_two_transactions_beside_its_takes_and_no_body_is_written_twice(store, name):
-    queue = store.queue(name, pipe_messages_max=100)
+@pytest.mark.parametrize("journal", ["off", "outline"])
+def test_a_pipe_costs_two_transactions_beside_its_takes_and_no_body_is_written_twice(store, name, journal):
+    queue = store.queue(name, pipe_messages_max=100, journal=journal)
     queue.push_many(b"x" for _ in range(1000))
     queue.close()  # the tenth pipe is sealed too
     pipes = calls(store, "create_pipe")
@@ -45,6 +46,11 @@ def test_a_pipe_costs_two_transactions_beside_its_takes_and_no_body_is_written_t
     assert calls(store, "transact") == pipes + len(takes) + pipes, "one for each run, one more to retire"
     assert calls(store, "delete_pipe") == pipes
     assert calls(store, "append") == 10
+    of_topics = [calls(store, each) for each in ("glance_topic", "list_segments", "load_head", "link")]
+    if journal == "off":
+        assert of_topics == [0, 0, 0, 0]
+    else:
+        assert 1 <= calls(store, "link") <= calls(store, "load_head") <= 4 * calls(store, "glance_topic")
 
 
 @pytest.mark.parametrize(("pushed", "pops"), [(1, 1), (8, 8)], ids=["in one pop", "in a loop, on two pipes"])

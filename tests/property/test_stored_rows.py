@@ -143,18 +143,18 @@ COLUMNS = st.one_of(
     st.binary(max_size=8),
 )
 _TIME = datetime(2026, 1, 1)  # noqa: DTZ001 - as the driver returns it
-_HEAD_ROW = (-1, 0, *cassandra_rows.head_values(HEAD), *[None] * 10, 3, None)
+_HEAD_ROW = (-1, 0, *cassandra_rows.head_values(HEAD), *[None] * 10, 3, None, uuid4(), 7)
 _RUN_ROW = (
     *(4, 1, None, None, 2, None, None, 7, None, None, None, 1, "returned", 2, uuid4()),
-    *(_TIME, 30_000, _TIME, "me", None, 0, "no route", None, None),
+    *(_TIME, 30_000, _TIME, "me", None, 0, "no route", *[None] * 4),
 )
-_MARK_ROW = (4, 2, *[None] * 5, 7, *[None] * 11, "dead", *[None] * 4)
+_MARK_ROW = (4, 2, *[None] * 5, 7, *[None] * 11, "dead", *[None] * 6)
 
 
 @quietly
 @given(
     st.sampled_from([_HEAD_ROW, _RUN_ROW, _MARK_ROW]).flatmap(
-        lambda row: st.dictionaries(st.integers(2, 23), COLUMNS, min_size=1, max_size=3).map(
+        lambda row: st.dictionaries(st.integers(2, 25), COLUMNS, min_size=1, max_size=3).map(
             lambda change: tuple(change.get(place, cell) for place, cell in enumerate(row))
         )
     )
@@ -169,6 +169,7 @@ def test_a_row_of_pending_is_read_as_what_it_says_or_refused(row):
     if head:
         assert (-1, 0, *cassandra_rows.head_values(head)) == row[:12]
         assert head.expired == (row[22] or 0)
+        assert (head.journal or (None, None)) == row[24:26]
         assert 0 <= head.floor <= head.cursor <= head.last <= SEQ_MAX
     for run in runs:
         assert (run.first, run.last, run.read_from, run.state.value) == (row[0], row[7], row[4], row[12])
@@ -184,8 +185,8 @@ def test_a_row_of_pending_is_read_as_what_it_says_or_refused(row):
 @pytest.mark.parametrize("last", [4, 7])
 def test_where_messages_were_moved_stands_beside_a_commit_that_landed_later(last):
     target = uuid4()
-    committed = (4, 2, *[None] * 5, last, *[None] * 11, "committed", *[None] * 4)
-    moved = (4, 3, *[None] * 5, 4, *[None] * 11, "moved", *[None] * 3, target)
+    committed = (4, 2, *[None] * 5, last, *[None] * 11, "committed", *[None] * 6)
+    moved = (4, 3, *[None] * 5, 4, *[None] * 11, "moved", *[None] * 3, target, None, None)
 
     _, marks = cassandra_rows.to_runs_and_marks([committed, moved], 0)
 
@@ -206,7 +207,7 @@ def test_a_head_that_no_step_leads_to_is_refused():
         with pytest.raises(DecodeError):
             sqlite_rows.to_head(sqlite_rows.head_row(head))
         with pytest.raises(DecodeError):
-            cassandra_rows.find_head([(-1, 0, *cassandra_rows.head_values(head), *[None] * 12)])
+            cassandra_rows.find_head([(-1, 0, *cassandra_rows.head_values(head), *[None] * 14)])
 
 
 def test_every_ending_is_one_that_both_stores_know():

@@ -76,7 +76,8 @@ def explore(
     Stops after `failures_max` seeds that failed.
 
     Args:
-        about: "topics" for histories of a topic; "relays" for those with a queue that is subscribed.
+        about: "topics" for histories of a topic; "relays" for those with a queue that is subscribed;
+            "journals" where that keeps a journal.
     """
     jobs = jobs or os.cpu_count() or 1
     tally = Tally()
@@ -170,11 +171,11 @@ def _work(first: int, step: int, end: int, mutant: str, about: str) -> None:
 
 def runner(about: str, *, is_traced: bool = False) -> Callable[[int], Any]:
     """Return what runs the history of a seed, of a theme; it imports the library."""
-    if about in {"topics", "relays"}:
+    if about in {"topics", "relays", "journals"}:
         from topic_history import draw_topic, run_topic
 
-        has_relays = about == "relays"
-        return lambda seed: run_topic(draw_topic(seed, has_relays=has_relays), is_traced=is_traced)
+        has = {"has_relays": about == "relays", "has_journal": about == "journals"}
+        return lambda seed: run_topic(draw_topic(seed, **has), is_traced=is_traced)
     import history
     from plan import draw
 

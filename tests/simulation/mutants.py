@@ -4,6 +4,7 @@ Owns the patches and what each of them breaks. Checks that cannot find them prov
 What carries a rule of the protocol and is found by a test instead of by histories is in `rule_mutants`.
 """
 
+from journal_mutants import JOURNAL_MUTANTS
 from key_mutants import KEY_MUTANTS
 from moving_mutants import MOVING_MUTANTS
 from planting import Edit, Mutant, check_planted, plant
@@ -641,6 +642,7 @@ MUTANTS: tuple[Mutant, ...] = (
     # Topics
     *TOPIC_MUTANTS,
     *RELAY_MUTANTS,
+    *JOURNAL_MUTANTS,
     # Rules one by one
     *RULE_MUTANTS,
 )

@@ -11,7 +11,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
+from journal_actors import JournalWatch
 from scheduler import Process, World
 
 from cassq.errors import (
@@ -48,6 +50,8 @@ class RelayPlan:
         leaves: how likely a relay is closed, and made anew, after each turn.
         dawdles: how likely a popper keeps a message for longer than its lease.
         resets: how often an operator has all of it relayed once more.
+        reapers: how many processes reap besides.
+        has_journal: whether the queue keeps a journal.
     """
 
     relays: int = 0
@@ -59,6 +63,8 @@ class RelayPlan:
     leaves: float = 0.0
     dawdles: float = 0.0
     resets: int = 0
+    reapers: int = 1
+    has_journal: bool = False
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -72,6 +78,7 @@ class RelayPlan:
             "pop_width": self.pop_width,
             "max_attempts": 1_000_000,
             "retry_delay": timedelta(0),
+            **({"journal": "outline"} if self.has_journal else {}),
         }
 
 
@@ -137,6 +144,7 @@ class RelayWatch:
         #: How often an operator began to have all of it relayed once more.
         self.resets = 0
         self.is_on = plan.relays > 0
+        self.journal = JournalWatch(world, store_of, is_over)
 
     def begin(self, store: Store, topic: Topic) -> None:
         """Make the queue, and subscribe it; nothing fails yet."""
@@ -213,7 +221,14 @@ class RelayWatch:
             stats = store.find_queue(QUEUE).stats()
         except CassqError as error:
             return repr(error)
-        return f"the queue has {stats.waiting} and {stats.pending}" if stats.waiting + stats.pending else ""
+        if stats.waiting + stats.pending:
+            return f"the queue has {stats.waiting} and {stats.pending}"
+        return self.journal.left(store, self.pipes) if self._plan.has_journal else ""
+
+    @property
+    def pipes(self) -> set[UUID]:
+        """Those that messages came out of."""
+        return {UUID(each.partition(":")[0]) for ids in self.seen.values() for each in ids}
 
     def judge(
         self, log: Mapping[tuple[int, int], str], oldest: Mapping[int, int] | None = None
@@ -238,4 +253,6 @@ def parts_of(watch: RelayWatch, plan: RelayPlan) -> Iterator[tuple[str, int, Wor
     if watch.is_on:
         yield "relay", plan.relays, watch.relay
         yield "popper", plan.poppers, watch.pop
-        yield "reaper", 1, watch.reap
+        yield "reaper", plan.reapers, watch.reap
+        if plan.has_journal:
+            yield "roller", 1, watch.journal.roll

@@ -5,6 +5,7 @@
     tools/simulate --seed 4711            one history; if it fails, the smallest like it, line by line
     tools/simulate --topics               histories of a topic, also with --hours, --from and --seed
     tools/simulate --relays               of a topic with a queue that is subscribed
+    tools/simulate --journals             of such a queue that keeps a journal
     tools/simulate --mutant NAME          with a bug planted; --mutants lists them
 
 Exit code 1 when a promise was broken.
@@ -42,7 +43,11 @@ def main() -> int:
     parser.add_argument("--whole", action="store_true", help="replay as it is, and tell all of it")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (default: one per core)")
     parser.add_argument("--mutant", default="", metavar="NAME", help="plant this bug first")
-    themes = {"topics": "of a topic", "relays": "of a topic with a queue that is subscribed"}
+    themes = {
+        "topics": "of a topic",
+        "relays": "of a topic with a queue that is subscribed",
+        "journals": "of such a queue that keeps a journal",
+    }
     for theme, words in themes.items():
         parser.add_argument(
             f"--{theme}", action="store_const", const=theme, default="", dest="about", help=words
@@ -157,7 +162,7 @@ def _replay(seed: int, mutant: str, about: str, *, is_whole: bool) -> int:
     from storyteller import Storyteller
 
     about = mutants.find(mutant).about if mutant else about
-    is_whole = is_whole or about in {"topics", "relays"}  # nothing makes those smaller
+    is_whole = is_whole or about in {"topics", "relays", "journals"}  # nothing makes those smaller
     outcome = explore.runner(about, is_traced=is_whole)(seed)
     if outcome.broken and not is_whole:
         with tqdm(desc="making it smaller", unit=" tries", file=sys.stderr) as bar:

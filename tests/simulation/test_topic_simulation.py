@@ -1,4 +1,4 @@
-"""Hundreds of histories of a topic, and of relays, that nobody simulated before, and not one broken promise.
+"""Hundreds of histories of a topic, of relays and the journal, that are new, and not one broken promise.
 
 CASSQ_SIMULATE_FROM is the first seed, another one in every run.
 """
@@ -9,7 +9,7 @@ import pytest
 from explore import JOBS, explore
 
 FIRST = int(os.environ["CASSQ_SIMULATE_FROM"])
-HISTORIES = {"topics": 600, "relays": 300}
+HISTORIES = {"topics": 600, "relays": 300, "journals": 100}
 
 
 @pytest.mark.parametrize("about", HISTORIES)

@@ -7,7 +7,7 @@ depends on its seed alone.
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -90,8 +90,8 @@ class TopicPlan:
     together: float
 
 
-def draw_topic(seed: int, *, has_relays: bool = False) -> TopicPlan:
-    """Return the plan of a seed; with a queue that is subscribed, or without one."""
+def draw_topic(seed: int, *, has_relays: bool = False, has_journal: bool = False) -> TopicPlan:
+    """Return the plan of a seed; with a queue that is subscribed, which keeps a journal, or without one."""
     dice = random.Random(f"topic {seed}")
     faults = {
         kind: dice.random() * most
@@ -109,10 +109,13 @@ def draw_topic(seed: int, *, has_relays: bool = False) -> TopicPlan:
         if dice.random() < 0.4
     }
     publishers, members = dice.choice((1, 2, 3)), dice.choice((0, 1, 2, 3))
-    relays = draw_relays(seed) if has_relays else RelayPlan()
+    relays = draw_relays(seed) if has_relays or has_journal else RelayPlan()
+    if has_journal:
+        relays = replace(relays, has_journal=True, reapers=3)
     roles = {"publisher": publishers, "member": members}
     if relays.relays:
         roles |= {"relay": relays.relays, "popper": relays.poppers}
+        roles |= {"reaper": relays.reapers} if has_journal else {}
     blows = []
     for _ in range(dice.choice((0, 0, 1, 2, 4))):
         role = dice.choice([role for role, count in roles.items() if count])
@@ -129,7 +132,7 @@ def draw_topic(seed: int, *, has_relays: bool = False) -> TopicPlan:
         members=members,
         clears=dice.choice((0, 0, 1, 3)),
         resets=dice.choice((0, 0, 1, 2)) if members else 0,
-        deleted_at=dice.choice((0.0, 0.0, 0.0, 0.0, dice.random() * 2)),
+        deleted_at=dice.choice((0.0, 0.0, 0.0, 0.0, dice.random() * 2)) * (not has_journal),
         again=dice.choice((0.0, 0.0, 0.2)),
         is_large=dice.random() < 0.3,
         commit=dice.choice(("grouped", "each", "manual")),
@@ -517,6 +520,8 @@ class _History:
         for message in self._whole(topic):
             self._note_seen("judge", message)
         self.broken += self._judge(oldest)
+        if self.plan.relays.has_journal:
+            self.broken += self.relays.journal.judge(store, self.relays.pipes)
 
     def _left(self, topic: Topic) -> str:
         working = [
@@ -554,6 +559,16 @@ class _History:
                 yield f"lost: {body} was told to be at {what}, where {self.log.get(what)} is"
             if what == "repeat" and body not in in_log and not self.plan.clears:
                 yield f"lost: {body} was told as published before"
+        yield from self._torn(oldest)
+        for body, count in in_log.items():
+            if count > 1:
+                yield f"twice: {body} is in the log {count} times"
+        if self.plan.members:
+            yield from self._judge_group()
+        if self.relays.is_on:
+            yield from self.relays.judge(self.log, oldest)
+
+    def _torn(self, oldest: dict[int, int]) -> Iterator[str]:
         places = {body: place for place, body in self.log.items()}
         for bodies in self.together:
             there = [places[body] for body in bodies if body in places]
@@ -561,12 +576,6 @@ class _History:
             is_whole = there == [(partition, first + place) for place in range(len(bodies))]
             if there and first >= oldest[partition] and not is_whole:
                 yield f"torn: {bodies} have one number, and are at {there}"
-        for body, count in in_log.items():
-            if count > 1:
-                yield f"twice: {body} is in the log {count} times"
-        if self.plan.members:
-            yield from self._judge_group()
-        yield from self.relays.judge(self.log, oldest)
 
     def _judge_group(self) -> Iterator[str]:
         if self.progress and not self.plan.clears:

@@ -116,6 +116,7 @@ def opens_topics(store: cassq.Store) -> None:
     assert_type(store.topics(), list[str])
     assert_type(store.alter_topic("events", retention=timedelta(days=7)), cassq.TopicSettings)
     store.delete_topic("events")
+    assert_type(store.history("id"), cassq.MessageHistory)
     store.topic("events", retention=7)  # type: ignore[arg-type]
     store.topic("events", lease=timedelta(days=7))  # type: ignore[call-arg]
     store.alter_topic("events", partitions=4)  # type: ignore[call-arg]

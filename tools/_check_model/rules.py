@@ -7,6 +7,7 @@ not break: every `NO_...` of the model is a rule here, and every function named 
 from dataclasses import dataclass
 
 from _check_model.handover_rules import HANDOVER_RULES
+from _check_model.journal_rules import JOURNAL_RULES
 from _check_model.list_rules import LIST_RULES
 from _check_model.reader_rules import READER_RULES
 from _check_model.relay_rules import RELAY_RULES
@@ -249,4 +250,5 @@ RULES = (
     *_rules("topic", *TOPIC_RULES),
     *_rules("group", *GROUP_RULES),
     *_rules("relay", *RELAY_RULES),
+    *_rules("journal", *JOURNAL_RULES),
 )

@@ -66,6 +66,11 @@ def _relay(title: str, *flags: str, **bounds: int) -> Run:
     return Run("relay", title, (*(f"{name}={value}" for name, value in every.items()), *flags))
 
 
+def _journal(title: str, **bounds: int) -> Run:
+    every = {"FAULTS": 1, "CRASHES": 1, "ROLLS": 1, "OTHERS": 1, **bounds}
+    return Run("journal", title, tuple(f"{name}={value}" for name, value in every.items()))
+
+
 PUSH = Run("push", "push, settle, late, drain, retire, delete", ("FAULTS=2", "CRASHES=1"))
 LEASE = _lease("leases, all together", N=2, FAULTS=1, EXPIRIES=1, ROLLBACKS=1, EXTENSIONS=1)
 LEASE_SPLIT = _lease("runs of three, split", N=3, EXPIRIES=1, ROLLBACKS=1)
@@ -140,6 +145,9 @@ RELAY = _relay("two relays, a lost reply", FAULTS=1, ROLLS=1)
 RELAY_TAKES = _relay("two relays, three take-overs", TAKES=3, ROLLS=1)
 RELAY_THREE = _relay("two relays, three messages", N=3, FAULTS=1)
 RELAY_EMBEDDED = _relay("two relays, a window, nothing left", "EMBEDDED", FAULTS=1, WINDOWS=1)
+JOURNAL = _journal("two reapers, two lost replies", FAULTS=2, CRASHES=2, OTHERS=2)
+JOURNAL_RETENTION = _journal("two reapers, retention", FAULTS=2, ROLLS=2, RETENTION=2)
+JOURNAL_ANEW = _journal("two reapers, a topic that is made anew", FAULTS=2, RENEWALS=1)
 
 #: More than four million states each, the most first.
 LONG = (STAGING_NEXT, STAGING_BACK, STAGING, READER, SCHEDULE, WINDOW_OLD, WINDOW_LOST)
@@ -187,6 +195,9 @@ VERIFICATIONS = (
     RELAY,
     RELAY_EMBEDDED,
     RELAY_THREE,
+    JOURNAL,
+    JOURNAL_RETENTION,
+    JOURNAL_ANEW,
     LIST,
 )
 
@@ -298,6 +309,12 @@ _RELAY_BOUNDS = {
     "create_named": _relay("", "EMBEDDED"),
 }
 
+#: Most rules of the journal are missed with one lost reply and one crash; where not, it stands here.
+_JOURNAL_BOUNDS = {
+    "name_incarnation": _journal("", RENEWALS=1),
+    "search_rest": _journal("", RETENTION=1),
+}
+
 
 def ablation(rule: Rule) -> Run:
     """Return the search in which a rule is taken away."""
@@ -314,6 +331,7 @@ def ablation(rule: Rule) -> Run:
         "list": LIST,
         "topic": _TOPIC_BOUNDS.get(rule.name, _topic("")),
         "relay": _RELAY_BOUNDS.get(rule.name, _relay("")),
+        "journal": _JOURNAL_BOUNDS.get(rule.name, _journal("")),
         "group": _GROUP_BOUNDS.get(rule.name, _GROUP_SMALL),
         "window": _WINDOW_BOUNDS.get(rule.name, _window("", FAULTS=1)),
     }[rule.file]

@@ -5,13 +5,14 @@ ours. What must not break: a row that is not ours raises `DecodeError`; it is ne
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from cassandra.query import UNSET_VALUE
 
 from cassq.errors import DecodeError
 from cassq.model.consistency import check_head, check_mark
-from cassq.model.ids import MessageId
+from cassq.model.ids import LogPlace, MessageId
 from cassq.model.key import NO_SLOT
 from cassq.model.message import Batch, Origin
 from cassq.model.pipe import End, Head, Mark, Phase, PipeEntry, Run, RunState
@@ -171,19 +172,12 @@ def find_head(rows: Sequence[Row]) -> Head | None:
         if rows[0][:2] < (HEAD_SEQ, HEAD_KIND):
             raise ValueError("it stands before the head")
         op, cursor, read_from, floor, phase, last, *counts = (*rows[0][2:12], rows[0][22] or 0)
-        return check_head(
-            Head(
-                *(
-                    to_uuid(op),
-                    to_count(cursor),
-                    to_count(read_from),
-                    to_count(floor),
-                    Phase(phase),
-                    to_count(last),
-                ),
-                *map(to_count, counts),
-            )
-        )
+        journal = None
+        if rows[0][24:26] != (None, None):
+            journal = LogPlace(to_uuid(rows[0][24]), to_message_number(rows[0][25]))
+        numbers = to_count(cursor), to_count(read_from), to_count(floor)
+        head = Head(to_uuid(op), *numbers, Phase(phase), to_count(last), *map(to_count, counts))
+        return check_head(replace(head, journal=journal) if journal else head)
 
 
 def to_runs_and_marks(rows: Sequence[Row], floor: int) -> tuple[tuple[Run, ...], tuple[Mark, ...]]:

@@ -131,7 +131,8 @@ DELETE_WAITING = Statement(Call.WRITE, f"DELETE FROM {{ks}}.waiting USING TIMEST
 _HEAD_KEY = f"pipe = ? AND seq = {HEAD_SEQ} AND kind = {HEAD_KIND}"
 _STATE = (
     "seq, kind, op, cursor, read_from, floor, phase, last, skipped, dead, purged, rolled_back, state, "
-    "attempt, lease_id, leased_at, lease_ms, not_before, holder, ending, window_ms, reason, expired, target"
+    "attempt, lease_id, leased_at, lease_ms, not_before, holder, ending, window_ms, reason, expired, target, "
+    "journal, journal_from"
 )
 _READ_STATE = f"SELECT {_STATE} FROM {{ks}}.pending WHERE pipe = ?"
 READ_HEAD = Statement(
@@ -173,6 +174,7 @@ ADVANCE = _head_change(
 )
 SEAL = _head_change("last phase", "last = ? AND cursor <= ?")
 SET_PHASE = _head_change("op phase", "op = ?")
+RETIRE_JOURNALED = _head_change("op phase journal journal_from", "op = ?")
 DRAIN = _head_change("op last", "op = ? AND last = ?")
 CANCEL = _head_change("op", "cursor < ?")
 

@@ -75,8 +75,9 @@ def _head_work(pipe: UUID, change: HeadChange) -> Work:
             return cql.SET_PHASE, (op, Phase.SEALED.value, pipe, seen_op)
         case Drain(seen_op, op, last):
             return cql.DRAIN, (op, last, pipe, seen_op, UNDECIDED)
-        case Retire(seen_op, op):
-            return cql.SET_PHASE, (op, Phase.RETIRED.value, pipe, seen_op)
+        case Retire(seen_op, op, journal):
+            statement = cql.RETIRE_JOURNALED if journal else cql.SET_PHASE
+            return statement, (op, Phase.RETIRED.value, *(journal or ()), pipe, seen_op)
         case Cancel(op, seq):
             return cql.CANCEL, (op, pipe, seq)
         case _:

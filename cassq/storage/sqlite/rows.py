@@ -6,7 +6,7 @@ Refuses, with `DecodeError`, every row that cassq did not write; nothing is skip
 import json
 from array import array
 from collections.abc import Iterable
-from dataclasses import astuple, fields
+from dataclasses import astuple, fields, replace
 from itertools import accumulate, pairwise
 from sys import byteorder
 from typing import Any
@@ -14,7 +14,7 @@ from uuid import UUID
 
 from cassq.limits import SEQ_MAX
 from cassq.model.consistency import check_head, check_mark
-from cassq.model.ids import MessageId, from_time_key, time_key
+from cassq.model.ids import LogPlace, MessageId, from_time_key, time_key
 from cassq.model.key import NO_SLOT
 from cassq.model.message import Batch, Origin
 from cassq.model.pipe import End, Head, Mark, Phase, PipeEntry, Run, RunState
@@ -117,15 +117,24 @@ def head_row(head: Head) -> Row:
     return (
         *(head.op.bytes, head.cursor, head.read_from, head.floor, head.phase.value, head.last),
         *(head.skipped, head.dead, head.purged, head.rolled_back, head.expired),
+        *journal_row(head.journal),
     )
+
+
+def journal_row(place: LogPlace | None) -> Row:
+    """Return (journal, journal_from)."""
+    return (place.incarnation.bytes, place.offset) if place else (None, None)
 
 
 def to_head(row: Row) -> Head:
     """Read them back."""
     with decoding("heads"):
-        op, cursor, read_from, floor, phase, last, *counts = row
+        op, cursor, read_from, floor, phase, last, *counts, journal, journal_from = row
         numbers = number(cursor), number(read_from), number(floor)
-        return check_head(Head(UUID(bytes=op), *numbers, Phase(phase), number(last), *map(number, counts)))
+        head = Head(UUID(bytes=op), *numbers, Phase(phase), number(last), *map(number, counts))
+        if (journal, journal_from) != (None, None):
+            head = replace(head, journal=LogPlace(UUID(bytes=blob(journal)), number(journal_from, 1)))
+        return check_head(head)
 
 
 def run_row(run: Run, leased_at_ms: int) -> Row:

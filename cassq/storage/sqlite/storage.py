@@ -29,7 +29,10 @@ from cassq.storage.sqlite.file import SqliteFile
 from cassq.storage.sqlite.topics import SqliteTopics
 from cassq.storage.sqlite.transactions import MARK, RUN_COLUMNS, head_update, mark_row, run_write
 
-_HEAD = "op, cursor, read_from, floor, phase, last, skipped, dead, purged, rolled_back, expired"
+_HEAD = (
+    "op, cursor, read_from, floor, phase, last, skipped, dead, purged, rolled_back, expired, journal,"
+    " journal_from"
+)
 _RECORD = "name, incarnation, op, state, settings, totals, counted, samples, writers, publications, expired"
 
 
@@ -101,7 +104,7 @@ class SqliteStorage(SqliteTopics):
             if named_by and not topics.may_create(db, entry.pipe, named_by):
                 return
             db.execute(
-                f"INSERT INTO heads (pipe, {_HEAD}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",  # noqa: S608
+                f"INSERT INTO heads (pipe, {_HEAD}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",  # noqa: S608
                 (key, *rows.head_row(head)),
             )
             lists.add(db, queue, [entry], entry.shelf, self._file.now_ms())

@@ -10,7 +10,7 @@ from cassq.limits import NO_LIMIT, UNDECIDED
 from cassq.model.ids import time_key
 from cassq.model.pipe import Mark, Phase
 from cassq.model.transaction import Advance, Cancel, Drain, ForceSeal, HeadChange, Retire, RunChange, Seal
-from cassq.storage.sqlite.rows import Row, run_row
+from cassq.storage.sqlite.rows import Row, journal_row, run_row
 
 RUN_COLUMNS = (
     "first, last, read_from, state, attempt, lease_id, leased_at_ms, lease_ms, not_before_ms, holder,"
@@ -60,10 +60,10 @@ def head_update(key: bytes, change: HeadChange) -> tuple[str, Row]:
                 "op = ?, last = ? WHERE pipe = ? AND op = ? AND last = ?",
                 (op.bytes, last, key, seen_op.bytes, UNDECIDED),
             )
-        case Retire(seen_op, op):
+        case Retire(seen_op, op, journal):
             return (
-                "op = ?, phase = ? WHERE pipe = ? AND op = ?",
-                (op.bytes, Phase.RETIRED.value, key, seen_op.bytes),
+                "op = ?, phase = ?, journal = ?, journal_from = ? WHERE pipe = ? AND op = ?",
+                (op.bytes, Phase.RETIRED.value, *journal_row(journal), key, seen_op.bytes),
             )
         case Cancel(op, seq):
             marked = "SELECT 1 FROM marks WHERE marks.pipe = heads.pipe AND first = ?"
