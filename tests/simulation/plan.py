@@ -14,6 +14,7 @@ from cluster import Odds
 from ensemble import SeatOdds
 
 from cassq.popping.timing import POLL_MAX_S
+from cassq.pushing.lane import RESEND_S
 
 LEASE_S = 0.5
 SKEW_S = 0.05
@@ -209,8 +210,13 @@ class Plan:
 
     @property
     def day_s(self) -> float:
-        """How long a day of Cassandra's takes, for hints and deletions: nothing is on its way for longer."""
-        return 1.5 + self.odds.late_s + self.odds.stall_s + self.timeout_s + self.push_age_s + self.grace_s
+        """How long a day of Cassandra's takes, for hints and deletions: nothing is on its way for longer.
+
+        A batch that one replica only gets is sent again for as long as a pusher does so.
+        """
+        resent_s = RESEND_S if self.odds.parts else 0.0
+        asked_s = self.odds.late_s + self.odds.stall_s + self.timeout_s
+        return 1.5 + asked_s + self.push_age_s + self.grace_s + resent_s
 
     @property
     def settings(self) -> dict[str, Any]:

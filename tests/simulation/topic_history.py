@@ -312,6 +312,7 @@ class _History:
                 continue
             options: Any = {"writer": process.name, "number": number} if is_numbered else {}
             for _ in range(4 if is_numbered else 1):
+                self._forget_refused(body)
                 try:
                     position = topic.publish(padded, timeout=1.0, **options)
                 except OutcomeUnknownError:
@@ -340,6 +341,7 @@ class _History:
             given.append((body.ljust(BODY_BYTES).encode(), {"key": key} if key else {}))
         self.together += of_partition.values()
         for _ in range(4):
+            self._forget_refused(*chain.from_iterable(of_partition.values()))
             try:
                 stretches = topic.publish_many(given, timeout=1.0, writer=writer, number=number)
             except CassqError as error:
@@ -359,6 +361,12 @@ class _History:
                         self.repeats |= set() if is_fresh else {body}
                         self._note_told(body, told)
                 return
+
+    def _forget_refused(self, *bodies: str) -> None:
+        """Begin an attempt: what was told as not published may be so in a moment, and nobody hears of it."""
+        for body in bodies:
+            if self.told.get(body) == "not":
+                del self.told[body]
 
     def _note_told(self, body: str, what: object) -> None:
         self.told[body] = what
