@@ -4,6 +4,7 @@ Owns that process and what runs in its forks. What must not break: when it forks
 library, so that a bug can still be planted there, nor a second thread.
 """
 
+import faulthandler
 import gc
 import importlib
 import json
@@ -56,10 +57,11 @@ class ForkServer:
     ) -> "subprocess.CompletedProcess[str]":
         """Run `python -m MODULE WORDS` from the project's root, with CASSQ_PLANT as given.
 
-        Raises TimeoutExpired after `timeout_s`, and ends the program and all that it has started.
+        Raises TimeoutExpired after `timeout_s`, and ends the program and all that it has started; where it
+        stood is told on the standard error a little before.
         """
         process = self._process = self._process or self._start()
-        print(json.dumps([module, *words, planted]), file=process.stdin, flush=True)
+        print(json.dumps([timeout_s, module, *words, planted]), file=process.stdin, flush=True)
         if not select.select([process.stdout], [], [], timeout_s)[0]:
             self._end()
             raise subprocess.TimeoutExpired([module, *words], timeout_s or 0)
@@ -89,13 +91,15 @@ def _serve() -> None:
     """Answer each line of words with the exit code and the output of the program that they start."""
     _import()
     for line in sys.stdin:
-        module, *words, planted = json.loads(line)
+        timeout_s, module, *words, planted = json.loads(line)
         with tempfile.TemporaryFile("w+", errors="replace") as output:
             program = os.fork()
             if not program:
                 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
                 os.dup2(output.fileno(), 1)
                 os.environ["CASSQ_PLANT"] = planted
+                if timeout_s:
+                    faulthandler.dump_traceback_later(0.9 * timeout_s)
                 _become(module, words)
                 return
             code = os.waitstatus_to_exitcode(os.waitpid(program, 0)[1])
