@@ -61,7 +61,8 @@ from cassq.model.message import Message, MessageIds
 from cassq.model.recurrence import Schedule
 from cassq.model.rollup import Rollup
 from cassq.model.settings import QueueSettings
-from cassq.model.topic import Position, Subscription, TopicMessage
+from cassq.model.subscription import Subscription
+from cassq.model.topic import Position, TopicMessage
 from cassq.model.topic_settings import TopicSettings
 from cassq.observing.dead_letters import DeadLetters, DeadMessage
 from cassq.observing.figures import PipeStats, PriorityStats, QueueStats, TypeStats
@@ -75,12 +76,13 @@ from cassq.reaping.reap_report import ReapReport
 from cassq.store import Store
 from cassq.topics.consumer import Consumer
 from cassq.topics.group import PartitionLag
-from cassq.topics.held_partition import GroupMessage
+from cassq.topics.group_message import GroupMessage
 from cassq.topics.history import MessageHistory
 from cassq.topics.many_messages import Stretch
 from cassq.topics.pages import Page
 from cassq.topics.relay import Relay
-from cassq.topics.topic import PartitionStats, Topic
+from cassq.topics.topic import Topic
+from cassq.topics.topic_care import PartitionStats
 from cassq.topics.topic_reader import TopicReader
 from cassq.worker.outcomes import Reject, Retry
 from cassq.worker.worker import Worker

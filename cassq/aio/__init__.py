@@ -14,7 +14,8 @@ async with cassq.aio.connect("sqlite:///orders.db") as store:
 
 from cassq.aio.popper import Delivery, Popper
 from cassq.aio.store import DeadLetters, Queue, Schedules, Store, connect
-from cassq.aio.topics import Consumer, GroupMessage, Relay, Topic, TopicReader
+from cassq.aio.topic_readers import Consumer, GroupMessage, Relay, TopicReader
+from cassq.aio.topics import Topic
 
 __all__ = [
     "Consumer",

@@ -12,17 +12,17 @@ What must not break: each change of a head sets a fresh op, and is conditional o
 head means that the segment is gone, never that it is new.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from hashlib import blake2b
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 from uuid import UUID, uuid5
 
 from cassq.model.ids import new_token
 from cassq.model.message import Headers, to_datetime
+from cassq.model.subscription import Subscription
 from cassq.model.topic_settings import TopicSettings
 
 #: The headers that a topic looks at: which partition a message goes to, and which readers get it.
@@ -39,36 +39,6 @@ class TopicState(Enum):
     ACTIVE = "active"
     DELETED = "deleted"
     CLEARED = "cleared"  # deleted, and nothing is left of it
-
-
-@dataclass(frozen=True, slots=True)
-class Subscription:
-    """That a queue has a topic's messages.
-
-    Attributes:
-        incarnation: the queue's: a later one of its name is not meant.
-        types: shell patterns: only messages whose header `type` matches one; None for all.
-        on_gone: "oldest": it goes on at the oldest offset where the next one was deleted; else it ends.
-    """
-
-    incarnation: UUID
-    types: tuple[str, ...] | None = None
-    on_gone: Literal["error", "oldest"] = "error"
-
-    def to_text(self) -> str:
-        """Return it as it is stored."""
-        stored = {"incarnation": str(self.incarnation), "types": self.types, "on_gone": self.on_gone}
-        return json.dumps(stored)
-
-    @classmethod
-    def from_text(cls, stored: str) -> "Subscription":
-        """Return what was stored.
-
-        Raises: ValueError, KeyError, TypeError: it is none.
-        """
-        found = json.loads(stored)
-        types = None if found["types"] is None else tuple(map(str, found["types"]))
-        return cls(UUID(found["incarnation"]), types, "oldest" if found["on_gone"] == "oldest" else "error")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,20 +4,18 @@ Owns the pipes nobody owns: seals those of dead pushers, drains them, returns ru
 buries what came back from its last attempt, ends what has expired, and retires what is over. Any number of
 reapers may run at once and be killed at any point; each step is conditional on what it was decided on, and is
 found half-done and finished by the next pass. What must not break: a pipe's counts enter the queue's totals
-exactly once, and before the pipe retires (`cassq.model.queue_record` draws the race).
+exactly once, and before the pipe retires.
 """
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
-from cassq.errors import CassqError, CorruptError, OutcomeUnknownError
-from cassq.model.ids import LogPlace, new_token
+from cassq.errors import CassqError
+from cassq.model.ids import LogPlace
 from cassq.model.pipe import Phase, PipeEntry
-from cassq.model.queue_record import QueueRecord
 from cassq.pipes import expiry, upkeep, window_steps
 from cassq.pipes.fenced_pipe import FencedPipe, Taker
 from cassq.pipes.outside_view import is_standing
@@ -28,13 +26,11 @@ from cassq.reaping.hand_over import rests_for_long
 from cassq.reaping.journaling import Journaling
 from cassq.reaping.keeper import Keeper
 from cassq.reaping.reap_report import ReapReport
+from cassq.reaping.totals import Totals
 from cassq.runtime.outage_log import log_trouble
 from cassq.runtime.reentry import alone
 
 _log = logging.getLogger("cassq.reaper")
-
-#: How often the totals are tried again when other reapers change them at the same time.
-COUNT_ATTEMPTS = 8
 
 #: A pipe that was examined is left alone for so long, unless somebody points at it.
 EXAMINE_S = 10.0
@@ -66,11 +62,11 @@ class Reaper:
         self.keeper = Keeper(context, f"{holder}-keeper")
         self._sources = self.keeper.sources
         self._journaling = Journaling(context)
+        self._totals = Totals(context)
         self._hand_over = self.keeper.hand_over
         self._pipes = PipeList(context, has_keyed=True)
         self._examined_at: dict[UUID, float] = {}
         self._hinted: set[UUID] = set()
-        self._retired: set[UUID] = set()
         self._passing = threading.RLock()
 
     def hint(self, pipe: UUID) -> None:
@@ -218,7 +214,7 @@ class Reaper:
         if not over:
             return
         try:
-            ready = self._count(over)
+            ready = self._totals.count(over)
         except CassqError as error:
             self._note_failure(report, f"the totals could not be written: {error}", error)
             return
@@ -227,7 +223,7 @@ class Reaper:
         for pipe, fenced in ready.items():
             try:
                 if fenced is None or self._journaling.retire(fenced):
-                    self._retired.add(pipe)
+                    self._totals.note_retired(pipe)
                     entry, place = looked_at[pipe].entry, looked_at[pipe].head.journal
                     if place:
                         named.append((entry, place))
@@ -257,50 +253,6 @@ class Reaper:
                 self._coordinator.release(self._queue, entry.pipe, self._holder)
         else:
             report.busy += 1  # whoever retired it is about to
-
-    def _count(self, over: list[FencedPipe]) -> dict[UUID, FencedPipe | None]:
-        """Bring the pipes' counts into the totals; return those that may retire (None: is retired)."""
-        for _ in range(COUNT_ATTEMPTS):
-            record = self._read_record()
-            if record is None:
-                return {}
-            # The record first, then each head: see the race in `cassq.model.queue_record`.
-            ready = {fenced.pipe: self._look(fenced) for fenced in over}
-            alive = {pipe: fenced for pipe, fenced in ready.items() if fenced and fenced.is_over}
-            gone = [pipe for pipe, fenced in ready.items() if fenced is None]
-            new = [fenced for pipe, fenced in alive.items() if pipe not in record.counted]
-            if new and not self._write_totals(record, new):
-                continue
-            return {**alive, **dict.fromkeys(gone)}
-        raise OutcomeUnknownError(f"{COUNT_ATTEMPTS} attempts met other reapers' changes")
-
-    def _look(self, fenced: FencedPipe) -> FencedPipe | None:
-        is_there = fenced.look()
-        return fenced if is_there and fenced.head.phase is not Phase.RETIRED else None
-
-    def _write_totals(self, record: QueueRecord, new: Iterable[FencedPipe]) -> bool:
-        self._retired &= record.counted
-        still_there = frozenset(pipe for pipe in record.counted if not self._is_retired(pipe))
-        totals = sum((fenced.tally(fenced.head.last) for fenced in new), record.totals)
-        counted = still_there | {fenced.pipe for fenced in new}
-        wanted = replace(record, op=new_token(), totals=totals, counted=counted)
-        try:
-            return self._storage.change_queue(record, wanted)
-        except OutcomeUnknownError:
-            # Not seen now may still land, until another change of the record was applied; `_count` tries
-            # again with the record it then reads, and that write settles it.
-            return False
-
-    def _is_retired(self, pipe: UUID) -> bool:
-        if pipe in self._retired:
-            return True
-        try:
-            return not is_standing(self._storage.load_pipe(pipe))
-        except CorruptError:
-            return False  # whatever it is, it still stands; the others are counted all the same
-
-    def _read_record(self) -> QueueRecord | None:
-        return next(iter(self._storage.read_queues(self._queue)), None)
 
     def _delete(self, entry: PipeEntry, report: ReapReport) -> None:
         self._storage.delete_pipe(self._queue, entry.pipe, entry.shelf)

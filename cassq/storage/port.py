@@ -1,8 +1,9 @@
 """The contract between the protocol and a database.
 
-Everything cassq asks of a database is one of these methods, in seven parts, of which that for topics is in
-`cassq.storage.topic_port`; `tests/contract` holds every adapter to every sentence of both. An adapter decides
-nothing: it retries no write, and judges no state.
+Everything cassq asks of a database is one of these methods, in seven parts, of which those for schedules and
+slots are in `cassq.storage.row_port`, and that for topics in `cassq.storage.topic_port`; `tests/contract`
+holds every adapter to every sentence of all three. An adapter decides nothing: it retries no write, and
+judges no state.
 
 Three rules hold for all of them:
 
@@ -24,12 +25,12 @@ from cassq.model.ids import MessageId
 from cassq.model.message import Batch
 from cassq.model.pipe import Head, Mark, PipeEntry, PipeState
 from cassq.model.queue_record import QueueRecord
-from cassq.model.recurrence import ScheduleRecord
 from cassq.model.rollup import Rollup
 from cassq.model.shelf import Shelf
 from cassq.model.topic import ProgressKey
 from cassq.model.transaction import Answer, Transaction
 from cassq.storage.forms import BatchQuery, DeadLetter, Listing
+from cassq.storage.row_port import ScheduleStorage, SlotStorage
 from cassq.storage.topic_port import TopicStorage
 
 
@@ -230,79 +231,6 @@ class FigureStorage(Protocol):
 
     def read_rollups(self, queue: str, day: date) -> Sequence[Rollup]:
         """Return what was rolled up on a day (in UTC), ordered by moment, minute, pusher and holder."""
-        ...
-
-
-class ScheduleStorage(Protocol):
-    """Schedules, each changed by compare-and-set, by the incarnation of their queue: no later one has it."""
-
-    def read_schedules(self, incarnation: UUID, name: str | None = None) -> Sequence[ScheduleRecord]:
-        """Return one schedule of a queue (or nothing), or all of them ordered by name.
-
-        Guarantees: every `change_schedule` that had returned True before the call is seen; for one name also
-        every one that was applied.
-        """
-        ...
-
-    def change_schedule(
-        self, incarnation: UUID, name: str, seen: ScheduleRecord | None, wanted: ScheduleRecord | None
-    ) -> bool:
-        """Write `wanted` if the schedule still has `seen.op`, or none exists where `seen` is None.
-
-        Args:
-            wanted: None deletes it.
-
-        Returns: whether it was applied.
-        Guarantees: compare-and-set; exactly one of two racing calls with the same `seen` applies. Those of a
-        queue whose schedules were deleted come back in no later one of its name.
-        Idempotent: no. After a time-out (`OutcomeUnknownError`): read it; `wanted.op` tells whether it was
-        applied so far; it may still be applied later, until another change on the op that was read was. Where
-        `seen` is None: until a schedule of the name was there, also if it was deleted since.
-        """
-        ...
-
-    def delete_schedules(self, incarnation: UUID) -> None:
-        """Delete all schedules of a queue, for ever.
-
-        Idempotent: yes. After a time-out: call it again.
-        """
-        ...
-
-
-class SlotStorage(Protocol):
-    """The rows of slots, an op each, by the incarnation of their queue: no later one has them."""
-
-    def read_slot(self, incarnation: UUID, slot: int, *, is_settled: bool = True) -> UUID | None:
-        """Return the op of a slot; None where nobody ever changed it.
-
-        Args:
-            is_settled: False costs less, and does not get into the way of those who change it.
-
-        Guarantees: every `change_slot` that had returned True before the call is seen, and every op that a
-        call returned before, or a later one; a settled read also sees every one that was applied.
-        """
-        ...
-
-    def change_slot(self, incarnation: UUID, slot: int, seen: UUID | None, op: UUID) -> bool:
-        """Write `op` if the slot still has the op that was seen, or none where `seen` is None.
-
-        Args:
-            slot: 0 to `SLOTS_MAX` - 1.
-            op: a fresh one for each call.
-
-        Returns: whether it was applied.
-        Guarantees: compare-and-set; exactly one of two racing calls with the same `seen` applies. The slots
-        of a queue that were deleted come back in no later one of its name.
-        Idempotent: no. After a time-out (`OutcomeUnknownError`): a settled read tells whether it was applied
-        so far; it may still be applied later, until another change on the op that was read was.
-        """
-        ...
-
-    def delete_slots(self, incarnation: UUID) -> None:
-        """Delete all slots of a queue, for ever.
-
-        Idempotent: yes. After a time-out: call it again.
-        """
         ...
 
 

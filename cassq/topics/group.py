@@ -18,7 +18,8 @@ from cassq.errors import (
     UnavailableError,
 )
 from cassq.model.ids import check_name, new_token
-from cassq.model.topic import Progress, Subscription, TopicRecord
+from cassq.model.subscription import Subscription
+from cassq.model.topic import Progress, TopicRecord
 from cassq.topics.relayed_partition import RelayedPartition
 from cassq.topics.segments import Segments
 from cassq.topics.topic_context import TopicContext

@@ -14,16 +14,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from datetime import datetime
 from itertools import islice
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 from uuid import UUID
 
 from cassq.errors import CassqError, OutcomeUnknownError, PartitionLostError
-from cassq.model.message import Headers
 from cassq.model.topic import Progress, TopicMessage
 from cassq.runtime.reentry import alone
+from cassq.topics.group_message import GroupMessage
 from cassq.topics.log_reader import LogReader
 from cassq.topics.topic_context import TopicContext
 
@@ -32,105 +30,6 @@ TAKE_ATTEMPTS = 10
 
 #: So many messages are handed out and have not ended, at most: what is behind them waits.
 OUT_MAX = 10_000
-
-
-class GroupMessage:
-    """A message that a member of a group was handed out.
-
-    Use it as a context manager: where the block ends the message is done, and where it raises, the partition
-    goes back to it: it and what follows it come again.
-    """
-
-    __slots__ = ("_held", "_message", "is_done", "is_dropped")
-
-    def __init__(self, message: TopicMessage, held: "HeldPartition") -> None:
-        self._message = message
-        self._held = held
-        self.is_done = False
-        self.is_dropped = False
-
-    @property
-    def is_out(self) -> bool:
-        """Whether it may be handed out still: its partition is held, and did not go back meanwhile."""
-        return not (self.is_dropped or self._held.is_lost) and self._held.has_read(self.offset)
-
-    @property
-    def held(self) -> "HeldPartition":
-        """What it was handed out of: its partition, in one epoch."""
-        return self._held
-
-    @property
-    def partition(self) -> int:
-        """The partition."""
-        return self._message.partition
-
-    @property
-    def offset(self) -> int:
-        """The number in the partition."""
-        return self._message.offset
-
-    @property
-    def body(self) -> bytes:
-        """The bytes that were published."""
-        return self._message.body
-
-    @property
-    def headers(self) -> Headers:
-        """The message's headers."""
-        return self._message.headers
-
-    @property
-    def type(self) -> str | None:
-        """Its header `type`."""
-        return self._message.type
-
-    @property
-    def key(self) -> str | None:
-        """Its header `key`."""
-        return self._message.key
-
-    @property
-    def published_at(self) -> datetime:
-        """When it was published, by the database's clock."""
-        return self._message.published_at
-
-    @property
-    def epoch(self) -> int:
-        """How often the partition changed hands: a fencing token, which only rises, for other stores."""
-        return self._held.epoch
-
-    def done(self) -> None:
-        """Say that it was worked on; the group's progress moves past it once all before it are done.
-
-        Raises:
-            PartitionLostError: another member has the partition now, and may get the message again.
-            UnavailableError, OutcomeUnknownError: with `commit="each"`: the progress may not have moved yet.
-        """
-        self._held.end(self)
-
-    def again(self) -> None:
-        """Have it, and what follows it in its partition, handed out again.
-
-        Nothing happens where it comes again already, as one before it went back.
-        """
-        self._held.rewind(self.offset)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: object,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if error is None:
-            self.done()
-        else:
-            self.again()
-
-    def __repr__(self) -> str:
-        return f"<GroupMessage {self.partition}:{self.offset}>"
 
 
 class Wishes(NamedTuple):

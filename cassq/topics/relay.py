@@ -23,7 +23,7 @@ from cassq.errors import (
 )
 from cassq.model.arguments import seconds_of
 from cassq.model.ids import new_token
-from cassq.model.topic import Subscription
+from cassq.model.subscription import Subscription
 from cassq.pushing.popper_waker import PopperWaker
 from cassq.runtime.background_thread import BackgroundThread
 from cassq.runtime.deadline import Deadline

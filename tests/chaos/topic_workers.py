@@ -35,7 +35,8 @@ import cassq
 from cassq.errors import OutcomeUnknownError, PartitionLostError, UnavailableError
 from cassq.model.topic import Position
 from cassq.topics.consumer import Consumer
-from cassq.topics.held_partition import GroupMessage, HeldPartition
+from cassq.topics.group_message import GroupMessage
+from cassq.topics.held_partition import HeldPartition
 from cassq.topics.topic import Topic
 from cassq.verification.ledger import Kind, LedgerWriter, Line
 

@@ -371,13 +371,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _one(
         "count totals twice",
-        "cassq.reaping.reaper",
+        "cassq.reaping.totals",
         "if pipe not in record.counted]",
         "]",
     ),
     _one(
         "forget too early that a pipe was counted",
-        "cassq.reaping.reaper",
+        "cassq.reaping.totals",
         "still_there = frozenset(pipe for pipe in record.counted if not self._is_retired(pipe))",
         "still_there = frozenset[UUID]()",
     ),

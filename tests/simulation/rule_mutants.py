@@ -225,7 +225,7 @@ _LEASE = (
 _TOTALS = (
     planted(
         "read the heads before the record",
-        "cassq.reaping.reaper",
+        "cassq.reaping.totals",
         "            record = self._read_record()\n            if record is None:\n                return {}\n"
         "            # The record first, then each head: see the race in `cassq.model.queue_record`.\n"
         "            ready = {fenced.pipe: self._look(fenced) for fenced in over}\n",
@@ -247,7 +247,7 @@ _TOTALS = (
     ),
     planted(
         "retire before the counts are in",
-        "cassq.reaping.reaper",
+        "cassq.reaping.totals",
         "            if new and not self._write_totals(record, new):\n                continue\n",
         "            if new and not self._write_totals(record, new):\n                pass\n",
         about="totals",
@@ -1039,7 +1039,7 @@ _BETWEEN = (
     ),
     planted(
         "remember every pipe that was ever retired",
-        "cassq.reaping.reaper",
+        "cassq.reaping.totals",
         "        self._retired &= record.counted\n",
         "",
         test="tests/unit/reaping/test_reaper.py::"

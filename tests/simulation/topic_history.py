@@ -37,7 +37,7 @@ from cassq.storage.cassandra import topics
 from cassq.storage.cassandra.storage import CassandraStorage
 from cassq.store import Adapters, Store
 from cassq.topics import publish_request, spreading
-from cassq.topics.held_partition import GroupMessage
+from cassq.topics.group_message import GroupMessage
 from cassq.topics.topic import Topic
 
 #: Faults last so long, and then all has so long to be read, and consumed.

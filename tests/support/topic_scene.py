@@ -22,7 +22,8 @@ from cassq.model.topic_settings import TopicSettings
 from cassq.runtime.background_thread import BackgroundThread
 from cassq.storage.sqlite.storage import SqliteStorage
 from cassq.topics.group import Group
-from cassq.topics.held_partition import GroupMessage, HeldPartition, Wishes
+from cassq.topics.group_message import GroupMessage
+from cassq.topics.held_partition import HeldPartition, Wishes
 from cassq.topics.known_topic import KnownTopic
 from cassq.topics.log_end import LogEnd
 from cassq.topics.log_reader import LogReader

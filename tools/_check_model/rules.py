@@ -225,17 +225,17 @@ RULES = (
         (
             "record_first",
             "whoever counts reads the record first and the head after",
-            "cassq.reaping.reaper.Reaper._count",
+            "cassq.reaping.totals.Totals.count",
         ),
         (
             "count_cas",
             "the record is changed by compare-and-set",
-            f"cassq.reaping.reaper.Reaper._write_totals {_STORAGE}.change_queue",
+            f"cassq.reaping.totals.Totals._write_totals {_STORAGE}.change_queue",
         ),
         (
             "keep_counted",
             "a pipe leaves `counted` only once it is retired or gone",
-            "cassq.reaping.reaper.Reaper._write_totals cassq.reaping.reaper.Reaper._is_retired",
+            "cassq.reaping.totals.Totals._write_totals cassq.reaping.totals.Totals._is_retired",
         ),
         ("count_first", "a pipe's counts are in before it retires", "cassq.reaping.reaper.Reaper._retire"),
     ),

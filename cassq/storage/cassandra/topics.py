@@ -13,6 +13,7 @@ from cassandra.query import UNSET_VALUE
 
 from cassq.limits import KIB
 from cassq.model.message import size_of
+from cassq.model.subscription import Subscription
 from cassq.model.topic import (
     LogBatch,
     LogHead,
@@ -22,7 +23,6 @@ from cassq.model.topic import (
     SegmentKey,
     SegmentList,
     SegmentState,
-    Subscription,
     TopicRecord,
     TopicState,
     WriterRow,

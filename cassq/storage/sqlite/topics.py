@@ -14,6 +14,7 @@ from uuid import UUID
 from cassq.limits import SEQ_MAX
 from cassq.model.ids import time_key
 from cassq.model.message import Batch
+from cassq.model.subscription import Subscription
 from cassq.model.topic import (
     LogBatch,
     LogHead,
@@ -24,7 +25,6 @@ from cassq.model.topic import (
     SegmentKey,
     SegmentList,
     SegmentState,
-    Subscription,
     TopicRecord,
     TopicState,
     WriterRow,

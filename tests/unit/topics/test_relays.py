@@ -26,7 +26,8 @@ from cassq.model.message import Batch
 from cassq.model.pipe import End, Mark, Phase
 from cassq.model.queue_record import QueueRecord, QueueState
 from cassq.model.settings import QueueSettings
-from cassq.model.topic import OFFSET_HEADER, Progress, ProgressKey, Subscription
+from cassq.model.subscription import Subscription
+from cassq.model.topic import OFFSET_HEADER, Progress, ProgressKey
 from cassq.model.transaction import Seal, Transaction
 from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.owned_pipe import OwnedPipe
