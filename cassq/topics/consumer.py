@@ -32,10 +32,11 @@ from cassq.runtime.reentry import Closing
 from cassq.topics.bell import POLL_MAX_S, POLL_S, Bell, Listener
 from cassq.topics.group import Group
 from cassq.topics.group_message import GroupMessage
-from cassq.topics.held_partition import HeldPartition, Wishes
+from cassq.topics.held_partition import HeldPartition
 from cassq.topics.share import Share
 from cassq.topics.topic_context import TopicContext
 from cassq.topics.topic_reader import LOOK_S, Start, check_on_gone, filter_of
+from cassq.topics.wishes import Wishes
 
 _log = logging.getLogger("cassq.consumer")
 

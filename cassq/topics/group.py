@@ -20,7 +20,7 @@ from cassq.errors import (
 from cassq.model.ids import check_name, new_token
 from cassq.model.subscription import Subscription
 from cassq.model.topic import Progress, TopicRecord
-from cassq.topics.relayed_partition import RelayedPartition
+from cassq.topics.relay_stop import RelayStop
 from cassq.topics.segments import Segments
 from cassq.topics.topic_context import TopicContext
 from cassq.topics.topic_reader import Start, offset_of
@@ -219,7 +219,7 @@ class Group:
         """
         for _ in range(CHANGE_ATTEMPTS):
             with suppress(OutcomeUnknownError):  # the next attempt looks
-                operator = RelayedPartition.of_operator(self._context, target, group, is_end=offset is None)
+                operator = RelayStop(self._context, target, group, is_end=offset is None)
                 if operator.stop_at(partition, offset):
                     return
             self.find()

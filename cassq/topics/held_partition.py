@@ -12,38 +12,24 @@ applied; a commit never passes a message that was handed out and has not ended, 
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import islice
-from typing import NamedTuple
 from uuid import UUID
 
 from cassq.errors import CassqError, OutcomeUnknownError, PartitionLostError
-from cassq.model.topic import Progress, TopicMessage
+from cassq.model.topic import Progress
 from cassq.runtime.reentry import alone
 from cassq.topics.group_message import GroupMessage
 from cassq.topics.log_reader import LogReader
 from cassq.topics.topic_context import TopicContext
+from cassq.topics.wishes import Wishes
 
 #: How often a take-over is tried again while others change the progress.
 TAKE_ATTEMPTS = 10
 
 #: So many messages are handed out and have not ended, at most: what is behind them waits.
 OUT_MAX = 10_000
-
-
-class Wishes(NamedTuple):
-    """What a member of a group wants.
-
-    Attributes:
-        wants: tells whether it is to be handed a message.
-        is_each: whether the end of a message waits for the commit.
-        skips_gone: whether to go on at the oldest offset where the next one was deleted.
-    """
-
-    wants: Callable[[TopicMessage], bool]
-    is_each: bool = False
-    skips_gone: bool = False
 
 
 class HeldPartition:

@@ -37,6 +37,7 @@ from cassq.topics.relayed_partition import RelayedPartition
 from cassq.topics.share import Share
 from cassq.topics.topic_context import TopicContext
 from cassq.topics.topic_reader import LOOK_S, filter_of
+from cassq.topics.wishes import Wishes
 
 _log = logging.getLogger("cassq.relay")
 
@@ -232,14 +233,11 @@ class Relay:
 
     def make_held(self, group: UUID) -> RelayedPartition:
         """Return what holds a partition of the group, once it is taken over."""
+        wishes = Wishes(
+            filter_of(self._subscription.types), skips_gone=self._subscription.on_gone == "oldest"
+        )
         return RelayedPartition(
-            self._context,
-            self._target,
-            group,
-            self._name,
-            wants=filter_of(self._subscription.types),
-            skips_gone=self._subscription.on_gone == "oldest",
-            on_pushed=self._note_pushed,
+            self._context, self._target, group, self._name, wishes=wishes, on_pushed=self._note_pushed
         )
 
     def leave(self, held: RelayedPartition) -> None:

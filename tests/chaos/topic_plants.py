@@ -14,6 +14,7 @@ PLANT = os.environ.get(VARIABLE, "")
 _HELD = "cassq.topics.held_partition"
 _READER = "cassq.topics.log_reader"
 _RELAYED = "cassq.topics.relayed_partition"
+_PIPES = "cassq.topics.relayed_pipe"
 
 PLANTS = (
     Mutant(
@@ -44,7 +45,7 @@ PLANTS = (
         "a relay fills a pipe that no progress names",
         (
             Edit(_RELAYED, "self._write(following, filling.pipe)", "self._write(following, None)"),
-            Edit(_RELAYED, ", head, named_by=key)", ", head)"),
+            Edit(_PIPES, ", Head(op=pipe), named_by=key)", ", Head(op=pipe))"),
         ),
     ),
     planted(

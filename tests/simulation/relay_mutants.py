@@ -3,6 +3,7 @@
 from planting import Edit, Mutant, planted
 
 _PART = "cassq.topics.relayed_partition"
+_PIPE = "cassq.topics.relayed_pipe"
 _ENDS = "tests/unit/topics/test_relays.py::TestWhoElseEndsPipes::"
 _TROUBLE = "tests/unit/topics/test_relays.py::TestTrouble::"
 _LISTED = "cassq.pipes.pipe_list"
@@ -17,24 +18,24 @@ RELAY_MUTANTS: tuple[Mutant, ...] = (
     _in_histories(
         "create a relay's pipe before it is named",
         _PART,
-        "        self._write(following, filling.pipe)\n        self._create(filling.pipe)\n",
-        "        self._create(filling.pipe)\n        self._write(following, filling.pipe)\n",
+        "        self._write(following, filling.pipe)\n        self._pipes.create(self._key, filling.pipe)\n",
+        "        self._pipes.create(self._key, filling.pipe)\n        self._write(following, filling.pipe)\n",
     ),
     _in_histories(
         "leave a relay's pipe that is open",
-        _PART,
-        "        last = self._settled_end(pipe) if pipe else None\n",
-        "        last = getattr(pipe and find_newest(self._storage, pipe), 'last', 0)\n",
+        _PIPE,
+        "            if answer.is_applied:\n                return newest.last if newest else 0\n",
+        "            return newest.last if newest else 0\n",
     ),
     _in_histories(
         "go on from the progress, whatever is in the pipe",
         _PART,
-        "            following = max(following, self._offset_of(pipe, last) + 1)\n",
+        "            following = max(following, self._pipes.offset_of(pipe, last) + 1)\n",
         "            pass\n",
     ),
     planted(
         "seal a relay's pipe before what was handed out",
-        _PART,
+        _PIPE,
         "Seal(newest.last if newest else 0)))",
         "Seal(newest.last if newest else 0, is_free=True)))",
         test=_ENDS + "test_what_was_handed_out_before_the_seal_is_in_front_of_it",
@@ -43,19 +44,20 @@ RELAY_MUTANTS: tuple[Mutant, ...] = (
         "fill the pipe of an earlier epoch",
         _PART,
         "            self._leave()\n            if self._progress.pipe:\n                return False\n",
+        "            from cassq.pipes.outside_view import find_newest\n"
         "            newest = find_newest(self._storage, self._progress.pipe)\n"
         "            if newest is None:\n"
         "                self._leave()\n"
         "            else:\n"
         "                count, now = newest.last, self._context.clock.now()\n"
-        "                self._filling = _Filling(self._progress.pipe, now, count)\n"
-        "                offset = self._offset_of(self._progress.pipe, count)\n"
+        "                self._filling = Filling(self._progress.pipe, now, count)\n"
+        "                offset = self._pipes.offset_of(self._progress.pipe, count)\n"
         "                self._log = LogReader(self._context, self.partition, offset + 1, skips_gone=True)\n",
     ),
     _in_histories(
         "leave a relay's pipe that nobody created yet",
-        _PART,
-        "                self._create(pipe)  # who named it died",
+        _PIPE,
+        "                self.create(key, pipe)  # who named it died",
         "                return 0  # who named it died",
     ),
     planted(
@@ -95,7 +97,7 @@ RELAY_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "begin another batch after one whose answer got lost",
         (
-            Edit(_PART, "filling.sent or self._batch(filling.count + 1,", "self._batch(filling.count + 1,"),
+            Edit(_PART, "filling.sent or to_batch(filling.count + 1,", "to_batch(filling.count + 1,"),
             Edit(
                 _PART,
                 "        self._storage.append(filling.pipe, batch)\n",
@@ -141,7 +143,7 @@ RELAY_MUTANTS: tuple[Mutant, ...] = (
     ),
     planted(
         "give a relay's pipe an id before that of the one before",
-        _PART,
+        _PIPE,
         "fresh.time > before.time else",
         "fresh.time else",
         test="tests/unit/topics/test_relays.py::TestRelaying::"

@@ -23,7 +23,7 @@ from cassq.runtime.background_thread import BackgroundThread
 from cassq.storage.sqlite.storage import SqliteStorage
 from cassq.topics.group import Group
 from cassq.topics.group_message import GroupMessage
-from cassq.topics.held_partition import HeldPartition, Wishes
+from cassq.topics.held_partition import HeldPartition
 from cassq.topics.known_topic import KnownTopic
 from cassq.topics.log_end import LogEnd
 from cassq.topics.log_reader import LogReader
@@ -31,6 +31,7 @@ from cassq.topics.publish_request import Numbered, PublishRequest
 from cassq.topics.relayed_partition import RelayedPartition
 from cassq.topics.retention import Retention
 from cassq.topics.topic_context import TopicContext
+from cassq.topics.wishes import Wishes
 
 
 class PassingClock(HandClock):
@@ -70,7 +71,7 @@ class TopicScene:
 
     def relayed(self, group: UUID, name: str, target: QueueContext, **how: Any) -> RelayedPartition:
         """Return a partition that a relay has taken over, by the storage that is interrupted or another."""
-        how = {"wants": lambda _: True, "skips_gone": False, "on_pushed": lambda _: None} | how
+        how = {"wishes": Wishes(lambda _: True), "on_pushed": lambda _: None} | how
         context = self.context if target.storage is self.storage else self.elsewhere
         made = RelayedPartition(context, target, group, name, **how)
         assert made.take_over(0)

@@ -5,6 +5,7 @@ Owns their names and words, and the code that carries each; where a rule stands 
 """
 
 _RELAYED = "cassq.topics.relayed_partition.RelayedPartition"
+_PIPES = "cassq.topics.relayed_pipe.RelayedPipes"
 
 #: Name, words and functions of each.
 RELAY_RULES = (
@@ -17,18 +18,18 @@ RELAY_RULES = (
     (
         "last_in",
         "a relay goes on behind the last message that the seal lets in",
-        f"{_RELAYED}._leave {_RELAYED}._offset_of",
+        f"{_RELAYED}._leave {_PIPES}.offset_of",
     ),
     (
         "seal_cursor",
         "the seal of a pipe that another relay may have filled looks at the cursor",
-        f"{_RELAYED}._settled_end",
+        f"{_PIPES}.settle",
     ),
     ("pipe_epoch", "a relay that takes over appends nothing to the pipe that it finds", f"{_RELAYED}.step"),
     (
         "missing_sealed",
         "a named pipe that is not there is created and sealed before the progress leaves it",
-        f"{_RELAYED}._settled_end",
+        f"{_PIPES}.settle",
     ),
     ("name_epoch", "each change of the name raises the epoch", f"{_RELAYED}._write"),
     (

@@ -32,7 +32,6 @@ HEAD_KIND, RUN_KIND, MARK_KIND, SET_MARK_KIND = range(4)
 #: Today's only shard of a queue.
 SHARD = 0
 
-
 READ_CLOCK = Statement(Call.LOCAL, "SELECT to_timestamp(now()) FROM system.local", is_idempotent=False)
 
 # Queues

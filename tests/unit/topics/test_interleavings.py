@@ -19,11 +19,12 @@ from cassq.errors import (
 )
 from cassq.model.topic import TopicState
 from cassq.topics.group import Group
-from cassq.topics.held_partition import HeldPartition, Wishes
+from cassq.topics.held_partition import HeldPartition
 from cassq.topics.log_end import LogEnd
 from cassq.topics.log_reader import LogReader
 from cassq.topics.publish_request import Numbered
 from cassq.topics.retention import Retention
+from cassq.topics.wishes import Wishes
 
 #: A message of this size fills a segment.
 FULL = b"x" * 2000

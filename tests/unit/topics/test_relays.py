@@ -186,7 +186,7 @@ class TestRelaying:
         held = scene.relay("b")
         scene.bring_all(held)
         (first,) = scene.entries()
-        monkeypatch.setattr("cassq.topics.relayed_partition.new_pipe_id", _an_hour_before(first.pipe))
+        monkeypatch.setattr("cassq.topics.relayed_pipe.new_pipe_id", _an_hour_before(first.pipe))
         held.leave()
         scene.publish(b"5", end=scene.end)
         scene.bring_all(held if successor == "b" else scene.relay(successor))
