@@ -233,11 +233,11 @@ class Relay:
 
     def make_held(self, group: UUID) -> RelayedPartition:
         """Return what holds a partition of the group, once it is taken over."""
-        wishes = Wishes(
-            filter_of(self._subscription.types), skips_gone=self._subscription.on_gone == "oldest"
-        )
+        wanted = self._subscription
         return RelayedPartition(
-            self._context, self._target, group, self._name, wishes=wishes, on_pushed=self._note_pushed
+            *(self._context, self._target, group, self._name),
+            wishes=Wishes(filter_of(wanted.types), skips_gone=wanted.on_gone == "oldest"),
+            on_pushed=self._note_pushed,
         )
 
     def leave(self, held: RelayedPartition) -> None:

@@ -273,10 +273,8 @@ def _head_row(head: LogHead) -> tuple[Any, ...]:
 def _to_head(row: tuple[Any, ...]) -> LogHead:
     with decoding("segments"):
         op, first, after, size, state = row
-        begins = number(first, 1)
-        return LogHead(
-            UUID(bytes=blob(op)), begins, number(after, begins), number(size, 0, SEQ_MAX), SegmentState(state)
-        )
+        begins, to = number(first, 1), number(after, number(first, 1))
+        return LogHead(UUID(bytes=blob(op)), begins, to, number(size, 0, SEQ_MAX), SegmentState(state))
 
 
 def _batch_row(batch: LogBatch, now_ms: int) -> tuple[Any, ...]:

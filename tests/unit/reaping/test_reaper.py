@@ -355,4 +355,4 @@ def test_nothing_is_remembered_of_pipes_that_the_totals_have_forgotten(scene):
         scene.finish()
         assert scene.reaper.run_once().retired == 1
     assert scene.totals.pushed == 9
-    assert len(scene.reaper._retired) <= 2
+    assert len(scene.reaper._totals._retired) <= 2

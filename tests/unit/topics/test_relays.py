@@ -39,6 +39,7 @@ from cassq.topics import relay as relays
 from cassq.topics.bell import POLL_MAX_S
 from cassq.topics.group import Group
 from cassq.topics.log_end import LogEnd
+from cassq.topics.wishes import Wishes
 
 CALLS = "change_progress", "read_progress", "create_pipe", "append", "transact", "read_batches", "read_log"
 WRITES = "change_progress", "create_pipe", "append", "transact"
@@ -141,7 +142,7 @@ class TestRelaying:
         assert [each[OFFSET_HEADER] for each in batch.headers] == [f"0:{offset}" for offset in range(1, 6)]
 
     def test_what_the_queue_does_not_want_is_passed_by(self, scene):
-        scene.bring_all(scene.relay("b", wants=lambda message: message.body in {b"1", b"4"}))
+        scene.bring_all(scene.relay("b", wishes=Wishes(lambda message: message.body in {b"1", b"4"})))
 
         assert scene.queued() == [b"1", b"4"]
         assert is_passed(scene, 6)
@@ -208,7 +209,7 @@ class TestRelaying:
 
         with pytest.raises(OffsetGoneError):
             scene.relay("b").step()
-        scene.bring_all(scene.relay("c", skips_gone=True))
+        scene.bring_all(scene.relay("c", wishes=Wishes(lambda _: True, skips_gone=True)))
 
         assert scene.queued() == [b"5"]
 
