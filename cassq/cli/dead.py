@@ -6,6 +6,7 @@ Owns nothing but words.
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
+from typing import TypedDict, Unpack
 
 import click
 
@@ -15,6 +16,17 @@ from cassq.cli.session import Session, common_options, find_queue, pass_session
 from cassq.cli.values import to_duration, to_header
 from cassq.model.retrying import in_one_line
 from cassq.observing.dead_letters import LETTERS_MAX
+
+
+class RedriveOptions(TypedDict):
+    """Which dead letters are pushed again, and how."""
+
+    reason: str | None
+    headers: tuple[tuple[str, str], ...]
+    older: timedelta | None
+    limit: int | None
+    rate: float | None
+    dry_run: bool
 
 
 @click.group()
@@ -77,20 +89,10 @@ def put_back(session: Session, queue: str, ids: tuple[str, ...], *, is_all: bool
 @click.option("--dry-run", is_flag=True, help="Push nothing, only tell what would be.")
 @common_options
 @pass_session
-def redrive(  # noqa: PLR0913, PLR0917 - click passes each option
-    session: Session,
-    queue: str,
-    to: str | None,
-    reason: str | None,
-    headers: tuple[tuple[str, str], ...],
-    older: timedelta | None,
-    *,
-    limit: int | None,
-    rate: float | None,
-    dry_run: bool,
-) -> None:
+def redrive(session: Session, queue: str, to: str | None, **options: Unpack[RedriveOptions]) -> None:
     """Push chosen dead letters again, here or into another queue; all where nothing is chosen."""
-    died_by = datetime.now(UTC) - older if older else None
+    reason, headers, dry_run = options["reason"], options["headers"], options["dry_run"]
+    died_by = datetime.now(UTC) - options["older"] if options["older"] else None
 
     def is_meant(letter: cassq.DeadMessage) -> bool:
         return (
@@ -99,12 +101,12 @@ def redrive(  # noqa: PLR0913, PLR0917 - click passes each option
             and (died_by is None or letter.died_at <= died_by)
         )
 
-    with session.store() as store, progress_bar("redriving", limit) as bar:
+    with session.store() as store, progress_bar("redriving", options["limit"]) as bar:
         done = find_queue(store, queue).dead.redrive(
             find_queue(store, to) if to else None,
             where=is_meant,
-            limit=limit,
-            rate=rate,
+            limit=options["limit"],
+            rate=options["rate"],
             dry_run=dry_run,
             progress=_following(bar),
         )

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TypedDict, Unpack
 
 import click
 
@@ -29,6 +30,18 @@ CHUNK = 200
 
 #: What was written out is committed after so small a part of the lease, or a tick, at the latest.
 TICKS_PER_LEASE = 8
+
+
+class PopOptions(TypedDict):
+    """Which messages are popped, and what ends them."""
+
+    count: int | None
+    timeout: timedelta
+    types: tuple[str, ...]
+    is_committed: bool | None
+    command: str | None
+    is_shell: bool
+    follow: bool
 
 
 @click.command()
@@ -57,19 +70,7 @@ TICKS_PER_LEASE = 8
 @common_options
 @pass_session
 @click.pass_context
-def pop(  # noqa: PLR0913 - one for each option
-    context: click.Context,
-    session: Session,
-    queue: str,
-    count: int | None,
-    timeout: timedelta,
-    *,
-    types: tuple[str, ...],
-    is_committed: bool | None,
-    command: str | None,
-    is_shell: bool,
-    follow: bool,
-) -> None:
+def pop(context: click.Context, session: Session, queue: str, **options: Unpack[PopOptions]) -> None:
     """Print messages: bare bodies, each with a newline, or one line of JSON each; or run a command for each.
 
     Without --commit every message is given back when all are printed, which counts as one of its attempts,
@@ -88,6 +89,8 @@ def pop(  # noqa: PLR0913 - one for each option
     Prints nothing, and exits 0, when none comes in time. Exits 1 where CMD failed, and 0 when SIGTERM ends
     --follow.
     """
+    command, is_shell, is_committed = options["command"], options["is_shell"], options["is_committed"]
+    follow = options["follow"]
     if command is None and is_shell:
         raise click.UsageError("--shell is how --exec reads its command: name one")
     if command is not None and is_committed is not None:
@@ -97,13 +100,13 @@ def pop(  # noqa: PLR0913 - one for each option
             "--follow needs --commit or --exec: what is given back would come again at once"
         )
     words = None if command is None else to_command(command, is_shell=is_shell)
-    limit = count or (None if follow else 1)
+    limit = options["count"] or (None if follow else 1)
     with (
         session.queue(queue) as opened,
-        opened.popper(types=types or None) as popper,
+        opened.popper(types=options["types"] or None) as popper,
         session.ending.politely() as wish,
     ):
-        arrivals = Arrivals(popper, wish, None if follow else timeout)
+        arrivals = Arrivals(popper, wish, None if follow else options["timeout"])
         if words is None:
             settings = opened.settings
             finish = _Committing(popper) if is_committed else _Returning(popper, settings.max_attempts, limit)

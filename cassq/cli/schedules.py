@@ -4,7 +4,7 @@ Owns nothing but words.
 """
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import click
 
@@ -13,6 +13,17 @@ from cassq.cli.output import body_to_json, print_json, print_table, say
 from cassq.cli.push import read_bodies
 from cassq.cli.session import Session, common_options, pass_session
 from cassq.cli.values import to_duration, to_header
+
+
+class ScheduleOptions(TypedDict):
+    """What each message of a schedule has besides its body."""
+
+    timezone: str
+    headers: tuple[tuple[str, str], ...]
+    ttl: timedelta | None
+    priority: int
+    type: str | None
+    may_be_empty: bool
 
 
 @click.group("schedule")
@@ -59,19 +70,8 @@ def list_schedules(session: Session, queue: str) -> None:
 @click.option("--allow-empty", "may_be_empty", is_flag=True, help="Accept a message without a single byte.")
 @common_options
 @pass_session
-def set_schedule(  # noqa: PLR0913, PLR0917 - click passes each option
-    session: Session,
-    queue: str,
-    name: str,
-    cron: str,
-    file: str,
-    timezone: str,
-    headers: tuple[tuple[str, str], ...],
-    ttl: timedelta | None,
-    *,
-    priority: int,
-    type: str | None,  # noqa: A002 - the option's name
-    may_be_empty: bool,
+def set_schedule(
+    session: Session, queue: str, name: str, cron: str, file: str, **options: Unpack[ScheduleOptions]
 ) -> None:
     """Push FILE, or standard input, into QUEUE each time that CRON tells: '0 9 * * MON-FRI'.
 
@@ -80,13 +80,13 @@ def set_schedule(  # noqa: PLR0913, PLR0917 - click passes each option
     """
     with session.queue(queue) as opened:
         bytes_max = opened.settings.body_bytes_max
-        (body,) = read_bodies((file,), bytes_max, is_lines=False, may_be_empty=may_be_empty)
+        (body,) = read_bodies((file,), bytes_max, is_lines=False, may_be_empty=options["may_be_empty"])
         schedule = opened.schedules.set(
-            *(name, cron, body, dict(headers)),
-            timezone=timezone,
-            ttl=ttl,
-            priority=priority,
-            type=type,
+            *(name, cron, body, dict(options["headers"])),
+            timezone=options["timezone"],
+            ttl=options["ttl"],
+            priority=options["priority"],
+            type=options["type"],
         )
     if session.is_json:
         print_json(_to_json(schedule))

@@ -7,7 +7,7 @@ that others have their partitions at once.
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import click
 
@@ -22,6 +22,14 @@ from cassq.topics.topic_reader import Start
 
 #: How often a command looks whether a relay has ended.
 LOOK = timedelta(seconds=TICK_S)
+
+
+class SubscribeOptions(TypedDict):
+    """Which messages a queue gets."""
+
+    types: tuple[str, ...]
+    start: Start | int
+    skip_gone: bool
 
 
 @click.command()
@@ -39,9 +47,7 @@ LOOK = timedelta(seconds=TICK_S)
 @click.option("--skip-gone", is_flag=True, help="Go on at the oldest message where retention was faster.")
 @common_options
 @pass_session
-def subscribe(  # noqa: PLR0913 - one for each option
-    session: Session, /, name: str, queue: str, types: tuple[str, ...], start: Start | int, *, skip_gone: bool
-) -> None:
+def subscribe(session: Session, name: str, queue: str, **options: Unpack[SubscribeOptions]) -> None:
     """Declare that a queue gets the topic's messages; fine if it does so already.
 
     Its messages wait in the topic until `cassq topic relay` runs, or a relay of a program.
@@ -49,9 +55,11 @@ def subscribe(  # noqa: PLR0913 - one for each option
     with session.store() as store:
         topic = find_topic(store, name)
         find_queue(store, queue)
-        place = start_in(topic, start)
         made = topic.declare_subscription(
-            queue, types=types or None, start=place, on_gone=on_gone(is_skipping=skip_gone)
+            queue,
+            types=options["types"] or None,
+            start=start_in(topic, options["start"]),
+            on_gone=on_gone(is_skipping=options["skip_gone"]),
         )
     if session.is_json:
         print_json({"topic": name, **subscription_to_json(queue, made)})

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack
 
 import click
 
@@ -29,6 +29,24 @@ Order = Literal["ascending", "descending"]
 #: Messages that are taken and printed together.
 CHUNK = 200
 
+
+class PageOptions(TypedDict):
+    """What `cassq topic read` is asked for."""
+
+    since: int | None
+    limit: int
+    order: Order
+
+
+class ArrivingOptions(TypedDict):
+    """Which messages a command prints as they come, and how many."""
+
+    types: tuple[str, ...]
+    count: int | None
+    timeout: timedelta | None
+    skip_gone: bool
+
+
 START = "earliest, latest, a time in ISO 8601 with its zone, OFFSET, or PARTITION:OFFSET[,…]."
 
 
@@ -40,9 +58,7 @@ START = "earliest, latest, a time in ISO 8601 with its zone, OFFSET, or PARTITIO
 @click.option("--order", type=click.Choice(["ascending", "descending"]), default="ascending")
 @common_options
 @click.make_pass_decorator(Session)
-def read(  # noqa: PLR0913, PLR0917 - one for each option
-    session: Session, name: str, partition: int | None, since: int | None, limit: int, order: Order
-) -> None:
+def read(session: Session, name: str, partition: int | None, **options: Unpack[PageOptions]) -> None:
     """Print messages of one partition, once; bare bodies, each with a newline.
 
     --json prints one document: the messages, where to read on (next), the oldest offset that is left, and
@@ -51,7 +67,7 @@ def read(  # noqa: PLR0913, PLR0917 - one for each option
     session.ending.begin(is_endless=False)
     with opened_topic(session, name) as topic:
         chosen = partition_in(topic, partition)
-        page = topic.read(chosen, since=since, limit=limit, order=order)
+        page = topic.read(chosen, **options)
     if session.is_json:
         messages = [message_to_json(each) for each in page.messages]
         print_json({"topic": name, "partition": chosen, **page._asdict(), "messages": messages})
@@ -96,27 +112,17 @@ def _arriving_options(command: Callable[..., None]) -> Callable[..., None]:
 @_arriving_options
 @common_options
 @click.make_pass_decorator(Session)
-def follow(  # noqa: PLR0913, PLR0917 - one for each option
-    session: Session,
-    name: str,
-    start: Start | int,
-    types: tuple[str, ...],
-    count: int | None,
-    timeout: timedelta | None,
-    *,
-    skip_gone: bool,
-) -> None:
+def follow(session: Session, name: str, start: Start | int, **options: Unpack[ArrivingOptions]) -> None:
     """Print messages as they come, until Ctrl-C; bare bodies, or one line of JSON each.
 
     Stores nothing: the next call begins at --start, too. `cassq topic consume` goes on where its group was.
     """
-    is_endless = count is None and timeout is None
-    session.ending.begin(is_endless=is_endless)
+    types, gone = options["types"] or None, on_gone(is_skipping=options["skip_gone"])
+    count, timeout = options["count"], options["timeout"]
+    session.ending.begin(is_endless=count is None and timeout is None)
     with (
         opened_topic(session, name) as topic,
-        topic.reader(
-            start_in(topic, start), types=types or None, on_gone=on_gone(is_skipping=skip_gone)
-        ) as reader,
+        topic.reader(start_in(topic, start), types=types, on_gone=gone) as reader,
         session.ending.politely() as wish,
     ):
         arrivals = _Arrivals(reader.read_many, wish, timeout)
@@ -138,29 +144,21 @@ def follow(  # noqa: PLR0913, PLR0917 - one for each option
 @_arriving_options
 @common_options
 @click.make_pass_decorator(Session)
-def consume(  # noqa: PLR0913, PLR0917 - one for each option
-    session: Session,
-    name: str,
-    group: str,
-    start: Start | int,
-    types: tuple[str, ...],
-    count: int | None,
-    timeout: timedelta | None,
-    *,
-    skip_gone: bool,
+def consume(
+    session: Session, name: str, group: str, start: Start | int, **options: Unpack[ArrivingOptions]
 ) -> None:
     """Print messages as a member of GROUP, until Ctrl-C; bare bodies, or one line of JSON each.
 
     The members of a group share the partitions. A message is done once it is written out: in a file, or in
     the pipe to the next program. What was printed and not committed when the command was killed comes again.
     """
+    types, gone = options["types"] or None, on_gone(is_skipping=options["skip_gone"])
+    count, timeout = options["count"], options["timeout"]
     session.ending.begin(is_endless=count is None and timeout is None)
     with (
         opened_topic(session, name) as topic,
         session.ending.politely() as wish,
-        topic.consumer(
-            group, start=start_in(topic, start), types=types or None, on_gone=on_gone(is_skipping=skip_gone)
-        ) as consumer,
+        topic.consumer(group, start=start_in(topic, start), types=types, on_gone=gone) as consumer,
     ):
         arrivals = _Arrivals(consumer.poll, wish, timeout)
         try:

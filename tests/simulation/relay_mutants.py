@@ -24,8 +24,9 @@ RELAY_MUTANTS: tuple[Mutant, ...] = (
     _in_histories(
         "leave a relay's pipe that is open",
         _PIPE,
-        "            if answer.is_applied:\n                return newest.last if newest else 0\n",
-        "            return newest.last if newest else 0\n",
+        "            answer = self._storage.transact(pipe, Transaction(Seal(newest.last if newest else 0)))\n"
+        "            if answer.is_applied:\n",
+        "            if self:\n",
     ),
     _in_histories(
         "go on from the progress, whatever is in the pipe",
