@@ -27,6 +27,13 @@ class SendsAhead(Protocol):
         """Send each body when it is read from `bodies`; return when all are confirmed."""
 
 
+class Replays(Client, Protocol):
+    """A client of a log, which keeps what was read."""
+
+    def replay(self, count: int, batch: int) -> int:
+        """Read `count` messages from the beginning, `batch` at a time; return how many there were."""
+
+
 def push_batches(client: Client, count: int, body_bytes: int, batch: int) -> Spent:
     """Push `count` messages in confirmed batches."""
     bodies = make_bodies(count, body_bytes)
@@ -44,6 +51,20 @@ def pop_batches(client: Client, count: int, batch: int) -> Spent:
     spent = timed(count, pop)
     if popped < count:
         raise RuntimeError(f"only {popped} of {count} messages came")
+    return spent
+
+
+def replay(client: Replays, count: int, batch: int) -> Spent:
+    """Read `count` messages from the beginning, which nobody shall see but the caller."""
+    found = 0
+
+    def read() -> None:
+        nonlocal found
+        found = client.replay(count, batch)
+
+    spent = timed(count, read)
+    if found < count:
+        raise RuntimeError(f"only {found} of {count} messages are there")
     return spent
 
 

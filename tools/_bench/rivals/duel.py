@@ -8,18 +8,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from _bench.clients import cassq_work
 from _bench.clients.cassq_clients import CassqOnCassandra
 from _bench.clients.client_process import ClientProcess, Spent
 from _bench.clients.contestant import Contestant
-from _bench.clients.work import pop_batches, push_batches, push_each
+from _bench.clients.work import pop_batches, push_batches, push_each, replay
 from _bench.measuring.compare import Figures, gather
 from _bench.measuring.percentiles import join
 from _bench.rivals.roster import Rival
 from _bench.scenarios.latency import measure_rate
 
-PUSH, POP, PUSH_EACH = "push", "pop", "push_each"
+PUSH, POP, PUSH_EACH, REPLAY = "push", "pop", "push_each", "replay"
 P50, P99 = "p50_ms", "p99_ms"
 RATES = (PUSH, POP, PUSH_EACH)
 LATENCIES = (P50, P99)
@@ -41,6 +42,7 @@ class Load:
         rate, seconds: of the run that measures latency.
         rounds: how often everything is measured.
         warm_s: so long both work before anything counts; servers and clients compile as they run.
+        folder: for files of the rivals' servers.
     """
 
     messages: int
@@ -50,6 +52,7 @@ class Load:
     seconds: float
     rounds: int
     warm_s: float
+    folder: Path = Path()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +95,14 @@ class Side:
         self._popper.run(pop_batches, count, load.batch)
         return pushed
 
-    def round(self, size: Size, load: Load, *, has_latency: bool) -> dict[str, float]:
+    def round(self, size: Size, load: Load, rival: Rival) -> dict[str, float]:
         """Return one figure for each measure."""
         self.batched(load.batch, load)  # opens what was closed since
         pushed, popped = self.batched(size.batched, load)
         found = {PUSH: pushed.rate, POP: popped.rate, PUSH_EACH: self.single(size.single, load).rate}
-        if has_latency:
+        if rival.has_replay:
+            found[REPLAY] = self._popper.run(replay, size.batched, load.batch).rate
+        if rival.has_latency:
             flow = measure_rate(self._pusher, self._popper, load.rate, load.seconds, load.body_bytes)
             latencies = join([flow])
             found |= {P50: latencies.at_ms(50), P99: latencies.at_ms(99)}
@@ -151,7 +156,11 @@ def fight(
         told: tuple[list[dict[str, float]], list[dict[str, float]]] = ([], [])
         for _ in range(load.rounds):
             for side, figures in zip((mine, other), told, strict=True):
-                figures.append(side.round(size, load, has_latency=rival.has_latency))
+                figures.append(side.round(size, load, rival))
                 done()
-    measures = (*RATES, *(LATENCIES if rival.has_latency else ()))
+    measures = (
+        *RATES,
+        *((REPLAY,) if rival.has_replay else ()),
+        *(LATENCIES if rival.has_latency else ()),
+    )
     return Found(size, gather(measures, told[0]), gather(measures, told[1]))

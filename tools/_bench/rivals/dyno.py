@@ -5,8 +5,6 @@ there; what is here hands it bodies over a loopback socket, which costs both sid
 a third longer in Redis, because dyno-queues carries text.
 """
 
-import os
-import shutil
 import socket
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -15,10 +13,9 @@ from pathlib import Path
 
 from _services.java import find_java
 
-from _bench.errors import BenchError
-from _bench.rivals import debian
 from _bench.rivals.ahead import due_together
-from _bench.rivals.program import LOOPBACK, Program, choose_port, run
+from _bench.rivals.maven import class_path
+from _bench.rivals.program import LOOPBACK, Program, choose_port
 from _bench.rivals.redis_server import DURABILITY, RedisServer
 
 _SOURCES = Path(__file__).with_name("java")
@@ -44,7 +41,7 @@ class DynoQueues:
 
     def start(self, folder: Path) -> None:
         """Start Redis, and the Java program that uses it."""
-        java, class_path = find_java(), _class_path()
+        java, jars = find_java(), class_path("dyno-queues", _VERSION)
         self._redis.start(folder)
         self._port = choose_port()
         options = [
@@ -58,7 +55,7 @@ class DynoQueues:
             "dyno",
             [java, *options, _WORKER, *words],
             folder,
-            environment={"CLASSPATH": class_path},
+            environment={"CLASSPATH": jars},
         )
         self._worker.wait_until(lambda: self.opener()().close())
 
@@ -129,16 +126,3 @@ class DynoClient:
         if len(found) < length:
             raise ConnectionError("the Java program ended its side; its log says why")
         return found
-
-
-def _class_path() -> str:
-    """Return the jars of dyno-queues, fetched by Maven the first time and when one is gone."""
-    kept = debian.CACHE / f"dyno-queues-{_VERSION}.classpath"
-    if not kept.exists() or not all(Path(jar).exists() for jar in kept.read_text().split(os.pathsep)):
-        maven = shutil.which("mvn")
-        if maven is None:
-            raise BenchError("Maven (mvn) is needed once, to fetch dyno-queues: apt-get install maven")
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        goal = ["dependency:build-classpath", f"-Dmdep.outputFile={kept}"]
-        run([maven, "-B", "-q", "-f", _SOURCES / "pom.xml", *goal])
-    return kept.read_text().strip()

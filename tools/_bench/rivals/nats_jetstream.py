@@ -39,10 +39,12 @@ class JetStream:
 
     Args:
         sync: the server's `sync_interval`: always, or None for what it comes with.
+        is_kept: whether what was acknowledged stays, as in a log.
     """
 
-    def __init__(self, sync: str | None) -> None:
+    def __init__(self, sync: str | None, *, is_kept: bool = False) -> None:
         self._server = NatsServer(sync)
+        self._retention = RetentionPolicy.LIMITS if is_kept else RetentionPolicy.WORK_QUEUE
         self.name = f"NATS JetStream, fsync {sync or 'every 2 minutes'}"
         self.durability = "power cuts" if sync else "process crashes; the disk has it within 2 minutes"
 
@@ -55,7 +57,7 @@ class JetStream:
         connection = await nats.connect(f"nats://{LOOPBACK}:{self._server.port}")
         jetstream = connection.jetstream()
         stream = StreamConfig(
-            _STREAM, subjects=[_SUBJECT], retention=RetentionPolicy.WORK_QUEUE, storage=StorageType.FILE
+            _STREAM, subjects=[_SUBJECT], retention=self._retention, storage=StorageType.FILE
         )
         await jetstream.add_stream(stream)
         consumer = ConsumerConfig(
@@ -129,6 +131,22 @@ class JetStreamClient:
                 # The last one waits for its answer where it is the last of all, and so for those before it.
                 await (messages[-1].ack_sync(_CONFIRM_S) if popped == count else messages[-1].ack())
                 last_at = time.monotonic()
+        return popped
+
+    def replay(self, count: int, batch: int) -> int:
+        """Fetch `count` messages from the beginning, by a consumer that acknowledges none and goes away."""
+        return self._runner.run(self._replay(count, batch))
+
+    async def _replay(self, count: int, batch: int) -> int:
+        config = ConsumerConfig(ack_policy=AckPolicy.NONE, inactive_threshold=_CONFIRM_S)
+        reader = await self._jetstream.pull_subscribe(_SUBJECT, stream=_STREAM, config=config)
+        popped = 0
+        while popped < count:
+            try:
+                popped += len(await reader.fetch(min(batch, count - popped), _PATIENCE_S))
+            except NatsTimeoutError:
+                break
+        await reader.unsubscribe()
         return popped
 
     def pop_each(self, seen: Callable[[bytes], None], until: Callable[[], bool]) -> None:

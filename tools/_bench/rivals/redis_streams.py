@@ -30,10 +30,12 @@ class RedisStreams:
 
     Args:
         fsync: Redis's `appendfsync`: always or everysec.
+        is_kept: whether what was acknowledged stays, as in a log.
     """
 
-    def __init__(self, fsync: str) -> None:
+    def __init__(self, fsync: str, *, is_kept: bool = False) -> None:
         self._server = RedisServer(fsync)
+        self._is_kept = is_kept
         self.name = f"Redis Streams, fsync {'always' if fsync == 'always' else 'each second'}"
         self.durability = DURABILITY[fsync]
 
@@ -54,13 +56,14 @@ class RedisStreams:
 
     def opener(self) -> "Callable[[], StreamClient]":
         """Return what opens a connection."""
-        return partial(StreamClient, self._server.port)
+        return partial(StreamClient, self._server.port, is_kept=self._is_kept)
 
 
 class StreamClient:
     """One connection, and one consumer of the group."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, *, is_kept: bool) -> None:
+        self._is_kept = is_kept
         # The second version of the protocol: its answers have one shape in every version of redis-py.
         self._redis = redis.Redis(
             host=LOOPBACK,
@@ -108,8 +111,20 @@ class StreamClient:
             pipe.xack(_STREAM, _GROUP, *ids)
             # A stream keeps what was acknowledged until somebody cuts it off. One cut behind all of them is
             # the cheapest there is.
-            pipe.xtrim(_STREAM, minid=ids[-1])
+            if not self._is_kept:
+                pipe.xtrim(_STREAM, minid=ids[-1])
             pipe.execute()
+        return popped
+
+    def replay(self, count: int, batch: int) -> int:
+        """Read `count` entries from the beginning, without the group."""
+        popped, after = 0, b"0"
+        while popped < count:
+            answer = self._redis.xread({_STREAM: after}, min(batch, count - popped))
+            if not answer:
+                break
+            entries = answer[0][1]
+            popped, after = popped + len(entries), entries[-1][0]
         return popped
 
     def pop_each(self, seen: Callable[[bytes], None], until: Callable[[], bool]) -> None:
