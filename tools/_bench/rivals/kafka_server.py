@@ -56,7 +56,8 @@ class KafkaServer:
 
     def make_topic(self, name: str) -> None:
         """Make a topic of one partition."""
-        self._admin().create_topics([NewTopic(name, num_partitions=1, replication_factor=1)])[name].result(30)
+        admin = self._admin()  # what it was asked ends with it
+        admin.create_topics([NewTopic(name, num_partitions=1, replication_factor=1)])[name].result(30)
 
     def _admin(self) -> AdminClient:
         # What it says while the broker begins is no news.
