@@ -1,5 +1,7 @@
 """Runs the `cassq` executable as a shell would."""
 
+import atexit
+import functools
 import json
 import os
 import subprocess
@@ -7,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.command_server import FREE, CommandServer
 
 CASSQ = str(Path(sys.executable).with_name("cassq"))
 
@@ -28,14 +31,14 @@ class CommandLine:
 
     def run(self, *arguments, stdin=b"", timeout=60, wrapper=(), env=None):
         """Run it to its end."""
-        done = subprocess.run(
-            [*wrapper, CASSQ, *map(str, arguments)],
-            input=stdin,
-            capture_output=True,
-            timeout=timeout,
-            check=False,
-            env=self.env if env is None else env,
-        )
+        words = [*wrapper, CASSQ, *map(str, arguments)]
+        env = self.env if env is None else env
+        if not wrapper and all(name.startswith(FREE) for name in env):
+            done = _server().run(words, env, stdin, timeout)
+        else:
+            done = subprocess.run(
+                words, input=stdin, capture_output=True, timeout=timeout, check=False, env=env
+            )
         done.stdout, done.stderr = done.stdout.decode(), done.stderr.decode()
         assert "Traceback" not in done.stderr, done.stderr
         return done
@@ -68,6 +71,14 @@ class CommandLine:
             env=self.env,
             **options,
         )
+
+
+@functools.cache
+def _server():
+    """Return what forks commands; it ends with the tests."""
+    server = CommandServer(BARE)
+    atexit.register(server.close)
+    return server
 
 
 def finish(process, timeout=30):

@@ -296,6 +296,7 @@ def test_a_file_of_an_older_version_is_brought_up_with_what_it_holds(tmp_path):
         db.execute("ALTER TABLE heads DROP COLUMN expired")
         db.execute("ALTER TABLE waiting DROP COLUMN ttl_ms")
         younger = {
+            "heads": ("journal", "journal_from"),
             "pipes": ("type", "due_class", "moved_from", "slot"),
             "dead": ("type", "priority", "key"),
             "waiting": ("dues", "origins", "keys"),
