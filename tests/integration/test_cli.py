@@ -605,7 +605,7 @@ class TestPop:
         done = orders.run("pop", "orders", "--exec", "cat", wrapper=closed)
 
         assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
-        assert orders.ok("pop", "orders", "--commit") == "one\n"
+        assert orders.ok("pop", "orders", "--commit", "--timeout", "30s") == "one\n"
 
     def test_commits_nothing_on_a_full_disk(self, orders):
         orders.ok("push", "orders", stdin=b"one")

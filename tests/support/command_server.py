@@ -5,6 +5,7 @@ streams, and ends as any program does; only what it imports was imported before.
 most commands do. What must not break: what forks has one thread, and has opened nothing of the library's.
 """
 
+import gc
 import json
 import os
 import selectors
@@ -71,14 +72,15 @@ class CommandServer:
                 os.close(end)
         feeding = threading.Thread(target=_feed, args=(given[1], stdin))
         feeding.start()
-        pid = int(door.recv(8))
         door.settimeout(timeout)
         try:
-            told = _drain({out[0], err[0]}, timeout, pid)
-            code = int(door.recv(8))
-        except TimeoutError:
-            os.kill(pid, signal.SIGKILL)
-            raise subprocess.TimeoutExpired(words, timeout) from None
+            pid = int(door.recv(8))
+            try:
+                told = _drain({out[0], err[0]}, timeout, pid)
+                code = int(door.recv(8))
+            except TimeoutError:
+                os.kill(pid, signal.SIGKILL)
+                raise subprocess.TimeoutExpired(words, timeout) from None
         finally:
             door.close()
             feeding.join()
@@ -160,8 +162,11 @@ def _become(order, streams):
 if __name__ == "__main__":
     import importlib
 
+    # numpy, which the driver imports, begins threads with its import.
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
     for _name in IMPORTS:
         importlib.import_module(_name)
+    gc.freeze()  # or each fork would go through all that was imported, as it ends
     if len([*Path("/proc/self/task").glob("*")]) > 1:
         raise SystemExit("more than one thread would be forked")
     if _found := _serve(socket.socket(fileno=int(sys.argv[1]))):
