@@ -144,7 +144,7 @@ def test_a_pipe_that_others_counted_and_forgot_meanwhile_is_counted_once(monkeyp
         return entry.pipe
 
     pipe = finish()
-    look, looked = slow._look, []
+    look, looked = slow._totals._look, []
 
     def interrupted(owned):
         found = look(owned)
@@ -156,7 +156,7 @@ def test_a_pipe_that_others_counted_and_forgot_meanwhile_is_counted_once(monkeyp
             assert quick.run_once().retired == 1
         return found
 
-    monkeypatch.setattr(slow, "_look", interrupted)
+    monkeypatch.setattr(slow._totals, "_look", interrupted)
     slow.run_once()
     assert looked
     (record,) = storage.read_queues("q")
