@@ -8,7 +8,8 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 
 import cassq
 from _bench.clients.bodies import Schedule, make_bodies, stamp_of
@@ -26,6 +27,7 @@ READS = (
     "read_writers",
 )
 
+_PATIENCE_S = 30.0
 _LOOK_S = 0.25
 _TOGETHER = 1000
 
@@ -43,15 +45,21 @@ def publish_until(client: CassqClient, name: str, batch: int, body_bytes: int, u
 
 
 def publish_on_time(client: CassqClient, name: str, partitions: int, due_ns: Sequence[int]) -> bytes:
-    """Publish a message at each of the times, in the partitions in turn.
+    """Publish a message at each of the times, in the partitions in turn, and wait for none before the last.
 
     Returns: how long after its time each was known to be in the log, for `join`.
     """
-    latencies = Latencies()
+    latencies, guard = Latencies(), threading.Lock()
     topic = client.store.topic(name, partitions=partitions)
+
+    def note(due: int, ended: "Future[cassq.Position]") -> None:
+        if not ended.exception():
+            with guard:
+                latencies.note_ns(time.monotonic_ns() - due)
+
     for place, body in enumerate(Schedule(due_ns, 256)):
-        topic.publish(body, partition=place % partitions)
-        latencies.note_ns(time.monotonic_ns() - stamp_of(body))
+        future = topic.publish_soon(body, partition=place % partitions, timeout=_PATIENCE_S)
+        future.add_done_callback(partial(note, stamp_of(body)))
     topic.close()
     return latencies.encode()
 
