@@ -5,6 +5,7 @@ committed beside the next reads. One producer waits 5 ms for company where whole
 confluent-kafka's does by default; the other one sends at once.
 """
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from importlib import metadata
@@ -12,9 +13,9 @@ from pathlib import Path
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
-    OFFSET_STORED,
     Consumer,
     KafkaError,
+    KafkaException,
     Message,
     Producer,
     TopicPartition,
@@ -102,7 +103,7 @@ class ConfluentClient:
         """Read `batch` at a time; commit what was read beside the next read, and wait for the last commit."""
         member, popped = self._opened(), 0
         while popped < count:
-            found = member.consume(min(batch, count - popped), _PATIENCE_S)
+            found = _read(member, min(batch, count - popped))
             if not found:
                 break
             popped += len(found)
@@ -117,7 +118,7 @@ class ConfluentClient:
         member = self._opened()
         while not until():
             first = member.poll(_LOOK_S)
-            if first is not None:
+            if first is not None and not first.error():
                 found = [first, *member.consume(_TOGETHER, 0)]
                 for each in found:
                     seen(_body_of(each))
@@ -128,7 +129,7 @@ class ConfluentClient:
         with_no_group = {**self._common, "group.id": "nobody", "enable.auto.commit": False}
         reader, popped = Consumer(with_no_group), 0
         reader.assign([TopicPartition(_TOPIC, _PARTITION, OFFSET_BEGINNING)])
-        while popped < count and (found := reader.consume(min(batch, count - popped), _PATIENCE_S)):
+        while popped < count and (found := _read(reader, min(batch, count - popped))):
             popped += len([_body_of(each) for each in found])
         reader.close()
         return popped
@@ -137,14 +138,38 @@ class ConfluentClient:
         """Return a member that has the partition without asking others: nobody shares it."""
         if self._member is None:
             made = {**self._common, "group.id": _GROUP, "enable.auto.commit": False}
-            self._member = Consumer({**made, "auto.offset.reset": "earliest"})
-            self._member.assign([TopicPartition(_TOPIC, _PARTITION, OFFSET_STORED)])
+            self._member = Consumer(made)
+            known = _progress(self._member)
+            begin = known if known >= 0 else OFFSET_BEGINNING
+            self._member.assign([TopicPartition(_TOPIC, _PARTITION, begin)])
         return self._member
 
     def close(self) -> None:
         """Close the member."""
         if self._member:
             self._member.close()
+
+
+def _progress(member: Consumer) -> int:
+    """Return how far the group is; asked again while its coordinator has just begun."""
+    until = time.monotonic() + _CONFIRM_S
+    while True:
+        try:
+            return int(member.committed([TopicPartition(_TOPIC, _PARTITION)], _CONFIRM_S)[0].offset)
+        except KafkaException:
+            if time.monotonic() > until:
+                raise
+            time.sleep(_LOOK_S)
+
+
+def _read(consumer: Consumer, count: int) -> list[Message]:
+    """Return so many records; less where they do not come in time, and none of those that tell an error."""
+    until = time.monotonic() + _PATIENCE_S
+    while True:
+        # Errors come in the place of records; what they are about is tried again.
+        found = [each for each in consumer.consume(count, _PATIENCE_S) if not each.error()]
+        if found or time.monotonic() > until:
+            return found
 
 
 def _body_of(message: Message) -> bytes:
