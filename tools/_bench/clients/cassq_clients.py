@@ -19,12 +19,20 @@ from _bench.servers import CassandraServer
 
 QUEUE = "bench"
 
-#: So many calls of `push_many` are under way at once where the batches are given.
+#: So many calls of `push_many`, or of `publish_many`, are under way at once where the batches are given.
 _CALLS_AT_ONCE = 4
 _PATIENCE_S = 10.0
 _LOOK_S = 0.25
 #: Latency runs acknowledge at once what is there at once, and no more than this.
 _TOGETHER = 100
+
+
+def call_in_parts(call: Callable[[Sequence[bytes]], object], bodies: Sequence[bytes], batch: int) -> None:
+    """Call with `batch` bodies each; a few threads do, so several calls are under way at once."""
+    parts = [bodies[begin : begin + batch] for begin in range(0, len(bodies), batch)]
+    with ThreadPoolExecutor(_CALLS_AT_ONCE) as pool:
+        for _ in pool.map(call, parts):
+            pass
 
 
 class CassqClient:
@@ -59,10 +67,7 @@ class CassqClient:
 
         What meets in the buffer meanwhile leaves as one write: that is the library's doing, not this code's.
         """
-        parts = [bodies[begin : begin + batch] for begin in range(0, len(bodies), batch)]
-        with ThreadPoolExecutor(_CALLS_AT_ONCE) as pool:
-            for _ in pool.map(self.queue.push_many, parts):
-                pass
+        call_in_parts(self.queue.push_many, bodies, batch)
 
     def pop_batches(self, count: int, batch: int) -> int:
         """See `Client.pop_batches`.

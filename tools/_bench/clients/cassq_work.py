@@ -4,6 +4,7 @@ Owns one function for each way of using the library that `throughput` tells. Bod
 starts; what is popped in one call was pushed by the calls before. The rule: all of it is public interface.
 """
 
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 
 import cassq
@@ -116,16 +117,17 @@ def pop_some(popper: cassq.Popper, count: int) -> list[cassq.Delivery]:
 READS = ("read_queues", "glance_queue", "list_pipes", "read_batches", "load_pipe", "read_dead", "count_dead")
 
 
+def reads_of(client: CassqClient, methods: Collection[str] = READS) -> int:
+    """Return how many reads of these kinds the client has made."""
+    counts = client.store.telemetry.snapshot()
+    return sum(counts[method].calls for method in methods if method in counts)
+
+
 def idle_reads(client: CassqClient, seconds: float) -> float:
     """Wait in a pop for nothing; return how many reads a second that took, once it was at rest."""
-
-    def reads() -> int:
-        counts = client.store.telemetry.snapshot()
-        return sum(counts[method].calls for method in READS if method in counts)
-
     with client.queue.popper() as popper:
         if popper.pop(timeout=2):
             raise RuntimeError("the queue was to be idle, and a message came")
-        before = reads()
+        before = reads_of(client)
         popper.pop(timeout=seconds)
-        return (reads() - before) / seconds
+        return (reads_of(client) - before) / seconds

@@ -5,17 +5,14 @@ partition, and nothing that an application could not write.
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import cassq
-from _bench.clients.cassq_clients import CassqOnCassandra
+from _bench.clients.cassq_clients import CassqOnCassandra, call_in_parts
 from _bench.clients.contestant import Client
 
 _TOPIC, _GROUP = "bench", "readers"
 
-#: So many calls of `publish_many` are under way at once where the batches are given.
-_CALLS_AT_ONCE = 4
 _PATIENCE_S = 10.0
 _LOOK_S = 0.25
 _TOGETHER = 100
@@ -40,10 +37,7 @@ class TopicClient:
 
     def push_batches(self, bodies: Sequence[bytes], batch: int) -> None:
         """See `Client.push_batches`; a few threads call `publish_many`, so several calls are under way."""
-        parts = [bodies[begin : begin + batch] for begin in range(0, len(bodies), batch)]
-        with ThreadPoolExecutor(_CALLS_AT_ONCE) as pool:
-            for _ in pool.map(self._topic.publish_many, parts):
-                pass
+        call_in_parts(self._topic.publish_many, bodies, batch)
 
     def push_each(self, bodies: Sequence[bytes]) -> None:
         """See `Client.push_each`."""

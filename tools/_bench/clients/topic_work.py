@@ -14,7 +14,8 @@ from functools import partial
 import cassq
 from _bench.clients.bodies import Schedule, make_bodies, stamp_of
 from _bench.clients.cassq_clients import CassqClient
-from _bench.measuring.percentiles import Latencies
+from _bench.clients.cassq_work import reads_of
+from _bench.measuring.percentiles import Latencies, join
 
 #: What `Store.telemetry` calls the reads of a topic.
 READS = (
@@ -70,7 +71,7 @@ def follow(client: CassqClient, name: str, readers: int, count: int, until_ns: i
     Returns: how long after its stamp each reader had each; how many messages all had; the reads that it took.
     """
     topic = client.store.topic(name, partitions=1)
-    reads = _reads(client)
+    reads = reads_of(client, READS)
     begun = threading.Barrier(readers)
 
     def read(_: int) -> tuple[bytes, int]:
@@ -86,10 +87,8 @@ def follow(client: CassqClient, name: str, readers: int, count: int, until_ns: i
     with ThreadPoolExecutor(readers) as pool:
         each = list(pool.map(read, range(readers)))
     topic.close()
-    joined = Latencies()
-    for encoded, _ in each:
-        joined.add(encoded)
-    return joined.encode(), sum(found for _, found in each), _reads(client) - reads
+    waits = join(encoded for encoded, _ in each)
+    return waits.encode(), sum(found for _, found in each), reads_of(client, READS) - reads
 
 
 def hold_a_share(client: CassqClient, name: str, partitions: int, notes: str, until_ns: int) -> None:
@@ -108,8 +107,3 @@ def hold_a_share(client: CassqClient, name: str, partitions: int, notes: str, un
                     continue  # another one has it, and gets what was not committed
     os.close(lines)
     topic.close()
-
-
-def _reads(client: CassqClient) -> int:
-    counts = client.store.telemetry.snapshot()
-    return sum(counts[method].calls for method in READS if method in counts)

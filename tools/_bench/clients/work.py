@@ -5,7 +5,7 @@ made before the clock starts. The rule: work that falls short raises, so that no
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from _bench.clients.bodies import Schedule, make_bodies, stamp_of
@@ -42,29 +42,24 @@ def push_batches(client: Client, count: int, body_bytes: int, batch: int) -> Spe
 
 def pop_batches(client: Client, count: int, batch: int) -> Spent:
     """Pop and acknowledge `count` messages."""
-    popped = 0
-
-    def pop() -> None:
-        nonlocal popped
-        popped = client.pop_batches(count, batch)
-
-    spent = timed(count, pop)
-    if popped < count:
-        raise RuntimeError(f"only {popped} of {count} messages came")
-    return spent
+    return _timed_in_full(count, lambda: client.pop_batches(count, batch))
 
 
 def replay(client: Replays, count: int, batch: int) -> Spent:
-    """Read `count` messages from the beginning, which nobody shall see but the caller."""
+    """Read `count` messages from the beginning."""
+    return _timed_in_full(count, lambda: client.replay(count, batch))
+
+
+def _timed_in_full(count: int, read: Callable[[], int]) -> Spent:
     found = 0
 
-    def read() -> None:
+    def work() -> None:
         nonlocal found
-        found = client.replay(count, batch)
+        found = read()
 
-    spent = timed(count, read)
+    spent = timed(count, work)
     if found < count:
-        raise RuntimeError(f"only {found} of {count} messages are there")
+        raise RuntimeError(f"only {found} of {count} messages came")
     return spent
 
 

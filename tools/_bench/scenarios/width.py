@@ -79,20 +79,19 @@ def rest(client: CassqClient, queues: int, calm_s: float, seconds: float) -> tup
     for thread in threads:
         thread.start()
     time.sleep(calm_s)
-    cpu, begun, calls = time.process_time(), time.monotonic(), _reads(client)
+    cpu, begun, calls = time.process_time(), time.monotonic(), cassq_work.reads_of(client)
     time.sleep(seconds)
     passed = time.monotonic() - begun
-    found = (time.process_time() - cpu) / passed, (_reads(client) - calls) / passed, warnings.count
+    found = (
+        (time.process_time() - cpu) / passed,
+        (cassq_work.reads_of(client) - calls) / passed,
+        warnings.count,
+    )
     for popper in poppers:
         popper.close()
     for thread in threads:
         thread.join()
     return found
-
-
-def _reads(client: CassqClient) -> int:
-    found = client.store.telemetry.snapshot()
-    return sum(found[method].calls for method in cassq_work.READS if method in found)
 
 
 def rate_of(
