@@ -12,7 +12,6 @@ from importlib import metadata
 from pathlib import Path
 
 from confluent_kafka import (
-    OFFSET_BEGINNING,
     Consumer,
     KafkaError,
     KafkaException,
@@ -128,7 +127,7 @@ class ConfluentClient:
         """Read `count` records from the beginning."""
         with_no_group = {**self._common, "group.id": "nobody", "enable.auto.commit": False}
         reader, popped = Consumer(with_no_group), 0
-        reader.assign([TopicPartition(_TOPIC, _PARTITION, OFFSET_BEGINNING)])
+        reader.assign([TopicPartition(_TOPIC, _PARTITION, _oldest(reader))])
         while popped < count and (found := _read(reader, min(batch, count - popped))):
             popped += len([_body_of(each) for each in found])
         reader.close()
@@ -140,7 +139,7 @@ class ConfluentClient:
             made = {**self._common, "group.id": _GROUP, "enable.auto.commit": False}
             self._member = Consumer(made)
             known = _progress(self._member)
-            begin = known if known >= 0 else OFFSET_BEGINNING
+            begin = known if known >= 0 else _oldest(self._member)
             self._member.assign([TopicPartition(_TOPIC, _PARTITION, begin)])
         return self._member
 
@@ -148,6 +147,11 @@ class ConfluentClient:
         """Close the member."""
         if self._member:
             self._member.close()
+
+
+def _oldest(consumer: Consumer) -> int:
+    """Return the first offset; an assignment that names none waits half a second before it asks for it."""
+    return int(consumer.get_watermark_offsets(TopicPartition(_TOPIC, _PARTITION), _CONFIRM_S)[0])
 
 
 def _progress(member: Consumer) -> int:

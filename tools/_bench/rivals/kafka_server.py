@@ -50,7 +50,7 @@ class KafkaServer:
         path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         environment = {"CLASSPATH": jars}
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        run([java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", path], environment)
+        run([java, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", path], environment)
         self._program = Program("kafka", [java, *_HEAP, "kafka.Kafka", path], folder, environment=environment)
         self._program.wait_until(lambda: self._admin().list_topics(timeout=2))
 
