@@ -120,7 +120,7 @@ MOVING_MUTANTS: tuple[Mutant, ...] = (
         "move what is to be a dead letter",
         _MOVING,
         "    return is_idle(source, run) if run else is_pushed(source, seq)\n",
-        "    if run and run.state is RunState.RETURNED:\n"
+        '    if run and run.state.name == "RETURNED":\n'
         "        return True\n"
         "    return is_idle(source, run) if run else is_pushed(source, seq)\n",
         test="tests/unit/observing/test_purging.py::"

@@ -26,7 +26,7 @@ RELAY_MUTANTS: tuple[Mutant, ...] = (
         _PIPE,
         "            answer = self._storage.transact(pipe, Transaction(Seal(newest.last if newest else 0)))\n"
         "            if answer.is_applied:\n",
-        "            if self:\n",
+        "            answer = None\n            if self:\n",
     ),
     _in_histories(
         "go on from the progress, whatever is in the pipe",

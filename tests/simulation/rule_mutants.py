@@ -706,7 +706,7 @@ _READERS = (
             Edit(
                 "cassq.bulk.run_reader",
                 "                    if run and self._leases.begin_anew(run):\n                        found.append(run)\n",
-                "                    anew = UUID(int=run.lease_id.int + 1)\n"
+                "                    anew = run and UUID(int=run.lease_id.int + 1)\n"
                 "                    if run and self._leases.begin_anew(run, anew):\n"
                 "                        parts = (run.attempt, run.read_from, run.parts)\n"
                 "                        found.append(LeasedRun(run.pipe, anew, *parts))\n",
@@ -720,6 +720,12 @@ _READERS = (
                 "cassq.bulk.reader_leases",
                 "replace(row, lease_ms=self._lease_ms)",
                 "replace(row, lease_ms=self._lease_ms, lease_id=anew or row.lease_id)",
+            ),
+            Edit(
+                "cassq.bulk.reader_leases",
+                "self._held[run.lease_id] = _Held(run, held)\n                return held",
+                "self._held[wanted.lease_id] = _Held(replace(run, lease_id=wanted.lease_id), held)\n"
+                "                return held",
             ),
         ),
         "run readers",

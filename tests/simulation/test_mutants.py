@@ -7,6 +7,7 @@ changed, so where it finds nothing any more, others are tried; `tools/simulate -
 import json
 import os
 import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -59,6 +60,23 @@ def test_every_bug_has_a_place_to_be_planted_in():
     edits = [(mutant.name, edit) for mutant in MUTANTS for edit in mutant.edits]
     sources = {edit.module: Path(find_spec(edit.module).origin).read_text("utf-8") for _, edit in edits}
     assert [name for name, edit in edits if sources[edit.module].count(edit.old) != 1] == []
+
+
+def test_no_bug_names_what_its_module_does_not_know(tmp_path):
+    """A bug that fails where it is planted would be found for that."""
+    for place, mutant in enumerate(MUTANTS):
+        for module in {edit.module for edit in mutant.edits}:
+            source = Path(find_spec(module).origin).read_text("utf-8")
+            for edit in mutant.edits:
+                source = source.replace(edit.old, edit.new) if edit.module == module else source
+            (tmp_path / f"{module}-{place}.py").write_text(source, "utf-8")
+    ended = subprocess.run(
+        [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F821,F822,F823", tmp_path],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stdout
 
 
 def test_every_recorded_seed_is_of_a_bug_that_is_still_planted():
