@@ -35,6 +35,7 @@ from cassq.model.topic import partition_of
 from cassq.runtime.background_thread import AnsweredFuture
 from cassq.storage.cassandra import topics
 from cassq.storage.cassandra.storage import CassandraStorage
+from cassq.storage.cassandra.topic_statements import BATCH_KIND
 from cassq.store import Adapters, Store
 from cassq.topics import publish_request, spreading
 from cassq.topics.group_message import GroupMessage
@@ -226,7 +227,8 @@ class _History:
         self.ensemble = Ensemble(world, plan.seat_odds, is_generous=plan.is_generous)
         #: What callers were told of each body: its place, "not", or "unknown".
         self.told: dict[str, object] = {}
-        self.told_at: dict[str, float] = {}
+        #: When a batch was linked, by the place of its first message.
+        self.linked_at: dict[tuple[int, int], float] = {}
         self.repeats: set[str] = set()
         #: What was published with one number: the bodies that share a partition.
         self.together: list[list[str]] = []
@@ -370,7 +372,6 @@ class _History:
 
     def _note_told(self, body: str, what: object) -> None:
         self.told[body] = what
-        self.told_at[body] = self.world.now
         self._say(body, what)
 
     def _note_future(self, body: str, future: Any) -> None:
@@ -490,6 +491,10 @@ class _History:
             self._object(f"two contents: {place} is {body} for {who}, and {self.log[place]} for others")
 
     def _hear_applied(self, mutation: Mutation) -> None:
+        if mutation.table == "links":
+            _, partition, _ = mutation.key
+            batches = (at for kind, at, _ in mutation.rows if kind == BATCH_KIND)
+            self.linked_at |= {(partition, at): self.world.now for at in batches}
         if mutation.table != "progress":
             return
         for row in mutation.rows.values():
@@ -595,14 +600,10 @@ class _History:
                 yield f"repeated: {place} was handed out {count} times, and nobody died"
 
     def _judge_deleted(self, store: Store) -> None:
-        late = [
-            body
-            for body, at in self.told_at.items()
-            if isinstance(self.told[body], tuple) and at > self.deleted_at + 3
-        ]  # type: ignore[operator]
         self.broken += self.relays.judge(self.log)
+        late = [place for place, at in self.linked_at.items() if at > self.deleted_at]  # type: ignore[operator]
         if late:
-            self._object(f"acknowledged after the topic was deleted: {late}")
+            self._object(f"linked after the topic was deleted: {late}")
         store.reap()
         for table in ("links", "batches", "segments"):
             self.broken += [f"left of a deleted topic: {row}" for row in self.cluster.rows(table)]
