@@ -213,6 +213,7 @@ class Consumer:
         for place in range(len(held)):
             each = held[(self._turn + place) % len(held)]
             if self._share.has(each) and each.read(self._ready):
+                self._listener.note_found(max(1, len(self._ready)))
                 return True
         return False
 

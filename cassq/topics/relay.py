@@ -24,6 +24,7 @@ from cassq.errors import (
 from cassq.model.arguments import seconds_of
 from cassq.model.ids import new_token
 from cassq.model.subscription import Subscription
+from cassq.popping.arrival_rate import ArrivalRate
 from cassq.pushing.popper_waker import PopperWaker
 from cassq.runtime.background_thread import BackgroundThread
 from cassq.runtime.deadline import Deadline
@@ -78,6 +79,7 @@ class Relay:
         self._is_heard = False
         self._poll_s = POLL_S
         self._passes = 0
+        self._pace = ArrivalRate()
         self._share = Share(context, Group(context, target.queue), group, self._name, self)
         self._line = f"relay of topic {context.name} into queue {target.queue}"
         self._thread = PeriodicThread(f"cassq-relay-{target.queue}", context.clock)
@@ -159,7 +161,8 @@ class Relay:
         try:
             self._share.look()
             has_moved = self._turn()
-            if not has_moved and not self._is_heard:
+            pause_s = None if has_moved else self._pace.next_look_s(self._context.clock.now())
+            if not has_moved and pause_s is None and not self._is_heard:
                 self._is_heard = True  # first: it may be heard of within the call
                 if not self._bell.listen(self._name, self._hear):
                     self._is_heard = False
@@ -175,7 +178,8 @@ class Relay:
             if self._step:
                 self._step.close()
         else:
-            self._rest_for(0.0 if has_moved else min(2 * self._poll_s, POLL_MAX_S))
+            slow_s = min(2 * self._poll_s, POLL_MAX_S) if pause_s is None else pause_s
+            self._rest_for(0.0 if has_moved else slow_s)
 
     def _rest_for(self, seconds: float) -> None:
         self._poll_s = max(seconds, POLL_S / 2)
@@ -229,6 +233,7 @@ class Relay:
         return False
 
     def _note_pushed(self, count: int) -> None:
+        self._pace.note_found(count, self._context.clock.now())
         self._waker.note_pushed(count, "")
 
     def make_held(self, group: UUID) -> RelayedPartition:

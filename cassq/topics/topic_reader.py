@@ -195,7 +195,9 @@ class TopicReader:
             except CassqError:  # what is gone was skipped, maybe
                 self._place = replace(place, next={**place.next, partition: log.next})
                 raise
-            has_moved = has_moved or bool(found)
+            if found:
+                has_moved = True
+                self._listener.note_found(len(found))
             wanted = [*filter(self._wants, found)]
             self._place = _Place([*place.ready(), *wanted], 0, {**place.next, partition: log.next})
             if wanted:

@@ -127,6 +127,26 @@ def test_who_could_not_be_announced_is_announced_at_the_next_sleep():
     assert clock.seconds == pytest.approx(HandClock().seconds + 3.0)
 
 
+def test_in_a_fast_flow_nobody_is_announced_and_after_it_is_again():
+    clock, coordinator = PassingClock(), Deaf()
+    coordinator.calls = 1  # it is within reach
+    listener = Listener(Bell(coordinator, "t", clock, "me"), "me", clock)
+    for _ in range(3):
+        clock.seconds += 0.001
+        listener.note_found(1)
+
+    slept = []
+    while coordinator.calls == 1:
+        before = clock.seconds
+        listener.sleep(1.0, lambda: False)
+        slept.append(clock.seconds - before)
+
+    assert slept[-1] == pytest.approx(1.0)
+    assert len(slept) > 1
+    assert all(each < 0.001 for each in slept[:-1])
+    assert 0.005 < sum(slept[:-1]) < 0.02
+
+
 class TestSettings:
     def test_that_were_altered_elsewhere_reach_who_publishes(self, store, other):
         topic = store.topic("t")
