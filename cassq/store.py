@@ -7,8 +7,7 @@ name are the same queue, with the same settings, or an error that says how they 
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from types import TracebackType
-from typing import NamedTuple, Self, Unpack
+from typing import NamedTuple, Unpack
 
 from cassq.catalog.queue_catalog import QueueCatalog
 from cassq.catalog.services import Services
@@ -33,6 +32,7 @@ from cassq.model.tracing import Tracer
 from cassq.queue import Queue
 from cassq.reaping.reap_report import ReapReport
 from cassq.runtime.clock import Clock
+from cassq.runtime.closing_block import ClosedByBlock
 from cassq.runtime.event_buffer import EventBuffer
 from cassq.runtime.fork_guard import ForkGuard
 from cassq.runtime.outage_log import OutageLog
@@ -57,7 +57,7 @@ class Adapters(NamedTuple):
     close: Callable[[], None]
 
 
-class Store(TopicStore):
+class Store(TopicStore, ClosedByBlock):
     """An open store. Made by `cassq.connect`; threads may share it, processes may not.
 
     Args:
@@ -260,17 +260,6 @@ class Store(TopicStore):
     def left_behind(self) -> int:
         """How many messages its closing could not store in time; their futures tell which."""
         return sum(queue.left_behind for queue in [*self._leaving, *self._queues.values()])
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<Store {self.url}>"

@@ -7,8 +7,6 @@ which this popper may share with others of its process.
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
-from types import TracebackType
-from typing import Self
 
 from cassq.errors import ClosedError, CorruptError, OutcomeUnknownError, UnavailableError
 from cassq.model.arguments import check_count, to_seconds
@@ -21,6 +19,7 @@ from cassq.popping.pop_future import PopFuture
 from cassq.popping.shared_intake import SharedIntake
 from cassq.popping.timing import POLL_MAX_S
 from cassq.runtime.clock import Clock
+from cassq.runtime.closing_block import ClosedByBlock
 from cassq.runtime.fork_guard import ForkGuard
 from cassq.runtime.outage_log import log_trouble
 from cassq.runtime.reentry import Closing
@@ -28,7 +27,7 @@ from cassq.runtime.reentry import Closing
 _log = logging.getLogger("cassq.popper")
 
 
-class Popper:
+class Popper(ClosedByBlock):
     """Pops messages from one queue; threads may share one.
 
     Made by `Queue.popper`. Close it, or use it as a context manager, so that what it has in hand goes back
@@ -201,17 +200,6 @@ class Popper:
             return
         # A second one waits: the store must not be closed while what was taken ahead still goes back.
         self._closing.run(lambda: self._intake.leave(self))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<Popper {self.name}>"

@@ -9,8 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 from uuid import UUID
 
 from cassq.errors import (
@@ -24,6 +23,7 @@ from cassq.errors import (
 from cassq.model.arguments import check_count, seconds_of
 from cassq.model.ids import new_token, shorten
 from cassq.runtime.clock import rest
+from cassq.runtime.closing_block import ClosedByBlock
 from cassq.runtime.deadline import Deadline
 from cassq.runtime.fork_guard import process_name
 from cassq.runtime.outage_log import log_trouble
@@ -46,7 +46,7 @@ COMMIT_S = 0.1
 CommitHow = Literal["grouped", "each", "manual"]
 
 
-class Consumer:
+class Consumer(ClosedByBlock):
     """One member of a group; made by `Topic.consumer`. One thread polls; messages may end on any.
 
     Close it, or use it as a context manager, so that others have its partitions at once.
@@ -177,17 +177,6 @@ class Consumer:
         self._listener.close()
         self._step.close()
         self._let_all_go()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _check_here(self) -> None:
         self._context.guard.check(f"a consumer of topic {self._context.name!r}")

@@ -8,8 +8,6 @@ partition is worked on only while its claim stands, as far as is known.
 import logging
 import threading
 from datetime import timedelta
-from types import TracebackType
-from typing import Self
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
@@ -27,6 +25,7 @@ from cassq.model.subscription import Subscription
 from cassq.popping.arrival_rate import ArrivalRate
 from cassq.pushing.popper_waker import PopperWaker
 from cassq.runtime.background_thread import BackgroundThread
+from cassq.runtime.closing_block import ClosedByBlock
 from cassq.runtime.deadline import Deadline
 from cassq.runtime.fork_guard import process_name
 from cassq.runtime.outage_log import log_trouble
@@ -46,7 +45,7 @@ _log = logging.getLogger("cassq.relay")
 TURN_S = 0.5
 
 
-class Relay:
+class Relay(ClosedByBlock):
     """A relay of one subscription; made by `Topic.subscribe` and `Topic.relay`.
 
     Close it, or use it as a context manager, so that another one goes on at once.
@@ -140,17 +139,6 @@ class Relay:
 
     def _check_here(self) -> None:
         self._context.guard.check(f"a relay of topic {self._context.name!r}")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # What it does
 

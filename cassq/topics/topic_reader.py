@@ -10,8 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
 from cassq.errors import CassqError, ClosedError, InvalidOptionError, UnavailableError
 from cassq.limits import SEQ_MAX
@@ -19,6 +18,7 @@ from cassq.model.arguments import check_count, seconds_of
 from cassq.model.ids import new_token, shorten
 from cassq.model.topic import TopicMessage
 from cassq.runtime.clock import rest
+from cassq.runtime.closing_block import ClosedByBlock
 from cassq.runtime.deadline import Deadline
 from cassq.runtime.fork_guard import process_name
 from cassq.runtime.outage_log import log_trouble
@@ -63,7 +63,7 @@ class _Place:
         return {**self.next, **{each.partition: each.offset for each in reversed(self.ready())}}
 
 
-class TopicReader:
+class TopicReader(ClosedByBlock):
     """One reader; used by one thread at a time. Made by `Topic.reader`."""
 
     def __init__(  # noqa: PLR0913 - what a reader is asked for
@@ -164,17 +164,6 @@ class TopicReader:
         """Read no more; a call that waits ends. Nothing in a forked child."""
         if self._context.guard.is_here:
             self._closing.run(self._listener.close)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _check_open(self) -> None:
         self._context.guard.check(f"a reader of topic {self._context.name!r}")
