@@ -36,15 +36,20 @@ def status(session: Session, queue: str, message_id: str) -> None:
 
 @click.command()
 @click.argument("message_id", metavar="ID")
+@click.option(
+    "--index", "out", metavar="OUT", help="Ask the index that `cassq pipeline journal OUT` wrote first."
+)
 @common_options
 @pass_session
-def history(session: Session, message_id: str) -> None:
+def history(session: Session, message_id: str, out: str | None) -> None:
     """Tell what happened to a message of any queue, also once its pipe is gone.
 
     From then on the journal tells, where the queue keeps one.
     """
-    with session.store() as store:
-        found = store.history(message_id)
+    found = _find_in_index(out, message_id) if out else None
+    if found is None:
+        with session.store() as store:
+            found = store.history(message_id)
     told = {
         "id": str(found.message_id),
         "queue": found.queue,
@@ -123,6 +128,16 @@ def _tell(session: Session, queue: cassq.Queue, message_id: str, done: str, *, i
         say(f"cassq: {message_id} is {state}: not {done}")
     if not is_done:
         raise click.exceptions.Exit(exit_codes.NOT_DONE)
+
+
+def _find_in_index(out: str, message_id: str) -> cassq.MessageHistory | None:
+    try:
+        from cassq.spark.pipeline import find_in_index  # noqa: PLC0415 - Spark is imported late
+    except ImportError as error:
+        raise cassq.InvalidOptionError(
+            f"an index is read with Arrow: pip install 'cassq[spark]' ({error})"
+        ) from error
+    return find_in_index(out, message_id)
 
 
 def _attempt_to_json(attempt: Attempt) -> dict[str, Any]:

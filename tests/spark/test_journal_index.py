@@ -1,5 +1,6 @@
 """The index of the journal: every message once, over crashes and compactions, and found by its key."""
 
+import json
 import os
 import signal
 import subprocess
@@ -12,8 +13,11 @@ import pytest
 from pyspark.sql import functions as f
 from support.patience import until
 
-from cassq.spark.pipeline import compact, history, journal_index, start_index
+import cassq
+from cassq.cli.main import run
+from cassq.spark.pipeline import compact, find_in_index, history, journal_index, start_index
 
+CASSQ = Path(sys.executable).with_name("cassq")
 APP = Path(__file__).with_name("index_app.py")
 
 
@@ -55,7 +59,7 @@ def index(spark, url, out, headers=("customer",)):
         assert query.exception() is None
 
 
-def told(frame):
+def told_of(frame):
     """Return how often each message is told of, with how it ended."""
     return Counter((row.message_id, row.ending) for row in frame.select("message_id", "ending").collect())
 
@@ -79,7 +83,7 @@ def test_each_message_is_told_once_with_all_that_is_known(spark, url, ended, que
 
     frame = history(spark, str(tmp_path)).where(f.col("queue") == queue.name)
 
-    assert told(frame) == Counter(ended.items())
+    assert told_of(frame) == Counter(ended.items())
     now = datetime.now(UTC)
     for row in frame.collect():
         assert row.message_id == f"{row.pipe}:{row.seq}"
@@ -120,7 +124,7 @@ def test_what_comes_later_is_added_and_nothing_twice(spark, url, store, ended, q
 
     frame = history(spark, str(tmp_path)).where(f.col("queue") == queue.name)
 
-    assert told(frame) == Counter((ended | dict.fromkeys(map(str, more), "committed")).items())
+    assert told_of(frame) == Counter((ended | dict.fromkeys(map(str, more), "committed")).items())
 
 
 def test_pipes_that_stand_are_added_where_that_is_asked_for(spark, url, store, ended, queue, tmp_path):
@@ -133,7 +137,7 @@ def test_pipes_that_stand_are_added_where_that_is_asked_for(spark, url, store, e
 
         frame = history(spark, str(tmp_path), url).where(f.col("queue") == queue.name)
 
-        assert told(frame) == Counter(
+        assert told_of(frame) == Counter(
             (ended | {str(ids[0]): "dead", str(ids[1]): None, str(ids[2]): None}).items()
         )
         recent = frame.where("key = 'L' AND ending = 'dead' AND ended_at > now() - INTERVAL 1 HOUR")
@@ -144,14 +148,62 @@ def test_days_that_are_over_are_compacted_and_say_the_same(spark, url, ended, qu
     index(spark, url, tmp_path)
     assert compact(spark, str(tmp_path)) == 0  # today is not over
     monkeypatch.setattr(journal_index, "_is_over", lambda _: True)
-    before = told(history(spark, str(tmp_path)))
+    before = told_of(history(spark, str(tmp_path)))
 
     assert compact(spark, str(tmp_path)) > 0
     assert compact(spark, str(tmp_path)) == 0
 
-    assert told(history(spark, str(tmp_path))) == before
+    assert told_of(history(spark, str(tmp_path))) == before
     assert history(spark, str(tmp_path)).where(f"key = 'K' AND queue = '{queue.name}'").count() == 50
     assert not any((tmp_path / "compacted" / "pieces").glob("run=*/date=*/bucket=*/bucket=*"))
+
+
+def test_one_message_is_found_without_a_session(spark, url, store, queue, tmp_path, monkeypatch, capsys):
+    ids = [queue.push(b"%d" % number, {"customer": "c"}) for number in range(4)]
+    assert queue.reprioritise(ids[1], 7)
+    with queue.popper() as popper:
+        popper.pop(timeout=60).rollback(reason="it was busy")
+    work(queue, 4, bad=lambda delivery: delivery.body == b"1")
+    retire(store, queue)
+    index(spark, url, tmp_path)
+    expected = [store.history(each) for each in ids]
+
+    for _ in range(2):
+        found = [find_in_index(str(tmp_path), each) for each in ids]
+
+        assert [each.status.state for each in found] == [each.status.state for each in expected]
+        assert [each.status.reason for each in found] == [each.status.reason for each in expected]
+        assert [each.past for each in found] == [each.past for each in expected]
+        assert [(each.queue, each.pusher, each.pipes) for each in found] == [
+            (each.queue, each.pusher, each.pipes) for each in expected
+        ]
+        assert [each.ended_at for each in found] == [each.ended_at for each in expected]
+        assert find_in_index(str(tmp_path), f"{ids[0].pipe}:99") is None
+        monkeypatch.setattr(journal_index, "_is_over", lambda _: True)
+        compact(spark, str(tmp_path))
+    capsys.readouterr()
+    assert run(["--url", url, "history", str(ids[1]), "--index", str(tmp_path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["state"], told["reason"]) == ("dead", "no such customer")
+    with pytest.raises(cassq.InvalidOptionError, match="has no index of a journal"):
+        find_in_index(f"{tmp_path}/other", ids[0])
+
+
+@pytest.mark.slow
+def test_the_command_indexes_what_is_there_and_ends(spark, url, ended, queue, tmp_path):
+    out = f"{tmp_path}/index"
+    words = "pipeline", "journal", out, "--once", "--headers", "customer", "--master", "local[2]"
+
+    done = subprocess.run(
+        [CASSQ, *words],
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "CASSQ_URL": url},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert told_of(history(spark, out).where(f.col("queue") == queue.name)) == Counter(ended.items())
 
 
 def start(url, out):
@@ -177,4 +229,6 @@ def test_a_driver_that_is_killed_twice_leaves_each_message_told_once(spark, url,
         driver.stdout.close()
     index(spark, url, tmp_path)
 
-    assert told(history(spark, str(tmp_path)).where(f.col("queue") == queue.name)) == Counter(ended.items())
+    assert told_of(history(spark, str(tmp_path)).where(f.col("queue") == queue.name)) == Counter(
+        ended.items()
+    )

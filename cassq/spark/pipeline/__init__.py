@@ -8,6 +8,7 @@ from cassq.spark.pipeline.archive import ArchiveRun, archive, find_archived, rea
 from cassq.spark.pipeline.audit import audit, lines_of_ledgers, lines_of_pushes, lines_of_snapshot
 from cassq.spark.pipeline.history import history
 from cassq.spark.pipeline.journal_index import compact, start_index
+from cassq.spark.pipeline.lookup import find_in_index
 from cassq.spark.pipeline.profile import Profile, profile
 from cassq.spark.pipeline.report import render
 from cassq.spark.pipeline.rollup import keep_rollup, rollup
@@ -19,6 +20,7 @@ __all__ = [
     "audit",
     "compact",
     "find_archived",
+    "find_in_index",
     "history",
     "keep_rollup",
     "lines_of_ledgers",

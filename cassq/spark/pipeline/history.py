@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = (
     *("message_id", "queue", "pipe", "seq", "key", "type", "headers", "priority", "pusher", "pushed_at"),
-    *("attempts", "holder", "ending", "reason", "ended_at", "retired_at", "date"),
+    *("attempts", "holder", "ending", "reason", "ended_at", "retired_at", "past", "date"),
 )
 
 
@@ -32,7 +32,7 @@ def history(spark: "SparkSession", out: str, url: str | None = None) -> "DataFra
     Columns: message_id, queue, pipe, seq, key, type, headers (those that the index keeps), priority, pusher,
         pushed_at (null where the index keeps neither key nor header of a message), attempts, holder, ending
         (committed, dead, purged or expired), reason, ended_at (to the second; that of its pipe where nobody
-        wrote it down), retired_at, date (of `retired_at`, in UTC).
+        wrote it down), retired_at, past (the attempts before, as JSON), date (of `retired_at`, in UTC).
     """
     pieces, keyed = (read_table(spark, out, table) for table in TABLES)
     ended = _messages_of(pieces.where(~f.col("is_keyed"))).unionByName(keyed.select(*_COLUMNS))
@@ -62,6 +62,7 @@ def _standing(spark: "SparkSession", url: str, ended: "DataFrame") -> "DataFrame
             "attempts": f.col("attempt"),
             "ending": f.when(f.col("state").isin("committed", "dead"), f.col("state")),
             "retired_at": f.lit(None).cast("timestamp"),
+            "past": f.lit(None).cast("string"),
             "date": f.lit(None).cast("date"),
         }
     )

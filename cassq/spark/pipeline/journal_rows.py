@@ -17,6 +17,7 @@ import pyarrow as pa
 from cassq.model.fates import Stretch
 from cassq.model.journal import PipeEvent, PushedBatch
 from cassq.model.message import Headers
+from cassq.model.past import past_to_text
 from cassq.model.topic import KEY_HEADER
 
 #: Folders that `pieces` of one day are spread over, by pipe: whoever asks for one message reads one of them.
@@ -24,7 +25,7 @@ BUCKETS = 64
 
 _SHARED = (
     "pusher string, priority int, type string, attempts int, holder string, reason string, ending string, "
-    "ended_at timestamp, retired_at timestamp, date date"
+    "ended_at timestamp, retired_at timestamp, past string, date date"
 )
 PIECES = (
     "pipe string, first bigint, last bigint, target string, first_pipe string, first_seq bigint, "
@@ -160,6 +161,7 @@ def _told_of(stretch: Stretch, retired_at: datetime) -> dict[str, Any]:
         "attempts": stretch.attempts,
         "holder": stretch.holder or None,
         "reason": stretch.reason or None,
+        "past": past_to_text(stretch.past) or None,
         "ending": stretch.end.value,
         "ended_at": ended_at,
     }
