@@ -89,6 +89,11 @@ class PipeEvent:
     batches: tuple[PushedBatch, ...] = ()
 
     @property
+    def key(self) -> str:
+        """What says in the log whose event it is."""
+        return str(self.pipe)
+
+    @property
     def is_last(self) -> bool:
         """Whether no part follows it."""
         return self.last is None or self.last >= self.messages

@@ -50,7 +50,7 @@ class Journaling:
         What its head names from then on is in `fenced.head.journal`.
         """
         kind = self._context.settings.journal
-        return upkeep.retire(fenced, None if kind == "off" else self._open().end(fenced.pipe, kind))
+        return upkeep.retire(fenced, None if kind == "off" else self._open().end(str(fenced.pipe), kind))
 
     def write(self, retired: Sequence[tuple[PipeEntry, LogPlace]]) -> None:
         """Have the events of retired pipes in the journal, each once.
@@ -60,7 +60,7 @@ class Journaling:
 
         Raises: CassqError: some may not be there; call it again.
         """
-        places = {entry.pipe: place for entry, place in retired}
+        places = {str(entry.pipe): place for entry, place in retired}
         if places:
             events = (event for entry, place in retired for event in self._events_of(entry, place.kind))
             self._open().write(places, events)

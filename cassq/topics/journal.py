@@ -24,6 +24,7 @@ from cassq.model.ids import LogPlace, id_time_ms
 from cassq.model.journal import PipeEvent
 from cassq.model.message import Headers, to_datetime
 from cassq.model.options import TopicOptions
+from cassq.model.queue_event import QueueEvent
 from cassq.model.topic import KEY_HEADER, TYPE_HEADER, LogHead, partition_of
 from cassq.runtime.background_thread import BackgroundThread
 from cassq.topics.log_end import LogEnd
@@ -53,33 +54,44 @@ class Journal:
         self._wanted: dict[int, Search] = {}
         self._thread = BackgroundThread("cassq-journal")  # of futures that nobody waits for: it never starts
 
-    def end(self, pipe: UUID, kind: str) -> LogPlace:
+    def end(self, key: str, kind: str) -> LogPlace:
         """Return where the log ends that the events of a pipe belong to, for its head to name.
 
         The first call for a partition reads it, and a later one goes by what this has linked since.
         """
-        return LogPlace(self._context.incarnation, self._end_of(self._partition_of(pipe)).look(), kind)
+        return LogPlace(self._context.incarnation, self._end_of(self._partition_of(key)).look(), kind)
 
-    def write(self, places: Mapping[UUID, LogPlace], events: Iterable[PipeEvent]) -> None:
+    def place_at(self, key: str, at_ms: int) -> LogPlace:
+        """Return from where on an event is looked for that nobody published before a time.
+
+        Args:
+            at_ms: by the database's clock, whose nodes may differ by `clock_skew_max`.
+        """
+        skew_ms = round(self._context.settings.clock_skew_max.total_seconds() * 1000)
+        since = to_datetime(max(0, at_ms - skew_ms))
+        offset = Segments(self._context, self._partition_of(key)).offset_at(since)
+        return LogPlace(self._context.incarnation, offset)
+
+    def write(self, places: Mapping[str, LogPlace], events: Iterable[PipeEvent | QueueEvent]) -> None:
         """Have each event in the log, once.
 
         Args:
-            places: what the heads of the pipes name.
-            events: of these pipes; taken a few at a time.
+            places: from where on each is looked for, by its key: what the heads of the pipes name.
+            events: with these keys; taken a few at a time.
 
         Raises:
             TopicNotFoundError: the journal was deleted.
             OutcomeUnknownError, StorageUnavailableError: some may be there, and some not; call it again.
         """
-        by_partition: dict[int, list[UUID]] = {}
-        for pipe in places:
-            by_partition.setdefault(self._partition_of(pipe), []).append(pipe)
-        for partition, pipes in by_partition.items():
-            since = min(self._since(places[pipe]) for pipe in pipes)
-            self._wanted[partition] = Search(self._context, partition, since, pipes)
+        by_partition: dict[int, list[str]] = {}
+        for key in places:
+            by_partition.setdefault(self._partition_of(key), []).append(key)
+        for partition, keys in by_partition.items():
+            since = min(self._since(places[key]) for key in keys)
+            self._wanted[partition] = Search(self._context, partition, since, keys)
         for part in in_batches(self._request(event) for event in events):
             for partition in by_partition:
-                own = [each for each in part if self._partition_of(UUID(_key_of(each)[0])) == partition]
+                own = [each for each in part if self._partition_of(_key_of(each)[0]) == partition]
                 if own:
                     self._write(partition, own)
 
@@ -88,8 +100,8 @@ class Journal:
         for each in part:
             each.future.result(0)
 
-    def _request(self, event: PipeEvent) -> PublishRequest:
-        headers = {TYPE_HEADER: event.queue, KEY_HEADER: str(event.pipe)}
+    def _request(self, event: PipeEvent | QueueEvent) -> PublishRequest:
+        headers = {TYPE_HEADER: event.queue, KEY_HEADER: event.key}
         if event.first > 1:
             headers[FIRST_HEADER] = str(event.first)
         until = self._context.clock.now() + _SETTLE_S
@@ -112,8 +124,8 @@ class Journal:
 
         return find
 
-    def _partition_of(self, pipe: UUID) -> int:
-        return partition_of(str(pipe), self._context.settings.partitions)
+    def _partition_of(self, key: str) -> int:
+        return partition_of(key, self._context.settings.partitions)
 
 
 class Search:
@@ -121,14 +133,14 @@ class Search:
 
     Args:
         since: the offset before which none of them can be.
-        pipes: whose events are looked for.
+        keys: of the events that are looked for.
     """
 
-    def __init__(self, context: TopicContext, partition: int, since: int, pipes: Iterable[UUID]) -> None:
+    def __init__(self, context: TopicContext, partition: int, since: int, keys: Iterable[str]) -> None:
         self._context = context
         self._partition = partition
         self._since = since
-        self._pipes = set(map(str, pipes))
+        self._keys = set(keys)
         self._seen: dict[tuple[str, str], int] = {}
 
     def find(self, requests: Sequence[PublishRequest], head: LogHead) -> None:
@@ -144,7 +156,7 @@ class Search:
         while reader.next < head.next and (messages := reader.read()):
             for message in messages:
                 key = _event_key(message.headers)
-                if key[0] in self._pipes:
+                if key[0] in self._keys:
                     self._seen.setdefault(key, message.offset)
         if reader.next < head.next:
             raise OutcomeUnknownError(

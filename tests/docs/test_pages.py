@@ -61,7 +61,7 @@ def resolve(name: str) -> object:
 
 
 def bounds_of(setting: Mapping[str, Any]) -> tuple[object, object]:
-    """Return the least and the most of a setting; the first and the last choice of one that has no measure."""
+    """Return the least and the most of a setting; the first and the last of its choices."""
     low, *_, high = setting.get("choices") or (setting["low"], setting["high"])
     return low, high
 

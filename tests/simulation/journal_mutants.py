@@ -6,6 +6,7 @@ _JOURNAL = "cassq.topics.journal"
 _JOURNALING = "cassq.reaping.journaling"
 _TESTS = "tests/unit/reaping/test_journaling.py::"
 _PARTS = _TESTS + "TestAPipeOfWhichHeadersAreKept::"
+_DELETIONS = "tests/unit/face/test_deletion_event.py::"
 _LOOKED_FOR = _TESTS + "TestWhereTheEventIsLookedFor::"
 
 JOURNAL_MUTANTS: tuple[Mutant, ...] = (
@@ -15,8 +16,8 @@ JOURNAL_MUTANTS: tuple[Mutant, ...] = (
         "        kind = self._context.settings.journal\n",
         "        kind = self._context.settings.journal\n"
         '        if kind != "off":\n'
-        "            place = self._open().end(fenced.pipe, kind)\n"
-        "            self._open().write({fenced.pipe: place}, self._events_of(fenced.entry, kind))\n",
+        "            place = self._open().end(str(fenced.pipe), kind)\n"
+        "            self._open().write({str(fenced.pipe): place}, self._events_of(fenced.entry, kind))\n",
         test=_TESTS + "TestWhoDies::test_at_any_call_leaves_a_pipe_that_the_next_one_ends_with_one_event",
     ),
     planted(
@@ -64,6 +65,24 @@ JOURNAL_MUTANTS: tuple[Mutant, ...] = (
         'return headers.get(KEY_HEADER, ""), headers.get(FIRST_HEADER, "1")',
         'return headers.get(KEY_HEADER, ""), "1"',
         test=_PARTS + "test_a_reaper_that_died_at_any_call_is_gone_on_for[headers]",
+    ),
+    planted(
+        "note a deletion as told before it is",
+        "cassq.catalog.queue_catalog",
+        "            self._on_deleted(deleted)\n",
+        "            told = replace(deleted, samples=(), op=new_token())\n"
+        "            self._storage.change_queue(deleted, told)\n"
+        "            self._on_deleted(deleted)\n",
+        test=_DELETIONS
+        + "test_who_dies_at_any_call_leaves_a_deletion_that_is_told_once[go_on_by_reaping-False]",
+    ),
+    planted(
+        "look for the event of a deletion from now on",
+        "cassq.topics.topic_store",
+        "journal.place_at(event.key, record.samples[0].at_ms)",
+        'journal.end(event.key, "outline")',
+        test=_DELETIONS
+        + "test_who_dies_at_any_call_leaves_a_deletion_that_is_told_once[go_on_by_reaping-True]",
     ),
     planted(
         "delete a pipe before its event is linked",
