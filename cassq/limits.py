@@ -50,3 +50,6 @@ TAKE_BYTES_MAX = 8 * MIB
 
 #: A transaction takes so many stretches out of a run: each is a row or two, and Cassandra bounds a batch.
 RETURN_PARTS_MAX = 32
+
+#: As the time of what is to be written: the database's clock, as it writes that.
+AT_WRITE = 0

@@ -86,7 +86,7 @@ class Store(TopicStore, ClosedByBlock):
         storage = measured(adapters.storage, self.telemetry, outages, self._events)
         # A first answer to compare with; by how much nodes may differ each queue says.
         self.storage = witnessed(storage, clock, float("inf"))
-        self._catalog = QueueCatalog(self.storage)
+        self._catalog = QueueCatalog(self.storage, self._tell_deleted)
         self.coordinator = adapters.coordinator
         self._services = Services(
             storage,
@@ -188,8 +188,8 @@ class Store(TopicStore, ClosedByBlock):
         found = self.storage.glance_queue(check_name(name))
         was_deleted = found is not None and found.state is QueueState.DELETED
         if found is None or not was_deleted:
-            queue = self.find_queue(name)
-            found = queue.record.change(lambda record: replace(record, state=QueueState.DELETED))
+            at_ms = found.read_at_ms if found else 0
+            found = self.find_queue(name).record.change(lambda record: record.deleted(at_ms))
         with alone(self._guard, "delete_queue()"):
             opened = self._take_off(name)
         if opened:

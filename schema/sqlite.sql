@@ -67,7 +67,8 @@ CREATE TABLE IF NOT EXISTS heads (
     rolled_back INTEGER NOT NULL,
     expired     INTEGER NOT NULL DEFAULT 0,
     journal     BLOB,    -- of a retired pipe: the incarnation of the topic that its event is in, or is to be
-    journal_from INTEGER -- the offset from which on it is looked for
+    journal_from INTEGER, -- the offset from which on it is looked for
+    journal_kind TEXT    -- what it keeps
 ) WITHOUT ROWID;
 
 CREATE TABLE IF NOT EXISTS runs (
@@ -85,6 +86,7 @@ CREATE TABLE IF NOT EXISTS runs (
     rolled_back   INTEGER NOT NULL,
     window_ms     INTEGER NOT NULL DEFAULT 0,  -- of a window: for how long it is handed out
     reason        TEXT NOT NULL DEFAULT '',  -- why it came back last, for people
+    past          TEXT NOT NULL DEFAULT '',  -- JSON: the attempts before, where the queue keeps a journal
     PRIMARY KEY (pipe, first)
 ) WITHOUT ROWID;
 
@@ -95,6 +97,7 @@ CREATE TABLE IF NOT EXISTS marks (
     ending TEXT NOT NULL,
     target BLOB,  -- the pipe that they were moved to
     attempt INTEGER NOT NULL DEFAULT 0,  -- in a pipe of a slot: of the run in which they ended
+    ended_at_ms INTEGER,  -- where the queue keeps a journal
     PRIMARY KEY (pipe, first)
 ) WITHOUT ROWID;
 

@@ -4,7 +4,8 @@ Owns creation and clearing. Refuses to know who has a queue open. What must not 
 late brings no deleted queue back, and what is cleared belongs to no later queue of the name.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import chain
 
 from cassq.errors import OutcomeUnknownError
@@ -21,10 +22,15 @@ CREATE_ATTEMPTS = 10
 
 
 class QueueCatalog:
-    """The queues of one store, by their records."""
+    """The queues of one store, by their records.
 
-    def __init__(self, storage: Storage) -> None:
+    Args:
+        on_deleted: has the event of a deletion in the journal, once, however often it is called.
+    """
+
+    def __init__(self, storage: Storage, on_deleted: Callable[[QueueRecord], None] = lambda _: None) -> None:
         self._storage = storage
+        self._on_deleted = on_deleted
 
     def find(self, name: str) -> QueueRecord | None:
         """Return the record of a queue; None where there is none, or it was deleted."""
@@ -76,6 +82,10 @@ class QueueCatalog:
         was listed before cannot belong to a later queue of the name; so with the dead letters, page by page.
         They come last: a read that fails there keeps no message here.
         """
+        if deleted.owes_event:
+            self._on_deleted(deleted)
+            # Refused, where somebody else has told, or has made a queue of the name: then it was told, too.
+            self._storage.change_queue(deleted, replace(deleted, samples=(), op=new_token()))
         name = deleted.name
         # Before the lists are read: what is decided on until then is in them, and later nothing is.
         if uses_schedules(deleted.settings):

@@ -1,11 +1,14 @@
 """What all parts of one queue work with in one process."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from cassq.catalog.cached_record import CachedRecord
 from cassq.catalog.queue_events import QueueEvents
 from cassq.coordination.port import Coordinator
+from cassq.limits import AT_WRITE
+from cassq.model.pipe import Mark
 from cassq.model.settings import QueueSettings
 from cassq.model.tracing import Tracer
 from cassq.runtime.clock import Clock
@@ -44,6 +47,15 @@ class QueueContext:
     def settings(self) -> QueueSettings:
         """The queue's settings, as far as is known: about a second old where it is pushed or popped."""
         return self.record.settings
+
+    @property
+    def keeps_journal(self) -> bool:
+        """Whether the queue keeps a journal."""
+        return self.settings.journal != "off"
+
+    def timed(self, marks: Sequence[Mark]) -> Sequence[Mark]:
+        """Return marks as they are written: with the time of their end, where the queue keeps a journal."""
+        return [replace(mark, ended_at_ms=AT_WRITE) for mark in marks] if self.keeps_journal else marks
 
     @property
     def lease(self) -> timedelta:

@@ -13,6 +13,8 @@ from cassq.cli import exit_codes
 from cassq.cli.output import print_figures, print_json, say
 from cassq.cli.session import Session, common_options, pass_session
 from cassq.cli.values import to_duration, to_time
+from cassq.model.message import to_datetime
+from cassq.model.past import Attempt
 from cassq.model.retrying import in_one_line
 
 
@@ -34,27 +36,36 @@ def status(session: Session, queue: str, message_id: str) -> None:
 
 @click.command()
 @click.argument("message_id", metavar="ID")
+@click.option(
+    "--index", "out", metavar="OUT", help="Ask the index that `cassq pipeline journal OUT` wrote first."
+)
 @common_options
 @pass_session
-def history(session: Session, message_id: str) -> None:
+def history(session: Session, message_id: str, out: str | None) -> None:
     """Tell what happened to a message of any queue, also once its pipe is gone.
 
     From then on the journal tells, where the queue keeps one.
     """
-    with session.store() as store:
-        found = store.history(message_id)
+    found = _find_in_index(out, message_id) if out else None
+    if found is None:
+        with session.store() as store:
+            found = store.history(message_id)
     told = {
         "id": str(found.message_id),
         "queue": found.queue,
         "pusher": found.pusher,
         **_to_json(found.status),
+        "ended_at": found.ended_at and found.ended_at.isoformat(),
         "retired_at": found.retired_at and found.retired_at.isoformat(),
+        "past": [_attempt_to_json(each) for each in found.past],
         "pipes": [*map(str, found.pipes)],
     }
     if session.is_json:
         print_json(told)
         return
     told["reason"], told["pipes"] = in_one_line(told["reason"]), " ".join(told["pipes"])
+    past = [f"attempt {each.attempt}: {each.holder}: {in_one_line(each.reason)}" for each in found.past]
+    told["past"] = "; ".join(past)
     print_figures({name: each for name, each in told.items() if each not in {None, ""}})
 
 
@@ -117,6 +128,22 @@ def _tell(session: Session, queue: cassq.Queue, message_id: str, done: str, *, i
         say(f"cassq: {message_id} is {state}: not {done}")
     if not is_done:
         raise click.exceptions.Exit(exit_codes.NOT_DONE)
+
+
+def _find_in_index(out: str, message_id: str) -> cassq.MessageHistory | None:
+    try:
+        from cassq.spark.pipeline import find_in_index  # noqa: PLC0415 - Spark is imported late
+    except ImportError as error:
+        raise cassq.InvalidOptionError(
+            f"an index is read with Arrow: pip install 'cassq[spark]' ({error})"
+        ) from error
+    return find_in_index(out, message_id)
+
+
+def _attempt_to_json(attempt: Attempt) -> dict[str, Any]:
+    number, holder, leased_at_ms, reason = attempt
+    leased_at = to_datetime(leased_at_ms).isoformat() if leased_at_ms else None
+    return {"attempt": number, "holder": holder, "leased_at": leased_at, "reason": reason}
 
 
 def _to_json(found: cassq.MessageStatus) -> dict[str, Any]:

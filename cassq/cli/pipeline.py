@@ -21,6 +21,7 @@ from cassq.cli.exit_codes import NOT_DONE
 from cassq.cli.output import count_of, print_json, say
 from cassq.cli.session import Session, common_options, pass_session
 from cassq.cli.values import to_duration
+from cassq.topics.journal import NAME as JOURNAL
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,7 +46,7 @@ _MASTER = click.option(
 
 @click.group()
 def pipeline() -> None:
-    """Roll up, archive, restore, audit and profile queues with Spark (needs cassq[spark] and Java 17)."""
+    """Roll up, archive, restore, audit, profile, index: with Spark (needs cassq[spark] and Java 17)."""
 
 
 @pipeline.command()
@@ -179,6 +180,46 @@ def profile(session: Session, page: Path, queue: str, stuck: timedelta) -> None:
         what = "all queues" if queue == "*" else f"queue {queue}"
         page.write_text(work.render(found, f"Profile of {what}"), "utf-8")
     say(f"wrote {page}")
+
+
+@pipeline.command()
+@click.argument("out")
+@click.option("--once", is_flag=True, help="End once all is indexed that is there now.")
+@click.option(
+    "--compact", "is_compaction", is_flag=True, help="Rewrite the files of days that are over, and end."
+)
+@click.option(
+    "--headers",
+    default="",
+    metavar="NAME,NAME",
+    help="Headers to index, beside keys; of journals that keep them.",
+)
+@_MASTER
+@common_options
+@pass_session
+def journal(session: Session, out: str, headers: str, *, once: bool, is_compaction: bool) -> None:
+    """Index the journal into Parquet files in OUT, each event once, for `cassq history --index OUT`."""
+    url = session.require_url()
+    with cassq.connect(url) as store:
+        store.find_topic(JOURNAL)  # Spark would say it in the words of its worker
+    names = [each for name in headers.split(",") if (each := name.strip())]
+    with _spark() as spark:
+        from cassq.spark import pipeline as work  # noqa: PLC0415
+
+        if is_compaction:
+            replaced = work.compact(spark, out)
+            _tell(
+                {"out": out, "replaced": replaced},
+                f"replaced {count_of(replaced, 'file')}",
+                is_json=session.is_json,
+            )
+            return
+        queries = work.start_index(spark, url, out, names, once=once)
+        if not once:
+            spark.streams.awaitAnyTermination()  # one that ends has failed
+        for query in queries:
+            query.awaitTermination()
+    _tell({"out": out}, f"indexed into {out}", is_json=session.is_json)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from cassq.errors import DecodeError
+from cassq.model.ids import JOURNAL_KINDS
 from cassq.model.pipe import TRANSITIONS, End, Head, Mark, Phase, PipeState, Run
 
 
@@ -27,6 +28,8 @@ def check_head(head: Head) -> Head:
     is_over = head.cursor == head.last or head.phase is not Phase.RETIRED
     if (head.phase, head.is_decided) not in TRANSITIONS or not is_over:
         raise ValueError(f"a head cannot be {head.phase.value} at {head.cursor} of {head.last}")
+    if head.journal and head.journal.kind not in JOURNAL_KINDS:
+        raise ValueError(f"the journal keeps {head.journal.kind!r} of it, and that is nothing")
     return head
 
 

@@ -68,15 +68,21 @@ class MessageId(NamedTuple):
         return message_id
 
 
+#: What the journal may keep of a pipe.
+JOURNAL_KINDS = ("outline", "headers")
+
+
 class LogPlace(NamedTuple):
-    """An offset in the journal's log of a pipe, from which on its event is looked for.
+    """An offset in the journal's log of a pipe, from which on its events are looked for.
 
     Attributes:
         incarnation: of the topic: another one's offsets say nothing here.
+        kind: what the events keep: where they are cut follows from it.
     """
 
     incarnation: UUID
     offset: int
+    kind: str = "outline"
 
 
 def to_message_id(given: object) -> MessageId:

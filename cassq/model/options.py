@@ -36,7 +36,7 @@ class AlterOptions(TypedDict, total=False):
     on_expired: Literal["drop", "dead"]
     ageing: timedelta
     keys: Literal["ordered", "exclusive"]
-    journal: Literal["off", "outline"]
+    journal: Literal["off", "outline", "headers"]
 
 
 class AlterTopicOptions(TypedDict, total=False):

@@ -13,6 +13,7 @@ from uuid import UUID
 from cassq.limits import UNDECIDED, WINDOW_OUT
 from cassq.model.ids import LogPlace, Source
 from cassq.model.key import NO_SLOT
+from cassq.model.past import Attempt
 from cassq.model.ranges import Ranges
 from cassq.model.shelf import Shelf
 
@@ -140,7 +141,6 @@ class Run:
     Attributes:
         first, last: the stretch. Runs of a pipe never overlap; they are split, never joined.
         read_from: first number of the batch that holds message `first`.
-        state: leased, or returned.
         attempt: how many times the run was handed out; `BURIAL` more once it is to be buried,
             `EXPIRY` more once it is to be dropped.
         lease_id: a fresh id for each lease; what its holder's writes are conditional on.
@@ -152,6 +152,7 @@ class Run:
         window_ms: of a window: for how long its holder may hand out more of it; the lease is longer by so
             much. 0 of what was handed out.
         reason: why it came back last, for people to read; "" when it never did.
+        past: the attempts before this one, where the queue keeps a journal.
     """
 
     first: int
@@ -167,6 +168,7 @@ class Run:
     rolled_back: int = 0
     window_ms: int = 0
     reason: str = ""
+    past: tuple[Attempt, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -208,6 +210,7 @@ class Mark:
     Attributes:
         target: the pipe that they were moved to, in their order by due times.
         attempt: in a pipe of a slot, that of the run which they belong to; else 0.
+        ended_at_ms: when, by the database's clock, where the queue keeps a journal; AT_WRITE has it written.
     """
 
     first: int
@@ -215,6 +218,7 @@ class Mark:
     end: End
     target: UUID | None = None
     attempt: int = 0
+    ended_at_ms: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +264,6 @@ class PipeEntry:
     """A pipe's line in the list of its queue; written once.
 
     Attributes:
-        pipe: the pipe's id.
         pusher: who pushes into it, for people to read and to keep one pusher's pipes in order.
         priority: of its messages; poppers prefer the higher.
         lane: which of the pusher's side-by-side pipes it is.

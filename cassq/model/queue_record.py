@@ -15,7 +15,7 @@ the head: then either the record it saw still names the pipe, or the head it rea
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from uuid import UUID
 
@@ -70,7 +70,8 @@ class QueueRecord:
         op: changes with every write; what the next one is conditional on.
         totals: the tallies of all retired pipes.
         counted: pipes whose tally is in `totals` and which may still be listed.
-        samples: a few readings of the past minutes, oldest first.
+        samples: a few readings of the past minutes, oldest first; of a deleted queue that keeps a journal,
+            none any more once the event of its deletion is there.
         writers: by name, what was decided of writers that stage pipes.
         publications: how often staged pipes were published: what is listed since may have older ids.
         read_at_ms: the database's clock when it was glanced at, where it has one of its own; 0 if not.
@@ -87,3 +88,18 @@ class QueueRecord:
     writers: Mapping[str, Written] = field(default_factory=dict)
     publications: int = 0
     read_at_ms: int = field(default=0, compare=False)
+
+    @property
+    def owes_event(self) -> bool:
+        """Whether the event of its deletion may not be in the journal yet."""
+        return self.state is QueueState.DELETED and self.settings.journal != "off" and bool(self.samples)
+
+    def deleted(self, at_ms: int) -> "QueueRecord":
+        """Return it as a deleted queue's, whose samples are what it owes an event for.
+
+        Args:
+            at_ms: the database's clock before the deletion.
+        """
+        totals = self.totals
+        last = Sample(at_ms, totals.pushed, totals.popped, totals.committed)
+        return replace(self, state=QueueState.DELETED, samples=(last,))

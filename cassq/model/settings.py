@@ -102,10 +102,11 @@ class QueueSettings(StoredSettings):
         "exclusive",
         meaning="whether a message waits for all earlier ones of its key, or not for those that rest",
     )
-    journal: Literal["off", "outline"] = choice(
+    journal: Literal["off", "outline", "headers"] = choice(
         "off",
         "outline",
-        meaning="what the journal keeps of a pipe: nothing, or how all that was in it ended",
+        "headers",
+        meaning="what the journal keeps of a pipe: nothing, how all in it ended, or the headers, too",
     )
 
     def __post_init__(self) -> None:

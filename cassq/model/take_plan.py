@@ -12,23 +12,24 @@ from itertools import accumulate, repeat
 from cassq.limits import NO_LIMIT, TAKE_BYTES_MAX
 from cassq.model.ids import MessageId, new_token
 from cassq.model.message import NO_HEADERS, Batch, Headers
+from cassq.model.past import Attempt, grown
 from cassq.model.pipe import BURIAL, EXPIRY, End, Head, Mark, Run, RunState
 from cassq.model.progress import Progress
 from cassq.model.ranges import Range
 from cassq.model.retrying import LEASE_ENDED, to_reason
 from cassq.model.transaction import RunChange
 
-#: A message on its way to a consumer: number, body, headers, pushed_at_ms, and its public id; None for the id
-#: that its pipe and its number make.
+#: On its way to a consumer: number, body, headers, pushed_at_ms, and its id; None: that of pipe and number.
 Handout = tuple[int, bytes, Headers, int, MessageId | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who leases, and for how long."""
+    """Who leases, for how long, and whether earlier attempts are kept."""
 
     name: str
     lease_ms: int
+    keeps_past: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +209,8 @@ def plan_again(progress: Progress, run: Run, batches: Sequence[Batch], wanted: i
         for batch in batches
         for left in progress.missing(max(batch.first, run.first), min(batch.last, last))
     )
-    count = sum(part.count for part in parts)
+    count, reason = sum(part.count for part in parts), _reason_now(run)
+    before = Attempt(run.attempts, run.holder, run.leased_at_ms, reason)
     taken = replace(
         run,
         last=last,
@@ -219,7 +221,8 @@ def plan_again(progress: Progress, run: Run, batches: Sequence[Batch], wanted: i
         not_before_ms=0,
         holder=holder.name,
         rolled_back=run.rolled_back + (count if _comes_back(run) else 0),
-        reason=_reason_now(run),
+        reason=reason,
+        past=grown(run.past, before) if holder.keeps_past else run.past,
     )
     changes = [RunChange(taken, run.lease_id, run.leased_at_ms, is_leased_now=True)]
     rest = None
@@ -262,9 +265,8 @@ def as_burial(plan: Plan, least: int = BURIAL, reason: str = "") -> Plan:
         least: BURIAL, or EXPIRY for what is dropped; it stays the latter once it was.
         reason: why, where that is not what it came back for.
     """
-    attempts = (plan.taken.run.attempt - 1) % BURIAL
-    least = EXPIRY if plan.taken.run.is_expiry else least
-    run = replace(plan.taken.run, attempt=least + attempts, reason=reason or plan.taken.run.reason)
+    taken, least = plan.taken.run, EXPIRY if plan.taken.run.is_expiry else least
+    run = replace(taken, attempt=least + (taken.attempt - 1) % BURIAL, reason=reason or taken.reason)
     changes = (replace(plan.changes[0], run=run), *plan.changes[1:])
     return replace(plan, taken=replace(plan.taken, run=run), changes=changes)
 

@@ -92,6 +92,7 @@ class Purging:
                     if plan or lost is None or lost.is_in_vain(fenced, seq):
                         return bool(plan)
                     break
+                plan = replace(plan, marks=tuple(self._context.timed(plan.marks)))
                 try:
                     if self._storage.transact(entry.pipe, plan).is_applied:
                         return True

@@ -7,6 +7,7 @@ messages that were left over. Nothing here decides what may be handed out.
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from uuid import UUID
 
@@ -148,10 +149,18 @@ def read_all(
     storage: PipeStorage, pipe: UUID, last: int, *, is_outline: bool = False, read_from: int = 1
 ) -> Iterator[Batch]:
     """Yield the batches of a pipe from the one that begins at a number on, up to the first gap."""
-    reached = read_from - 1
+    return _read_all(storage, pipe, BatchQuery(read_from, last, LIMIT_MAX, is_outline=is_outline))
+
+
+def read_headers(storage: PipeStorage, pipe: UUID, last: int) -> Iterator[Batch]:
+    """Yield the batches of a pipe in the same way, with their headers, and without their bodies."""
+    return _read_all(storage, pipe, BatchQuery(1, last, LIMIT_MAX, is_outline=True, has_headers=True))
+
+
+def _read_all(storage: PipeStorage, pipe: UUID, query: BatchQuery) -> Iterator[Batch]:
+    reached, last = query.first - 1, query.last
     while reached < last:
-        query = BatchQuery(reached + 1, last, limit=LIMIT_MAX, is_outline=is_outline)
-        found = storage.read_batches(pipe, query)
+        found = storage.read_batches(pipe, replace(query, first=reached + 1))
         check_disjoint(pipe, found)
         following = _without_gap(found, reached)
         yield from following

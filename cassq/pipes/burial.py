@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterable
 from uuid import UUID
 
+from cassq.catalog.queue_context import QueueContext
 from cassq.model.ids import MessageId
 from cassq.model.pipe import End, Mark, PipeEntry, Run
 from cassq.model.ranges import Ranges
@@ -20,12 +21,12 @@ from cassq.storage.port import Storage
 _log = logging.getLogger("cassq.popper")
 
 
-def bury(storage: Storage, queue: str, entry: PipeEntry, run: Run, messages: Iterable[Handout]) -> list[Mark]:
+def bury(context: QueueContext, entry: PipeEntry, run: Run, messages: Iterable[Handout]) -> list[Mark]:
     """Write the messages of a run to the dead letters, and mark them; return the marks.
 
     Raises: StorageUnavailableError, OutcomeUnknownError, AccessDeniedError: it is to be done once more.
     """
-    reason = run.reason or NO_REASON
+    storage, queue, reason = context.storage, context.queue, run.reason or NO_REASON
     keys = _keys_of(storage, entry.pipe, run) if entry.is_keyed else {}
     letters: list[DeadLetter] = []
     buried = Ranges()
@@ -36,7 +37,7 @@ def bury(storage: Storage, queue: str, entry: PipeEntry, run: Run, messages: Ite
         buried.add(seq, seq)
     storage.change_dead(queue, added=letters)
     marks = [Mark(*part, End.DEAD, attempt=entry.attempt_of(run)) for part in buried]
-    storage.mark(entry.pipe, marks)
+    storage.mark(entry.pipe, context.timed(marks))
     if letters:
         first, last = letters[0].message_id, letters[-1].message_id
         told = f"message {first} is a dead letter"
@@ -46,15 +47,15 @@ def bury(storage: Storage, queue: str, entry: PipeEntry, run: Run, messages: Ite
     return marks
 
 
-def drop(storage: Storage, queue: str, entry: PipeEntry, taken: Taken) -> list[Mark]:
+def drop(context: QueueContext, entry: PipeEntry, taken: Taken) -> list[Mark]:
     """Mark the messages of a run that has expired; return the marks.
 
     Raises: StorageUnavailableError, OutcomeUnknownError, AccessDeniedError: it is to be done once more.
     """
     dropped = Ranges((part.first, part.last) for part in taken.parts)
     marks = [Mark(*part, End.EXPIRED, attempt=entry.attempt_of(taken.run)) for part in dropped]
-    storage.mark(entry.pipe, marks)
-    _log.info("queue %s: %d messages of pipe %s have expired", queue, taken.count, entry.pipe)
+    context.storage.mark(entry.pipe, context.timed(marks))
+    _log.info("queue %s: %d messages of pipe %s have expired", context.queue, taken.count, entry.pipe)
     return marks
 
 

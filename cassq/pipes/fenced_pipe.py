@@ -200,7 +200,8 @@ class FencedPipe:
         """Take in what was altered since the last take: one take goes by one reading of the settings."""
         self.settings = self._context.settings
         self.attempts_max = self.settings.max_attempts
-        self.holder = Holder(self._taker.name, _ms(self._context.lease.total_seconds()))
+        lease_ms = _ms(self._context.lease.total_seconds())
+        self.holder = Holder(self._taker.name, lease_ms, self._context.keeps_journal)
 
     def advance(
         self,
@@ -223,7 +224,7 @@ class FencedPipe:
             read_from=head.read_from,
             skipped=head.skipped,
         )
-        change = Transaction(Advance(self.head.op, written), tuple(runs), tuple(marks))
+        change = Transaction(Advance(self.head.op, written), tuple(runs), tuple(self._context.timed(marks)))
         if not self.settle(change, op):
             return False
         self.progress.note_head(

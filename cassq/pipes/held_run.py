@@ -130,7 +130,7 @@ class HeldRun:
         Raises: OutcomeUnknownError, StorageUnavailableError, AccessDeniedError: as `Storage.mark`.
         """
         with Deadline(self.clock.now() + self.left_s):
-            self._storage.mark(self.pipe, marks)
+            self._storage.mark(self.pipe, self._context.timed(marks))
         if not self.still_runs():
             return False
         self._on_row_changed(*marks)
@@ -180,7 +180,7 @@ class HeldRun:
             with Deadline(self.clock.now() + self.lease_s):
                 for row in rows:
                     own = (messages[seq] for seq in range(row.first, row.last + 1))
-                    self._on_row_changed(*bury(self._storage, self.queue, self.entry, row, own))
+                    self._on_row_changed(*bury(self._context, self.entry, row, own))
         except CassqError as error:
             _log.warning(
                 "queue %s: messages of pipe %s become dead letters when their lease of %g s ends: %s",

@@ -230,14 +230,14 @@ class OwnedPipe(FencedPipe):
     def bury(self, taken: Taken) -> int:
         """Bury or drop a run of which nothing is handed out; return how many messages that were."""
         if taken.run.is_expiry:
-            self.progress.note_marks(drop(self.storage, self.queue, self.entry, taken))
+            self.progress.note_marks(drop(self._context, self.entry, taken))
             return taken.count
         if self.is_outline:
             batches = BatchReader(self.storage, self.pipe).read_run(taken.run, taken.run.last)
             living = Ranges((part.first, part.last) for part in taken.parts)
             kept = [batch.part(*each) for batch in batches for each in living.within(batch.first, batch.last)]
             taken = replace(taken, parts=tuple(kept))
-        marks = bury(self.storage, self.queue, self.entry, taken.run, taken.messages)
+        marks = bury(self._context, self.entry, taken.run, taken.messages)
         self.progress.note_marks(marks)
         return taken.count
 

@@ -13,18 +13,18 @@ names a place is deleted before its event is known to be in the log.
     |                           | deleted <---------------------------------------- |
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import QueueNotFoundError
 from cassq.limits import NO_LIMIT
 from cassq.model.ids import LogPlace
-from cassq.model.journal import PipeEvent
+from cassq.model.journal import PipeEvent, event_of, events_with_headers
 from cassq.model.pipe import PipeEntry
 from cassq.model.topic import TopicRecord
 from cassq.pipes import upkeep
-from cassq.pipes.batch_reader import read_all
+from cassq.pipes.batch_reader import read_all, read_headers
 from cassq.pipes.fenced_pipe import FencedPipe
 from cassq.topics.journal import NAME, SETTINGS, Journal
 from cassq.topics.known_topic import KnownTopic
@@ -49,10 +49,10 @@ class Journaling:
 
         What its head names from then on is in `fenced.head.journal`.
         """
-        is_wanted = self._context.settings.journal != "off"
-        return upkeep.retire(fenced, self._open().end(fenced.pipe) if is_wanted else None)
+        kind = self._context.settings.journal
+        return upkeep.retire(fenced, None if kind == "off" else self._open().end(str(fenced.pipe), kind))
 
-    def write(self, retired: Iterable[tuple[PipeEntry, LogPlace]]) -> None:
+    def write(self, retired: Sequence[tuple[PipeEntry, LogPlace]]) -> None:
         """Have the events of retired pipes in the journal, each once.
 
         Args:
@@ -60,18 +60,26 @@ class Journaling:
 
         Raises: CassqError: some may not be there; call it again.
         """
-        events = [(event, place) for entry, place in retired if (event := self._event_of(entry))]
-        if events:
-            self._open().write(events)
+        places = {str(entry.pipe): place for entry, place in retired}
+        if places:
+            events = (event for entry, place in retired for event in self._events_of(entry, place.kind))
+            self._open().write(places, events)
 
-    def _event_of(self, entry: PipeEntry) -> PipeEvent | None:
-        """Return the event of a pipe; None where the pipe is gone: then it is in the log."""
-        storage = self._context.storage
+    def _events_of(self, entry: PipeEntry, kind: str) -> Iterator[PipeEvent]:
+        """Yield the events of a pipe; none where the pipe is gone: then they are in the log.
+
+        Args:
+            kind: what its head says: a queue that is altered meanwhile is not cut in two ways.
+        """
+        storage, queue = self._context.storage, self._context.queue
         state = storage.load_pipe(entry.pipe, is_whole=True)
-        if state is None:
-            return None
-        moved_here = read_all(storage, entry.pipe, NO_LIMIT, is_outline=True) if entry.moved_from else ()
-        return PipeEvent.of(self._context.queue, entry, state, moved_here)
+        if state and kind == "headers":
+            yield from events_with_headers(
+                queue, entry, state, read_headers(storage, entry.pipe, state.head.last)
+            )
+        elif state:
+            moved_here = read_all(storage, entry.pipe, NO_LIMIT, is_outline=True) if entry.moved_from else ()
+            yield event_of(queue, entry, state, moved_here)
 
     def _open(self) -> Journal:
         if self._journal is None:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 #: One row for each message. attempt, holder and leased_at tell how it was handed out last; phase, whether its
 #: pipe still takes pushes (open) or not (sealed), null where only a dead letter is left; reason, why it died.
 #: priority, type, key, due and ttl tell how it was pushed; a bulk write takes these columns as they are.
+#: ended_at is when a dead letter died.
 SCHEMA = (
     StructType()
     .add("queue", StringType())
@@ -55,6 +56,7 @@ SCHEMA = (
     .add("key", StringType())
     .add("due", TimestampType())
     .add("ttl", DoubleType())
+    .add("ended_at", TimestampType())
 )
 
 #: What is made into one Arrow batch at most, unless a single message has more.
@@ -162,13 +164,19 @@ class RowBuilder:
                 "key": letter.key or None,
                 "due": None,
                 "ttl": None,
+                "ended_at": micros(letter.died_at_ms or 0),
             },
             {"seq": (letter.message_id.seq,), "body": (letter.body,), "headers": (letter.headers,)},
         )
 
     def _add_batch(self, pipe: "UUID", batch: "Batch", shared: dict[str, Any]) -> None:
         seqs = range(batch.first, batch.last + 1)
-        shared |= {"pipe": str(pipe), "reason": None, "ttl": batch.ttl_ms / 1000 if batch.ttl_ms else None}
+        shared |= {
+            "pipe": str(pipe),
+            "reason": None,
+            "ended_at": None,
+            "ttl": batch.ttl_ms / 1000 if batch.ttl_ms else None,
+        }
         own: dict[str, Iterable[Any]] = {
             "seq": seqs,
             "body": batch.bodies,

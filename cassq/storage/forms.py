@@ -26,6 +26,7 @@ class BatchQuery:
         limit: at most so many.
         is_newest_first: descending by number, so that the limit keeps the newest.
         is_outline: leave the bodies and headers out.
+        has_headers: of an outline: not the headers.
     """
 
     first: int = 1
@@ -33,6 +34,7 @@ class BatchQuery:
     limit: int = 1
     is_newest_first: bool = False
     is_outline: bool = False
+    has_headers: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,11 @@ from uuid import UUID
 from cassq.catalog.queue_context import QueueContext
 from cassq.catalog.services import Services
 from cassq.errors import MessageNotFoundError
+from cassq.model.fates import Stretch, stretches_of
 from cassq.model.ids import MessageId
-from cassq.model.journal import PipeEvent, Stretch, stretches_of
+from cassq.model.journal import PipeEvent
+from cassq.model.message import to_datetime
+from cassq.model.past import Attempt
 from cassq.model.pipe import End, PipeState
 from cassq.model.queue_record import QueueState
 from cassq.observing.inspection import Inspection, MessageState, MessageStatus
@@ -34,6 +37,9 @@ class MessageHistory:
         pusher: who pushed it, or moved it last: host and process.
         status: what became of it; ENDED where it was moved on to a pipe of which nobody knows.
         pipes: those that it was in, its own first: it may have been moved, for its due time or priority.
+        ended_at: when it ended, by the database's clock, to the second; None where it has not, or where its
+            queue kept no journal then.
+        past: the attempts before the last one, where its queue keeps a journal: the last sixteen.
         retired_at: when the last of them was over, by the database's clock; None where it is there still.
     """
 
@@ -43,6 +49,8 @@ class MessageHistory:
     status: MessageStatus
     pipes: tuple[UUID, ...]
     retired_at: datetime | None = None
+    ended_at: datetime | None = None
+    past: tuple[Attempt, ...] = ()
 
 
 class _Found(NamedTuple):
@@ -83,7 +91,8 @@ class Histories:
             at, found = moved, following
             pipes.append(at.pipe)
         status = self._status_of(at, message_id, found)
-        return MessageHistory(message_id, found.queue, found.pusher, status, tuple(pipes), found.retired_at)
+        place = message_id, found.queue, found.pusher, status, tuple(pipes), found.retired_at
+        return MessageHistory(*place, *_times_of(found.stretch))
 
     def _look(self, at: MessageId) -> _Found | None:
         """Return what is known of a message where it is, or was; None: its pipe is gone, without an event."""
@@ -95,7 +104,7 @@ class Histories:
                     f"message {at} is in no queue: its pipe is there, and no queue lists it. It is a bulk "
                     "write's that is not published yet, or its queue is being deleted: ask again"
                 )
-        event = self._event_of(at.pipe)
+        event = self._event_of(at.pipe, lambda event: event.covers(at.seq) or at.seq > event.messages)
         if event is None:
             return None
         is_beyond = at.seq > event.messages
@@ -113,13 +122,13 @@ class Histories:
         """Return where a message is in the pipe that it was moved to."""
         if moved := find_moved(self._storage, [target], message_id):
             return moved
-        event = self._event_of(target)
+        event = self._event_of(target, lambda event: event.number_of(message_id))
         seq = event.number_of(message_id) if event else None
         return MessageId(target, seq) if seq else None
 
-    def _event_of(self, pipe: UUID) -> PipeEvent | None:
+    def _event_of(self, pipe: UUID, is_wanted: Callable[[PipeEvent], object]) -> PipeEvent | None:
         journal = self._open_journal()
-        return find_event(journal, pipe) if journal else None
+        return find_event(journal, pipe, is_wanted) if journal else None
 
     def _status_of(self, at: MessageId, message_id: MessageId, found: _Found) -> MessageStatus:
         stretch = found.stretch
@@ -157,3 +166,9 @@ class Histories:
 
 
 _ENDED = MessageStatus(MessageState.ENDED)
+
+
+def _times_of(stretch: Stretch | None) -> tuple[datetime | None, tuple[Attempt, ...]]:
+    if stretch is None or stretch.end is End.MOVED:
+        return None, ()
+    return (stretch.ended_at_s and to_datetime(1000 * stretch.ended_at_s)) or None, stretch.past

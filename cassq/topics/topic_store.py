@@ -21,13 +21,17 @@ from cassq.errors import (
     UnavailableError,
 )
 from cassq.model.ids import MessageId, check_name, to_message_id
+from cassq.model.message import to_datetime
 from cassq.model.options import AlterTopicOptions, TopicOptions
-from cassq.model.queue_record import QueueState
+from cassq.model.queue_event import QueueEvent
+from cassq.model.queue_record import QueueRecord, QueueState
 from cassq.model.topic import TopicRecord
 from cassq.model.topic_settings import TopicSettings
 from cassq.runtime.reentry import alone
 from cassq.topics.history import Histories, MessageHistory
 from cassq.topics.journal import NAME as JOURNAL
+from cassq.topics.journal import SETTINGS as JOURNAL_SETTINGS
+from cassq.topics.journal import Journal
 from cassq.topics.known_topic import KnownTopic
 from cassq.topics.topic import Topic
 from cassq.topics.topic_catalog import TopicCatalog
@@ -129,6 +133,17 @@ class TopicStore:
         """
         self._check_topics_usable()
         return self._histories.find(to_message_id(message_id))
+
+    def _tell_deleted(self, record: QueueRecord) -> None:
+        """Have the event of a queue's deletion in the journal, once.
+
+        It is looked for from the time on that the record names: no such event is from before.
+        """
+        event = QueueEvent(
+            record.name, record.incarnation, to_datetime(record.samples[-1].at_ms), record.totals
+        )
+        journal = Journal(self._context_of(self._topic_catalog.ensure(JOURNAL, JOURNAL_SETTINGS)))
+        journal.write({event.key: journal.place_at(event.key, record.samples[0].at_ms)}, [event])
 
     def _open_journal(self) -> TopicContext | None:
         record = self._services_of_topics.storage.glance_topic(JOURNAL)

@@ -19,10 +19,10 @@ from cassq.storage.cassandra.cql_file import read_shapes
 from cassq.storage.forms import DeadLetter
 
 #: Texts that are one of a few words.
-WORDS = {"phase", "state", "ending"}
+WORDS = {"phase", "state", "ending", "journal_kind"}
 
 #: Texts that are JSON, in the embedded store.
-JSON = {"settings", "totals", "counted", "samples", "headers", "writers", "keys", "groups"}
+JSON = {"past", "settings", "totals", "counted", "samples", "headers", "writers", "keys", "groups"}
 
 #: What stands for topics, which `test_corrupt_topics.py` spoils.
 OF_TOPICS = {"topics", "segments", "links", "batches", "topic_writers", "progress"}
@@ -59,6 +59,11 @@ SOUND = {
     ("dead", "priority", "null"),  # of before letters kept it
     ("queues", "expired", "null"),
     *((table, column, "null") for table in ("heads", "pending") for column in ("journal", "journal_from")),
+    ("heads", "journal_kind", "null"),  # of before there were kinds
+    ("pending", "journal_kind", "null"),
+    ("pending", "past", "null"),  # it is the first attempt, or nobody keeps a journal
+    ("pending", "ended_at", "null"),  # nobody keeps a journal
+    ("marks", "ended_at_ms", "null"),
     ("queues", "writers", "null"),  # of before there were staged pipes
     ("queues", "publications", "null"),
     ("queues", "settings", "other"),  # settings of a newer version are left alone
@@ -272,10 +277,10 @@ def _sqlite_values(column: str, kind: str) -> Iterator[tuple[str, object]]:
 #: Which columns of `pending` a row of each kind has, beside its key.
 PENDING = {
     ("head", -1, 0): "op cursor read_from floor phase last skipped dead purged rolled_back expired"
-    " journal journal_from",
+    " journal journal_from journal_kind",
     ("run", 2, 1): "last read_from state attempt lease_id leased_at lease_ms not_before holder rolled_back"
-    " window_ms reason",
-    ("mark", 1, 2): "last ending target attempt",
+    " window_ms reason past",
+    ("mark", 1, 2): "last ending target attempt ended_at",
 }
 
 

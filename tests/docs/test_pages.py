@@ -61,8 +61,9 @@ def resolve(name: str) -> object:
 
 
 def bounds_of(setting: Mapping[str, Any]) -> tuple[object, object]:
-    """Return the least and the most of a setting; the two choices of one that has no measure."""
-    return setting.get("choices") or (setting["low"], setting["high"])
+    """Return the least and the most of a setting; the first and the last of its choices."""
+    low, *_, high = setting.get("choices") or (setting["low"], setting["high"])
+    return low, high
 
 
 def value_of(text: str) -> int | timedelta | str:

@@ -296,11 +296,12 @@ def test_a_file_of_an_older_version_is_brought_up_with_what_it_holds(tmp_path):
         db.execute("ALTER TABLE heads DROP COLUMN expired")
         db.execute("ALTER TABLE waiting DROP COLUMN ttl_ms")
         younger = {
-            "heads": ("journal", "journal_from"),
+            "heads": ("journal", "journal_from", "journal_kind"),
             "pipes": ("type", "due_class", "moved_from", "slot"),
             "dead": ("type", "priority", "key"),
             "waiting": ("dues", "origins", "keys"),
-            "marks": ("target", "attempt"),
+            "marks": ("target", "attempt", "ended_at_ms"),
+            "runs": ("past",),
         }
         for table, columns in younger.items():
             for column in columns:

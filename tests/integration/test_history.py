@@ -1,6 +1,7 @@
 """What happened to a message, on every store: while its pipe is there, and once it is gone."""
 
 import asyncio
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,6 +10,8 @@ from support.patience import until
 
 import cassq
 import cassq.aio
+from cassq.model.journal import PipeEvent
+from cassq.model.message import to_datetime
 
 State = cassq.MessageState
 HOUR = timedelta(hours=1)
@@ -142,6 +145,106 @@ class TestAPipeThatIsGone:
         assert [store.history(each).status.state for each in (ids[0], ids[2])] == [State.COMMITTED] * 2
 
 
+class TestWhatIsToldOfTheEnd:
+    def test_when_it_ended_while_the_pipe_stands_and_after(self, store, queue):
+        ids = [queue.push(b"%d" % number) for number in range(4)]
+        before = datetime.now(UTC) - timedelta(seconds=5)
+        assert queue.cancel(ids[3])
+        for delivery in pop(queue, 3):
+            if delivery.body == b"1":
+                delivery.reject("no such customer")
+            else:
+                delivery.commit()
+        standing = [store.history(each).ended_at for each in ids]
+
+        retire(store, queue)
+
+        found = [store.history(each) for each in ids]
+        assert [each.ended_at for each in found] == standing
+        assert all(before < each.ended_at <= each.retired_at for each in found)
+
+    def test_the_attempts_before_the_last_one(self, store, queue):
+        message_id = queue.push(b"one")
+        for delivery in pop(queue):
+            delivery.rollback(reason="the database was away")
+        for delivery in pop(queue):
+            delivery.commit()
+        (standing,) = store.history(message_id).past
+
+        retire(store, queue)
+
+        assert store.history(message_id).past == (standing,)
+        assert (standing.attempt, standing.reason) == (1, "the database was away")
+        assert standing.holder
+
+    def test_nothing_where_the_queue_keeps_no_journal(self, store, name):
+        queue = store.queue(name, retry_delay=timedelta(0))
+        message_id = queue.push(b"one")
+        for delivery in pop(queue):
+            delivery.rollback(reason="the database was away")
+        for delivery in pop(queue):
+            delivery.commit()
+
+        found = store.history(message_id)
+
+        assert (found.status.state, found.ended_at, found.past) == (State.COMMITTED, None, ())
+
+
+class TestAJournalWithHeaders:
+    @pytest.fixture
+    def queue(self, store, name):
+        return store.queue(name, journal="headers", retry_delay=timedelta(0))
+
+    def events(self, store):
+        reader = store.find_topic("cassq.journal").reader()
+        found = []
+        while page := reader.read_many(100):
+            found += page
+        return [PipeEvent.from_body(each.body) for each in found]
+
+    def test_has_them_with_keys_and_times(self, store, queue):
+        queue.push_many([(b"%d" % number, {"n": str(number)}) for number in range(5)])
+        queue.push(b"with a key", key="c-7")
+        for delivery in pop(queue, 6):
+            delivery.commit()
+
+        retire(store, queue)
+
+        mine = [each for each in self.events(store) if each.queue == queue.name]
+        batches = [batch for event in mine for batch in event.batches]
+        assert sum(batch.size for batch in batches) == 6
+        assert {each["n"] for batch in batches for each in batch.headers or ()} == set("01234")
+        assert [batch.keys for batch in batches if batch.keys] == [("c-7",)]
+        assert all(
+            timedelta(0) < event.retired_at - to_datetime(batch.pushed_at_ms)
+            for event in mine
+            for batch in event.batches
+        )
+
+    def test_is_cut_where_a_pipe_has_many_and_each_message_is_found(self, store, queue):
+        large = "x" * 1000
+        ids = list(queue.push_many([(b"body", {"text": large}) for _ in range(1500)]))
+        for delivery in pop(queue, 1500):
+            if delivery.message_id == ids[-1]:
+                delivery.reject("no such customer")
+            else:
+                delivery.commit()
+
+        retire(store, queue)
+
+        mine = [each for each in self.events(store) if each.queue == queue.name]
+        (pipe,) = {each.pipe for each in mine}
+        assert len(mine) > 1
+        assert [(each.first, each.is_last) for each in mine][-1][1]
+        assert [each.last + 1 for each in mine[:-1]] == [each.first for each in mine[1:]]
+        assert [store.history(each).status.state for each in (ids[0], ids[700], ids[-1])] == [
+            State.COMMITTED,
+            State.COMMITTED,
+            State.DEAD,
+        ]
+        assert store.history(cassq.MessageId(pipe, 9999)).status.state is State.UNKNOWN
+
+
 class TestAQueueWithoutAJournal:
     def test_leaves_nothing_and_that_is_told(self, store, name):
         queue = store.queue(name)
@@ -192,8 +295,10 @@ class TestTheCommand:
     def message_id(self, cli):
         """A message that was given up, and whose pipe is gone."""
         with cassq.connect(cli.url) as store:
-            queue = store.queue("orders", journal="outline")
+            queue = store.queue("orders", journal="outline", retry_delay=timedelta(0))
             message_id = queue.push(b"one")
+            for delivery in pop(queue):
+                delivery.rollback(reason="it was busy")
             for delivery in pop(queue):
                 delivery.reject("no such customer")
             retire(store, queue)
@@ -205,12 +310,16 @@ class TestTheCommand:
         assert "state       dead" in told
         assert "reason      no such customer" in told
         assert "retired_at  20" in told
+        assert "ended_at    20" in told
+        assert re.search(r"past        attempt 1: \S+: it was busy\n", told)
 
     def test_tells_it_as_json(self, cli, message_id):
         told = cli.json("history", message_id)
 
         assert (told["id"], told["queue"], told["state"]) == (message_id, "orders", "dead")
-        assert (told["attempt"], told["reason"]) == (1, "no such customer")
+        assert (told["attempt"], told["reason"]) == (2, "no such customer")
+        assert [(each["attempt"], each["reason"]) for each in told["past"]] == [(1, "it was busy")]
+        assert datetime.fromisoformat(told["ended_at"]).tzinfo
         assert told["pipes"] == [message_id.partition(":")[0]]
         assert datetime.fromisoformat(told["retired_at"]).tzinfo
 

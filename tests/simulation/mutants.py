@@ -95,9 +95,9 @@ MUTANTS: tuple[Mutant, ...] = (
         "cassq.pipes.burial",
         "    storage.change_dead(queue, added=letters)\n"
         "    marks = [Mark(*part, End.DEAD, attempt=entry.attempt_of(run)) for part in buried]\n"
-        "    storage.mark(entry.pipe, marks)\n",
+        "    storage.mark(entry.pipe, context.timed(marks))\n",
         "    marks = [Mark(*part, End.DEAD, attempt=entry.attempt_of(run)) for part in buried]\n"
-        "    storage.mark(entry.pipe, marks)\n"
+        "    storage.mark(entry.pipe, context.timed(marks))\n"
         "    storage.change_dead(queue, added=letters)\n",
     ),
     _one(
@@ -473,8 +473,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "decide by outlines that name no bodies",
         _STATEMENTS,
-        "pushed_at, writetime(bodies), writetime(headers)",
-        "pushed_at, count, count",
+        "{_PLACE}, writetime(bodies), writetime(headers)",
+        "{_PLACE}, count, count",
         about="parts",
     ),
     _one(

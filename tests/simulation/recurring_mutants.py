@@ -95,19 +95,19 @@ RECURRING_MUTANTS: tuple[Mutant, ...] = (
     _together(
         "let a schedule that was deleted leave no row",
         Edit(
-            "cassq.storage.cassandra.statements",
+            "cassq.storage.cassandra.row_statements",
             "READ_SCHEDULE = Statement(\n",
-            "DELETE_SCHEDULE = _transaction(\n"
+            "DELETE_SCHEDULE = transaction(\n"
             '    f"DELETE FROM {{ks}}.schedules WHERE {_SCHEDULE_KEY} IF op = ?"\n'
             ")\n"
             "READ_SCHEDULE = Statement(\n",
         ),
         Edit(
             "cassq.storage.cassandra.storage",
-            "        if seen is not None:\n            return self._is_applied(cql.CHANGE_SCHEDULE",
+            "        if seen is not None:\n            return self._is_applied(row_cql.CHANGE_SCHEDULE",
             "        if seen is not None and wanted is None:\n"
-            "            return self._is_applied(cql.DELETE_SCHEDULE, (*key, seen.op))\n"
-            "        if seen is not None:\n            return self._is_applied(cql.CHANGE_SCHEDULE",
+            "            return self._is_applied(row_cql.DELETE_SCHEDULE, (*key, seen.op))\n"
+            "        if seen is not None:\n            return self._is_applied(row_cql.CHANGE_SCHEDULE",
         ),
     ),
     # What was staged for long

@@ -412,8 +412,8 @@ _REPLICAS = (
     planted(
         "read an outline that names no bodies",
         _STATEMENTS,
-        '"first, count, pushed_at, writetime(bodies), writetime(headers), ttl_ms, dues, origins, keys"',
-        '"first, count, pushed_at, writetime(pushed_at), writetime(pushed_at), ttl_ms, dues, origins, keys"',
+        '"{_PLACE}, writetime(bodies), writetime(headers), {_STEERING}"',
+        '"{_PLACE}, writetime(pushed_at), writetime(pushed_at), {_STEERING}"',
         test=_PARTIAL + "test_what_a_batch_decides_by_being_there_is_whole_on_a_quorum[find_by_outline]",
     ),
     planted(
@@ -1245,8 +1245,8 @@ _BETWEEN = (
     planted(
         "forget that a run was to be dropped",
         "cassq.model.take_plan",
-        "    least = EXPIRY if plan.taken.run.is_expiry else least\n",
-        "",
+        "    taken, least = plan.taken.run, EXPIRY if plan.taken.run.is_expiry else least\n",
+        "    taken = plan.taken.run\n",
         test=_EXPIRY + "test_who_was_dropping_and_died_is_followed_by_the_next",
     ),
     planted(

@@ -15,7 +15,7 @@ from cluster import EPOCH_MS, Answer
 from cql import Select, Term, Write, parse
 
 from cassq.limits import SEQ_MAX
-from cassq.storage.cassandra import statements, topic_statements
+from cassq.storage.cassandra import row_statements, statements, topic_statements
 from cassq.storage.cassandra.statement import Statement
 from cassq.storage.cassandra.values import to_ms
 from cassq.verification.ledger import Line
@@ -32,7 +32,7 @@ _DULL = {"settings", "samples", "shard", "queue", "lease_ms", "holder", "priorit
 @cache
 def _names() -> dict[int, str]:
     found: dict[int, str] = {}
-    for name, value in {**vars(topic_statements), **vars(statements)}.items():
+    for name, value in {**vars(topic_statements), **vars(row_statements), **vars(statements)}.items():
         for each in value.values() if isinstance(value, dict) else [value]:
             if isinstance(each, Statement):
                 found[id(parse(each.cql))] = name

@@ -15,9 +15,9 @@ from cassq.model.consistency import check_head, check_mark
 from cassq.model.ids import LogPlace, MessageId
 from cassq.model.key import NO_SLOT
 from cassq.model.message import Batch, Origin
+from cassq.model.past import past_from_text, past_to_text
 from cassq.model.pipe import End, Head, Mark, Phase, PipeEntry, Run, RunState
 from cassq.model.queue_record import QueueRecord, QueueState, Sample, Written
-from cassq.model.rollup import NAMES, Rollup
 from cassq.model.settings import QueueSettings
 from cassq.model.shelf import Shelf
 from cassq.model.tally import Tally
@@ -134,6 +134,16 @@ def to_outline(row: Row) -> Batch:
         return Batch(*place, *_steering(count, *rest))
 
 
+def to_headers(row: Row) -> Batch:
+    """Read a row of `waiting` without its bodies, and with its headers."""
+    outline, stored = to_outline(row), row[4]
+    with decoding("a batch", row):
+        headers = None if stored is None else tuple(map(dict, stored))
+        if headers is not None and len(headers) != outline.count:
+            raise ValueError(f"it says it has {outline.count} messages, and has {len(headers)} headers")
+        return replace(outline, headers=headers)
+
+
 def _steering(
     count: int,
     ttl_ms: object,
@@ -173,8 +183,9 @@ def find_head(rows: Sequence[Row]) -> Head | None:
             raise ValueError("it stands before the head")
         op, cursor, read_from, floor, phase, last, *counts = (*rows[0][2:12], rows[0][22] or 0)
         journal = None
-        if rows[0][24:26] != (None, None):
-            journal = LogPlace(to_uuid(rows[0][24]), to_message_number(rows[0][25]))
+        if rows[0][24:27] != (None, None, None):
+            kept = () if rows[0][26] is None else (rows[0][26],)
+            journal = LogPlace(to_uuid(rows[0][24]), to_message_number(rows[0][25]), *kept)
         numbers = to_count(cursor), to_count(read_from), to_count(floor)
         head = Head(to_uuid(op), *numbers, Phase(phase), to_count(last), *map(to_count, counts))
         return check_head(replace(head, journal=journal) if journal else head)
@@ -213,6 +224,7 @@ def run_values(run: Run) -> Values:
         *(run.last, run.read_from, run.state.value, run.attempt, run.lease_id, run.lease_ms),
         *(run.not_before_ms, run.holder, run.rolled_back, run.window_ms),
         run.reason or UNSET_VALUE,  # a reason is never taken back, and a null would be a tombstone
+        past_to_text(run.past) or UNSET_VALUE,
     )
 
 
@@ -234,13 +246,15 @@ def _to_run(row: Row) -> Run:
             rolled_back=to_count(rolled_back),
             window_ms=0 if window_ms is None else to_count(window_ms),  # older than the column
             reason="" if reason is None else to_text(reason),
+            past=() if row[27] is None else past_from_text(to_text(row[27])),
         )
 
 
 def _to_mark(row: Row) -> Mark:
     with decoding("a mark", row):
         target = None if row[23] is None else to_uuid(row[23])
-        return check_mark(Mark(row[0], to_last(row[0], row[7]), End(row[19]), target, to_count(row[13] or 0)))
+        place, attempt = (row[0], to_last(row[0], row[7]), End(row[19]), target), to_count(row[13] or 0)
+        return check_mark(Mark(*place, attempt, None if row[28] is None else to_ms(row[28])))
 
 
 def mark_values(pipe: UUID, mark: Mark) -> Values:
@@ -282,16 +296,3 @@ def to_letter(row: Row) -> DeadLetter:
             type=to_text(kind or ""),
             key=to_text(key or ""),
         )
-
-
-def rollup_values(rollup: Rollup) -> Values:
-    """Return the columns of `statistics` after queue and shard."""
-    # Nulls are written, not left out: they may replace the ages of an earlier row of the same key.
-    return rollup.day, *(getattr(rollup, name) for name in NAMES)
-
-
-def to_rollup(row: Row) -> Rollup:
-    """Read a row of `statistics`, without queue, shard and day."""
-    with decoding("a rollup", row):
-        rolled_up_at, minute, *rest = row
-        return Rollup(to_ms(rolled_up_at), to_ms(minute), *rest)

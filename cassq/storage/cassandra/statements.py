@@ -14,11 +14,13 @@ What must not break:
 # Every word of these statements is ours; values are bound.
 # ruff: noqa: S608
 
+from dataclasses import replace
+
 from cassq.storage.cassandra.statement import BORN_AT, DIES_AT, Call, Statement
 
 #: Rows of one page: bodies are large, heads and marks are small, and what is read as one state should come
 #: as one page.
-_PAGE_OF_BODIES = 64
+PAGE_OF_BODIES = 64
 #: An outline's bodies go from the replicas to the coordinator, and no further.
 _PAGE_OF_OUTLINES = 16
 PAGE_OF_STATE = 20_000
@@ -110,19 +112,27 @@ APPEND = Statement(
 )
 _BATCHES = "FROM {ks}.waiting WHERE pipe = ? AND first >= ? AND first <= ? ORDER BY first"
 # An outline names the columns that it leaves out by when they were written: null where they are not there.
-_OUTLINE = "first, count, pushed_at, writetime(bodies), writetime(headers), ttl_ms, dues, origins, keys"
-_WHOLE = "first, count, pushed_at, bodies, headers, ttl_ms, dues, origins, keys"
+_PLACE, _STEERING = "first, count, pushed_at", "ttl_ms, dues, origins, keys"
+_OUTLINE = f"{_PLACE}, writetime(bodies), writetime(headers), {_STEERING}"
+_HEADERS = f"{_PLACE}, writetime(bodies), headers, {_STEERING}"
+_WHOLE = f"{_PLACE}, bodies, headers, {_STEERING}"
+
+
+def _read_batches(columns: str, order: str, page_rows: int) -> Statement:
+    return Statement(Call.READ, f"SELECT {columns} {_BATCHES} {order} LIMIT ?", page_rows=page_rows)
+
+
 #: By (is newest first, is outline).
 READ_BATCHES = {
-    (is_newest_first, is_outline): Statement(
-        Call.READ,
-        f"SELECT {_OUTLINE if is_outline else _WHOLE} "
-        f"{_BATCHES} {'DESC' if is_newest_first else 'ASC'} LIMIT ?",
-        page_rows=_PAGE_OF_OUTLINES if is_outline else _PAGE_OF_BODIES,
+    (is_newest_first, is_outline): _read_batches(
+        _OUTLINE if is_outline else _WHOLE,
+        "DESC" if is_newest_first else "ASC",
+        _PAGE_OF_OUTLINES if is_outline else PAGE_OF_BODIES,
     )
     for is_newest_first in (False, True)
     for is_outline in (False, True)
 }
+READ_HEADERS = _read_batches(_HEADERS, "ASC", _PAGE_OF_OUTLINES)
 DELETE_WAITING = Statement(Call.WRITE, f"DELETE FROM {{ks}}.waiting USING TIMESTAMP {DIES_AT} WHERE pipe = ?")
 
 # Pending: head, runs and marks
@@ -131,7 +141,7 @@ _HEAD_KEY = f"pipe = ? AND seq = {HEAD_SEQ} AND kind = {HEAD_KIND}"
 _STATE = (
     "seq, kind, op, cursor, read_from, floor, phase, last, skipped, dead, purged, rolled_back, state, "
     "attempt, lease_id, leased_at, lease_ms, not_before, holder, ending, window_ms, reason, expired, target, "
-    "journal, journal_from"
+    "journal, journal_from, journal_kind, past, ended_at"
 )
 _READ_STATE = f"SELECT {_STATE} FROM {{ks}}.pending WHERE pipe = ?"
 READ_HEAD = Statement(
@@ -159,13 +169,14 @@ MARK = Statement(
 )
 
 
-def _transaction(cql: str) -> Statement:
+def transaction(cql: str) -> Statement:
+    """Return a statement with a condition, or a part of a batch that has one."""
     return Statement(Call.TRANSACTION, cql, is_idempotent=False)
 
 
 def _head_change(columns: str, conditions: str) -> Statement:
     assignments = ", ".join(f"{column} = ?" for column in columns.split())
-    return _transaction(f"UPDATE {{ks}}.pending SET {assignments} WHERE {_HEAD_KEY} IF {conditions}")
+    return transaction(f"UPDATE {{ks}}.pending SET {assignments} WHERE {_HEAD_KEY} IF {conditions}")
 
 
 ADVANCE = _head_change(
@@ -173,33 +184,43 @@ ADVANCE = _head_change(
 )
 SEAL = _head_change("last phase", "last = ? AND cursor <= ?")
 SET_PHASE = _head_change("op phase", "op = ?")
-RETIRE_JOURNALED = _head_change("op phase journal journal_from", "op = ?")
+RETIRE_JOURNALED = _head_change("op phase journal journal_from journal_kind", "op = ?")
 DRAIN = _head_change("op last", "op = ? AND last = ?")
 CANCEL = _head_change("op", "cursor < ?")
 
-SET_MARK = _transaction(
+SET_MARK = transaction(
     "INSERT INTO {ks}.pending (pipe, seq, kind, last, ending, target, attempt) "
     f"VALUES (?, ?, {SET_MARK_KIND}, ?, ?, ?, ?)"
 )
-SET_FIRST_MARK = _transaction(f"{SET_MARK.cql} IF NOT EXISTS")
+SET_FIRST_MARK = transaction(f"{SET_MARK.cql} IF NOT EXISTS")
+
+
+def _timed(mark: Statement) -> Statement:
+    cql = mark.cql.replace("attempt)", "attempt, ended_at)").replace("?)", "?, to_timestamp(now()))")
+    return replace(mark, cql=cql)
+
+
+#: Each mark with when it was written: where the queue keeps a journal.
+TIMED = {each: _timed(each) for each in (MARK, SET_MARK, SET_FIRST_MARK)}
 
 _RUN_COLUMNS = (
-    "last read_from state attempt lease_id lease_ms not_before holder rolled_back window_ms reason leased_at"
+    "last read_from state attempt lease_id lease_ms not_before holder rolled_back window_ms reason past "
+    "leased_at"
 )
 
 
 def _run_insert(*, is_leased_now: bool) -> Statement:
     leased_at = "to_timestamp(now())" if is_leased_now else "?"
-    return _transaction(
+    return transaction(
         f"INSERT INTO {{ks}}.pending ({', '.join(_RUN_COLUMNS.split())}, pipe, seq, kind) "
-        f"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {leased_at}, ?, ?, {RUN_KIND})"
+        f"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {leased_at}, ?, ?, {RUN_KIND})"
     )
 
 
 def _run_update(conditions: str, *, is_leased_now: bool) -> Statement:
     leased_at = "to_timestamp(now())" if is_leased_now else "?"
     assignments = ", ".join(f"{column} = ?" for column in _RUN_COLUMNS.split()[:-1])
-    return _transaction(
+    return transaction(
         f"UPDATE {{ks}}.pending SET {assignments}, leased_at = {leased_at} "
         f"WHERE pipe = ? AND seq = ? AND kind = {RUN_KIND} IF {conditions}"
     )
@@ -240,7 +261,7 @@ _DEAD = (
     "died_at FROM {ks}.dead "
     "WHERE queue = ? AND shard = ? AND (pipe, seq) > (?, ?) AND (pipe, seq) <= (?, ?) LIMIT ?"
 )
-READ_DEAD = Statement(Call.READ, f"SELECT {_LETTER}, {_DEAD}", page_rows=_PAGE_OF_BODIES)
+READ_DEAD = Statement(Call.READ, f"SELECT {_LETTER}, {_DEAD}", page_rows=PAGE_OF_BODIES)
 COUNT_DEAD = Statement(
     Call.READ,
     "SELECT pushed_at, attempts, writetime(body), writetime(headers), writetime(reason), "
@@ -263,38 +284,6 @@ INSERT_ROLLUP = Statement(
 READ_ROLLUPS = Statement(
     Call.READ, f"SELECT {_ROLLUP} FROM {{ks}}.statistics WHERE queue = ? AND shard = ? AND day = ?"
 )
-
-# Schedules: rows of transactions alone. A queue's go with its incarnation, which no later queue has.
-
-_SCHEDULE = "op, cron, timezone, body, headers, ttl_ms, priority, type, next_due, missed, target"
-_SCHEDULE_KEY = "incarnation = ? AND name = ?"
-READ_SCHEDULES = Statement(
-    Call.READ,
-    f"SELECT name, {_SCHEDULE} FROM {{ks}}.schedules WHERE incarnation = ?",
-    page_rows=_PAGE_OF_BODIES,
-)
-READ_SCHEDULE = Statement(
-    Call.SERIAL_READ, f"SELECT name, {_SCHEDULE} FROM {{ks}}.schedules WHERE {_SCHEDULE_KEY}"
-)
-INSERT_SCHEDULE = _transaction(
-    f"INSERT INTO {{ks}}.schedules ({_SCHEDULE}, incarnation, name) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS"
-)
-_SET_SCHEDULE = ", ".join(f"{column} = ?" for column in _SCHEDULE.split(", "))
-CHANGE_SCHEDULE = _transaction(f"UPDATE {{ks}}.schedules SET {_SET_SCHEDULE} WHERE {_SCHEDULE_KEY} IF op = ?")
-DELETE_SCHEDULES = Statement(
-    Call.WRITE, f"DELETE FROM {{ks}}.schedules USING TIMESTAMP {DIES_AT} WHERE incarnation = ?"
-)
-
-# Slots: rows of transactions alone, each a partition, so that those who change different ones never meet.
-
-_SLOT = "incarnation = ? AND slot = ?"
-_READ_SLOT = f"SELECT op FROM {{ks}}.slots WHERE {_SLOT}"
-READ_SLOT = Statement(Call.SERIAL_READ, _READ_SLOT)
-GLANCE_SLOT = Statement(Call.READ, _READ_SLOT)
-INSERT_SLOT = _transaction("INSERT INTO {ks}.slots (op, incarnation, slot) VALUES (?, ?, ?) IF NOT EXISTS")
-CHANGE_SLOT = _transaction(f"UPDATE {{ks}}.slots SET op = ? WHERE {_SLOT} IF op = ?")
-DELETE_SLOT = Statement(Call.WRITE, f"DELETE FROM {{ks}}.slots USING TIMESTAMP {DIES_AT} WHERE {_SLOT}")
 
 # The schema: what a cassq must know, and what was only added since
 READ_VERSIONS = Statement(Call.READ, "SELECT component, version FROM {ks}.schema_version")

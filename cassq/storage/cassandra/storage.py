@@ -24,12 +24,14 @@ from cassq.model.shelf import Shelf
 from cassq.model.topic import ProgressKey
 from cassq.model.transaction import Answer, Transaction
 from cassq.storage.cassandra import lists, rows, schedules
+from cassq.storage.cassandra import rollups as rollups_of
+from cassq.storage.cassandra import row_statements as row_cql
 from cassq.storage.cassandra import statements as cql
 from cassq.storage.cassandra.letters import count_letters, read_letters, removals
 from cassq.storage.cassandra.session import CassandraSession, Work
 from cassq.storage.cassandra.statement import Statement
 from cassq.storage.cassandra.topics import CassandraTopics
-from cassq.storage.cassandra.transactions import to_answer, to_work
+from cassq.storage.cassandra.transactions import timed, to_answer, to_work
 from cassq.storage.cassandra.values import Values, decoding, to_ms, to_uuid
 from cassq.storage.forms import BatchQuery, DeadLetter, Listing
 
@@ -126,9 +128,12 @@ class CassandraStorage(CassandraTopics):
     def read_batches(self, pipe: UUID, query: BatchQuery) -> Sequence[Batch]:
         """See `Storage.read_batches`."""
         statement = cql.READ_BATCHES[query.is_newest_first, query.is_outline]
+        read = rows.to_outline if query.is_outline else rows.to_batch
+        if query.has_headers:
+            statement, read = cql.READ_HEADERS, rows.to_headers
         found = self._session.execute(statement, (pipe, query.first, query.last, query.limit))
         there = list(filter(rows.is_batch_there, found))
-        batches = list(map(rows.to_outline if query.is_outline else rows.to_batch, there))
+        batches = list(map(read, there))
         left = len(found) - len(there)
         if left and query.is_newest_first:  # others may be there before it
             batches += self.read_batches(pipe, replace(query, last=found[-1][0] - 1, limit=left))
@@ -189,7 +194,7 @@ class CassandraStorage(CassandraTopics):
 
     def mark(self, pipe: UUID, marks: Sequence[Mark]) -> None:
         """See `Storage.mark`."""
-        work = [(cql.MARK, rows.plain_mark_values(pipe, mark)) for mark in marks]
+        work = [(timed(cql.MARK, mark), rows.plain_mark_values(pipe, mark)) for mark in marks]
         self._session.execute_in_turn(
             [work[begin : begin + _MARKS_PER_WRITE] for begin in range(0, len(work), _MARKS_PER_WRITE)]
         )
@@ -222,19 +227,20 @@ class CassandraStorage(CassandraTopics):
     def write_rollups(self, queue: str, rollups: Sequence[Rollup]) -> None:
         """See `Storage.write_rollups`."""
         self._session.execute_each(
-            (cql.INSERT_ROLLUP, (queue, cql.SHARD, *rows.rollup_values(rollup))) for rollup in rollups
+            (cql.INSERT_ROLLUP, (queue, cql.SHARD, *rollups_of.rollup_values(rollup))) for rollup in rollups
         )
 
     def read_rollups(self, queue: str, day: date) -> Sequence[Rollup]:
         """See `Storage.read_rollups`."""
-        return list(map(rows.to_rollup, self._session.execute(cql.READ_ROLLUPS, (queue, cql.SHARD, day))))
+        found = self._session.execute(cql.READ_ROLLUPS, (queue, cql.SHARD, day))
+        return list(map(rollups_of.to_rollup, found))
 
     def read_schedules(self, incarnation: UUID, name: str | None = None) -> Sequence[ScheduleRecord]:
         """See `Storage.read_schedules`."""
         if name is None:
-            found = self._session.execute(cql.READ_SCHEDULES, (incarnation,))
+            found = self._session.execute(row_cql.READ_SCHEDULES, (incarnation,))
         else:
-            found = self._session.execute(cql.READ_SCHEDULE, (incarnation, name))
+            found = self._session.execute(row_cql.READ_SCHEDULE, (incarnation, name))
         return [schedules.to_schedule(row) for row in found if schedules.op_of_deleted(row) is None]
 
     def change_schedule(
@@ -245,22 +251,22 @@ class CassandraStorage(CassandraTopics):
         # One that is deleted leaves its row, with an op: an insertion that lands late is refused by it.
         values = *(schedules.to_values(wanted) if wanted else schedules.deleted_values()), *key
         if seen is not None:
-            return self._is_applied(cql.CHANGE_SCHEDULE, (*values, seen.op))
+            return self._is_applied(row_cql.CHANGE_SCHEDULE, (*values, seen.op))
         if wanted is None:
             return False
-        found = self._session.execute(cql.READ_SCHEDULE, key)
+        found = self._session.execute(row_cql.READ_SCHEDULE, key)
         if not found:
-            return self._is_applied(cql.INSERT_SCHEDULE, values)
+            return self._is_applied(row_cql.INSERT_SCHEDULE, values)
         left = schedules.op_of_deleted(found[0])
-        return left is not None and self._is_applied(cql.CHANGE_SCHEDULE, (*values, left))
+        return left is not None and self._is_applied(row_cql.CHANGE_SCHEDULE, (*values, left))
 
     def delete_schedules(self, incarnation: UUID) -> None:
         """See `Storage.delete_schedules`."""
-        self._session.execute(cql.DELETE_SCHEDULES, (incarnation,))
+        self._session.execute(row_cql.DELETE_SCHEDULES, (incarnation,))
 
     def read_slot(self, incarnation: UUID, slot: int, *, is_settled: bool = True) -> UUID | None:
         """See `Storage.read_slot`."""
-        statement = cql.READ_SLOT if is_settled else cql.GLANCE_SLOT
+        statement = row_cql.READ_SLOT if is_settled else row_cql.GLANCE_SLOT
         for row in self._session.execute(statement, (incarnation, slot)):
             with decoding("a slot", row):
                 return to_uuid(row[0])
@@ -270,9 +276,9 @@ class CassandraStorage(CassandraTopics):
         """See `Storage.change_slot`."""
         values = op, incarnation, slot
         if seen is None:
-            return self._is_applied(cql.INSERT_SLOT, values)
-        return self._is_applied(cql.CHANGE_SLOT, (*values, seen))
+            return self._is_applied(row_cql.INSERT_SLOT, values)
+        return self._is_applied(row_cql.CHANGE_SLOT, (*values, seen))
 
     def delete_slots(self, incarnation: UUID) -> None:
         """See `Storage.delete_slots`."""
-        self._session.execute_each((cql.DELETE_SLOT, (incarnation, slot)) for slot in range(SLOTS_MAX))
+        self._session.execute_each((row_cql.DELETE_SLOT, (incarnation, slot)) for slot in range(SLOTS_MAX))

@@ -12,7 +12,7 @@ from cassandra.query import UNSET_VALUE
 
 from cassq.errors import InvalidOptionError
 from cassq.limits import NO_LIMIT, UNDECIDED
-from cassq.model.pipe import Phase
+from cassq.model.pipe import Mark, Phase
 from cassq.model.transaction import (
     Advance,
     Answer,
@@ -28,6 +28,7 @@ from cassq.model.transaction import (
 from cassq.storage.cassandra import rows
 from cassq.storage.cassandra import statements as cql
 from cassq.storage.cassandra.session import Work
+from cassq.storage.cassandra.statement import Statement
 from cassq.storage.cassandra.values import Values
 
 
@@ -43,8 +44,13 @@ def to_work(pipe: UUID, transaction: Transaction) -> list[Work]:
     work: list[Work] = [] if head is None else [_head_work(pipe, head)]
     work.extend(_run_work(pipe, change) for change in transaction.runs)
     set_mark = cql.SET_FIRST_MARK if isinstance(head, Cancel) else cql.SET_MARK
-    work.extend((set_mark, rows.mark_values(pipe, mark)) for mark in transaction.marks)
+    work.extend((timed(set_mark, mark), rows.mark_values(pipe, mark)) for mark in transaction.marks)
     return work
+
+
+def timed(statement: Statement, mark: Mark) -> Statement:
+    """Return the statement that writes a mark, with when it does where the mark asks for that."""
+    return statement if mark.ended_at_ms is None else cql.TIMED[statement]
 
 
 def to_answer(transaction: Transaction, reply: Sequence[Mapping[str, Any]]) -> Answer:

@@ -17,6 +17,7 @@ from cassq.model.consistency import check_head, check_mark
 from cassq.model.ids import LogPlace, MessageId, from_time_key, time_key
 from cassq.model.key import NO_SLOT
 from cassq.model.message import Batch, Origin
+from cassq.model.past import past_from_text, past_to_text
 from cassq.model.pipe import End, Head, Mark, Phase, PipeEntry, Run, RunState
 from cassq.model.queue_record import QueueRecord, QueueState, Sample, Written
 from cassq.model.rollup import NAMES, Rollup
@@ -67,10 +68,9 @@ def to_batch(row: Row) -> Batch:
         if len(lengths) != count or sum(lengths) != len(blob(joined)):
             raise ValueError(f"batch {first} says {count} messages, its bodies do not")
         bodies = tuple(joined[a:b] for a, b in pairwise(accumulate(lengths, initial=0)))
-        unpacked = tuple(map(json_headers, json_list(headers))) if headers is not None else None
-        if unpacked is not None and len(unpacked) != count:
-            raise ValueError(f"batch {first} says {count} messages, its headers do not")
-        return Batch(first, bodies, unpacked, count, pushed_at_ms, ttl_ms, dues, origins, keys)
+        return Batch(
+            first, bodies, _headers(headers, first, count), count, pushed_at_ms, ttl_ms, dues, origins, keys
+        )
 
 
 def to_outline(row: Row) -> Batch:
@@ -78,6 +78,20 @@ def to_outline(row: Row) -> Batch:
     with decoding("waiting"):
         first, count, pushed_at_ms, ttl_ms, dues, origins, keys = _outline(*row)
         return Batch(first, (), None, count, pushed_at_ms, ttl_ms, dues, origins, keys)
+
+
+def to_headers(row: Row) -> Batch:
+    """Read (first, count, pushed_at_ms, ttl_ms, dues, origins, keys, headers) back."""
+    outline = to_outline(row[:-1])
+    with decoding("waiting"):
+        return replace(outline, headers=_headers(row[-1], outline.first, outline.count))
+
+
+def _headers(stored: object, first: int, count: int) -> tuple[dict[str, str], ...] | None:
+    unpacked = None if stored is None else tuple(map(json_headers, json_list(stored)))
+    if unpacked is not None and len(unpacked) != count:
+        raise ValueError(f"batch {first} says {count} messages, its headers do not")
+    return unpacked
 
 
 def _outline(*row: object) -> _Outline:
@@ -122,18 +136,19 @@ def head_row(head: Head) -> Row:
 
 
 def journal_row(place: LogPlace | None) -> Row:
-    """Return (journal, journal_from)."""
-    return (place.incarnation.bytes, place.offset) if place else (None, None)
+    """Return (journal, journal_from, journal_kind)."""
+    return (place.incarnation.bytes, place.offset, place.kind) if place else (None, None, None)
 
 
 def to_head(row: Row) -> Head:
     """Read them back."""
     with decoding("heads"):
-        op, cursor, read_from, floor, phase, last, *counts, journal, journal_from = row
+        op, cursor, read_from, floor, phase, last, *counts, journal, journal_from, kind = row
         numbers = number(cursor), number(read_from), number(floor)
         head = Head(UUID(bytes=op), *numbers, Phase(phase), number(last), *map(number, counts))
-        if (journal, journal_from) != (None, None):
-            head = replace(head, journal=LogPlace(UUID(bytes=blob(journal)), number(journal_from, 1)))
+        if (journal, journal_from, kind) != (None, None, None):
+            place = UUID(bytes=blob(journal)), number(journal_from, 1)
+            head = replace(head, journal=LogPlace(*place, *(() if kind is None else (kind,))))
         return check_head(head)
 
 
@@ -143,6 +158,7 @@ def run_row(run: Run, leased_at_ms: int) -> Row:
         *(run.first, run.last, run.read_from, run.state.value, run.attempt, run.lease_id.bytes),
         *(leased_at_ms, run.lease_ms, run.not_before_ms, run.holder, run.rolled_back, run.window_ms),
         run.reason,
+        past_to_text(run.past),
     )
 
 
@@ -150,7 +166,7 @@ def to_run(row: Row) -> Run:
     """Read them back."""
     with decoding("runs"):
         first, last, read_from, state, attempt, lease_id, *rest = row
-        leased_at_ms, lease_ms, not_before_ms, holder, rolled_back, window_ms, reason = rest
+        leased_at_ms, lease_ms, not_before_ms, holder, rolled_back, window_ms, reason, past = rest
         return Run(
             first=number(first, 1),
             last=number(last, first - 1, SEQ_MAX - 1),
@@ -165,16 +181,18 @@ def to_run(row: Row) -> Run:
             rolled_back=number(rolled_back),
             window_ms=time_ms(window_ms),
             reason=text(reason),
+            past=past_from_text(text(past)),
         )
 
 
 def to_mark(row: Row) -> Mark:
-    """Read (first, last, ending, target, attempt) back."""
-    first, last, ending, target, attempt = row
+    """Read (first, last, ending, target, attempt, ended_at_ms) back."""
+    first, last, ending, target, attempt, ended_at_ms = row
     with decoding("marks"):
         to = None if target is None else from_time_key(blob(target))
         place = number(first, 1), number(last, first, SEQ_MAX - 1)
-        return check_mark(Mark(*place, End(ending), to, number(attempt)))
+        at_ms = None if ended_at_ms is None else time_ms(ended_at_ms)
+        return check_mark(Mark(*place, End(ending), to, number(attempt), at_ms))
 
 
 def to_entry(row: Row, shelf: Shelf) -> PipeEntry:

@@ -27,11 +27,11 @@ from cassq.storage.sqlite import letters, lists, rows, schedules, slots, topics
 from cassq.storage.sqlite import rollups as rollups_of
 from cassq.storage.sqlite.file import SqliteFile
 from cassq.storage.sqlite.topics import SqliteTopics
-from cassq.storage.sqlite.transactions import MARK, RUN_COLUMNS, head_update, mark_row, run_write
+from cassq.storage.sqlite.transactions import MARK, RUN_COLUMNS, head_update, mark_rows, run_write
 
 _HEAD = (
     "op, cursor, read_from, floor, phase, last, skipped, dead, purged, rolled_back, expired, journal,"
-    " journal_from"
+    " journal_from, journal_kind"
 )
 _RECORD = "name, incarnation, op, state, settings, totals, counted, samples, writers, publications, expired"
 
@@ -104,7 +104,7 @@ class SqliteStorage(SqliteTopics):
             if named_by and not topics.may_create(db, entry.pipe, named_by):
                 return
             db.execute(
-                f"INSERT INTO heads (pipe, {_HEAD}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",  # noqa: S608
+                f"INSERT INTO heads (pipe, {_HEAD}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",  # noqa: S608
                 (key, *rows.head_row(head)),
             )
             lists.add(db, queue, [entry], entry.shelf, self._file.now_ms())
@@ -151,9 +151,11 @@ class SqliteStorage(SqliteTopics):
 
     def read_batches(self, pipe: UUID, query: BatchQuery) -> Sequence[Batch]:
         """See `Storage.read_batches`."""
-        columns = "first, count, pushed_at_ms, ttl_ms, dues, origins, keys" + (
-            "" if query.is_outline else ", lengths, headers, bodies"
-        )
+        columns, read = "first, count, pushed_at_ms, ttl_ms, dues, origins, keys", rows.to_outline
+        if query.has_headers:
+            columns, read = f"{columns}, headers", rows.to_headers
+        elif not query.is_outline:
+            columns, read = f"{columns}, lengths, headers, bodies", rows.to_batch
         order = "DESC" if query.is_newest_first else "ASC"
         with self._file.reading() as db:
             found = db.execute(
@@ -161,7 +163,7 @@ class SqliteStorage(SqliteTopics):
                 f" WHERE pipe = ? AND first BETWEEN ? AND ? ORDER BY first {order} LIMIT ?",
                 (time_key(pipe), query.first, query.last, query.limit),
             ).fetchall()
-        return [rows.to_outline(row) if query.is_outline else rows.to_batch(row) for row in found]
+        return list(map(read, found))
 
     def load_pipe(self, pipe: UUID, *, is_whole: bool = False) -> PipeState | None:
         """See `Storage.load_pipe`."""
@@ -178,7 +180,7 @@ class SqliteStorage(SqliteTopics):
                 (key, floor),
             ).fetchall()
             marks = db.execute(
-                "SELECT first, last, ending, target, attempt FROM marks"
+                "SELECT first, last, ending, target, attempt, ended_at_ms FROM marks"
                 " WHERE pipe = ? AND first > ? ORDER BY first",
                 (key, floor),
             ).fetchall()
@@ -203,7 +205,7 @@ class SqliteStorage(SqliteTopics):
                     sql, values = run_write(key, change, self._file.now_ms())
                     if db.execute(sql, values).rowcount != 1:
                         raise _RefusedError
-                db.executemany(MARK, [mark_row(key, mark) for mark in transaction.marks])
+                db.executemany(MARK, mark_rows(key, transaction.marks, self._file.now_ms()))
         except _RefusedError:
             return self._refusal(key, transaction)
         return Answer(is_applied=True)
@@ -219,7 +221,7 @@ class SqliteStorage(SqliteTopics):
         """See `Storage.mark`."""
         key = time_key(pipe)
         with self._file.writing() as db:
-            db.executemany(MARK, [mark_row(key, mark) for mark in marks])
+            db.executemany(MARK, mark_rows(key, marks, self._file.now_ms()))
 
     def read_dead(
         self, queue: str, after: MessageId | None = None, limit: int = 100, *, until: MessageId | None = None

@@ -4,6 +4,7 @@ Owns one UPDATE for each kind of head change, with its condition in the WHERE cl
 refused. `cassq.model.transaction` tells what each kind asks for.
 """
 
+from collections.abc import Iterable
 from typing import assert_never
 
 from cassq.limits import NO_LIMIT, UNDECIDED
@@ -14,24 +15,31 @@ from cassq.storage.sqlite.rows import Row, journal_row, run_row
 
 RUN_COLUMNS = (
     "first, last, read_from, state, attempt, lease_id, leased_at_ms, lease_ms, not_before_ms, holder,"
-    " rolled_back, window_ms, reason"
+    " rolled_back, window_ms, reason, past"
 )
+
+_PLACE = "journal = ?, journal_from = ?, journal_kind = ?"
 
 # What tells where messages were moved stands whatever lands later.
 MARK = (
-    "INSERT INTO marks (pipe, first, last, ending, target, attempt)"
-    " SELECT ?,?,?,?,?,? WHERE EXISTS (SELECT 1 FROM heads WHERE pipe = ?)"
+    "INSERT INTO marks (pipe, first, last, ending, target, attempt, ended_at_ms)"
+    " SELECT ?,?,?,?,?,?,? WHERE EXISTS (SELECT 1 FROM heads WHERE pipe = ?)"
     " ON CONFLICT (pipe, first) DO UPDATE SET last = excluded.last, ending = excluded.ending,"
-    " target = excluded.target, attempt = excluded.attempt"
+    " target = excluded.target, attempt = excluded.attempt, ended_at_ms = excluded.ended_at_ms"
     " WHERE ending <> 'moved' AND (excluded.ending = 'moved'"
     " OR (excluded.last, excluded.attempt, excluded.ending) > (last, attempt, ending))"
 )
 
 
-def mark_row(key: bytes, mark: Mark) -> Row:
-    """Return the values of `MARK`."""
+def mark_rows(key: bytes, marks: Iterable[Mark], now_ms: int) -> list[Row]:
+    """Return the values of `MARK`, for each of several marks."""
+    return [_mark_row(key, mark, now_ms) for mark in marks]
+
+
+def _mark_row(key: bytes, mark: Mark, now_ms: int) -> Row:
     target = None if mark.target is None else time_key(mark.target)
-    return key, mark.first, mark.last, mark.end.value, target, mark.attempt, key
+    ended_at_ms = None if mark.ended_at_ms is None else now_ms
+    return key, mark.first, mark.last, mark.end.value, target, mark.attempt, ended_at_ms, key
 
 
 def head_update(key: bytes, change: HeadChange) -> tuple[str, Row]:
@@ -62,7 +70,7 @@ def head_update(key: bytes, change: HeadChange) -> tuple[str, Row]:
             )
         case Retire(seen_op, op, journal):
             return (
-                "op = ?, phase = ?, journal = ?, journal_from = ? WHERE pipe = ? AND op = ?",
+                f"op = ?, phase = ?, {_PLACE} WHERE pipe = ? AND op = ?",
                 (op.bytes, Phase.RETIRED.value, *journal_row(journal), key, seen_op.bytes),
             )
         case Cancel(op, seq):
@@ -80,7 +88,7 @@ def run_write(key: bytes, change: RunChange, now_ms: int) -> tuple[str, Row]:
     row = run_row(change.run, now_ms if change.is_leased_now else change.run.leased_at_ms)
     if change.if_lease_id is None:
         insert = f"INSERT OR REPLACE INTO runs (pipe, {RUN_COLUMNS})"
-        return f"{insert} VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)", (key, *row)
+        return f"{insert} VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", (key, *row)
     assignments = ", ".join(f"{name.strip()} = ?" for name in RUN_COLUMNS.split(","))
     conditions = "WHERE pipe = ? AND first = ? AND lease_id = ?"
     values: Row = (*row, key, change.run.first, change.if_lease_id.bytes)

@@ -1,5 +1,6 @@
 """What one take brings home, what came back before what is new, and when to look again."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -166,7 +167,7 @@ def test_what_was_taken_to_be_buried_is_delivered_to_nobody_though_more_attempts
     for _ in range(SETTINGS.max_attempts):
         scene.take_back(1, 2)
     (spent,) = scene.owned.take(9).dead
-    scene.owned.storage = Unmarked(scene.storage)
+    scene.owned._context = replace(scene.owned._context, storage=Unmarked(scene.storage))
     with pytest.raises(StorageUnavailableError):
         scene.owned.bury(spent)
     letters = scene.storage.read_dead("q", None, 10)

@@ -13,8 +13,9 @@ from support.interrupted import Interrupted, Killed, die, lose, refuse
 
 from cassq.coordination.local.coordinator import LocalCoordinator
 from cassq.errors import CassqError
+from cassq.model.fates import Stretch
 from cassq.model.ids import new_pipe_id, new_token
-from cassq.model.journal import PipeEvent, Stretch
+from cassq.model.journal import PipeEvent
 from cassq.model.message import Batch, Origin
 from cassq.model.pipe import End, Head, Mark, Phase, PipeEntry
 from cassq.model.queue_record import QueueRecord
@@ -195,7 +196,7 @@ class TestOnePipe:
         (told,) = scene.told(entry)
         assert (told.queue, told.pusher, told.messages) == ("q", "a pusher", 3)
         assert (told.priority, told.type) == (4, "refund")
-        assert told.stretches == (Stretch(1, 3, End.COMMITTED, attempts=1),)
+        assert told.stretches == (Stretch(1, 3, End.COMMITTED, attempts=1, holder="p"),)
         assert told.retired_at.timestamp() * 1000 == pytest.approx(scene.rows._file.now_ms(), abs=1000)
 
     def test_readers_find_it_by_its_queue_and_its_pipe(self, scene):
@@ -491,3 +492,55 @@ class TestTheJournalOutOfReach:
         assert entry.pipe in scene.listed
         assert len(report.failed) == 1
         assert report.examined == 2
+
+
+class TestAPipeOfWhichHeadersAreKept:
+    """Its parts are there once each, whoever dies, and whatever the queue is altered to."""
+
+    @pytest.fixture
+    def scene(self, monkeypatch):
+        monkeypatch.setattr("cassq.model.journal.PART_WEIGHT", 100)
+        scene = Scene()
+        scene.settings = QueueSettings(journal="headers")
+        return scene
+
+    def finish(self, scene, batches=5):
+        entry = PipeEntry(new_pipe_id(), "a pusher")
+        scene.rows.create_pipe("q", entry, Head(new_token()))
+        for first in range(1, batches + 1):
+            scene.rows.append(entry.pipe, Batch(first, (b"body",), ({"text": "x" * 60},), 1))
+        assert scene.rows.transact(entry.pipe, Transaction(Seal(batches, is_free=True))).is_applied
+        owned = OwnedPipe(scene.context(), entry, scene.rows.load_pipe(entry.pipe), Taker("p"))
+        assert owned.take(batches).runs
+        scene.rows.mark(entry.pipe, [Mark(1, batches, End.COMMITTED)])
+        return entry
+
+    def test_it_has_an_event_for_each(self, scene):
+        entry = self.finish(scene)
+
+        assert scene.reaper().run_once().retired == 1
+
+        assert [(each.first, each.last) for each in scene.told(entry)] == [(seq, seq) for seq in range(1, 6)]
+
+    @pytest.mark.parametrize("kind", ["headers", "outline", "off"])
+    def test_a_reaper_that_died_at_any_call_is_gone_on_for(self, scene, kind, monkeypatch):
+        monkeypatch.setattr("cassq.topics.publish_request.BATCH_MESSAGES_MAX", 2)  # several links
+        number = 0
+        while True:
+            entry, dying = self.finish(scene), AtCall(scene.rows)
+            dying.number, dying.after = (number := number + 1), die
+            with suppress(Killed):
+                scene.reaper(dying).run_once()
+            is_named = (state := scene.rows.load_pipe(entry.pipe)) is None or state.head.journal
+            scene.settings = QueueSettings(journal=kind)
+            for _ in range(2):
+                scene.reaper().run_once()
+            scene.settings = QueueSettings(journal="headers")
+            assert scene.rows.load_pipe(entry.pipe) is None
+            told = [(each.first, each.last) for each in scene.told(entry)]
+            if is_named:
+                assert told == [(seq, seq) for seq in range(1, 6)], number
+            else:
+                assert len(told) == {"headers": 5, "outline": 1, "off": 0}[kind]
+            if dying.calls < number:
+                return

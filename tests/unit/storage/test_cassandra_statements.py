@@ -1,11 +1,12 @@
 """Statements that a cluster gets, and the tables of the schema."""
 
 import re
+from itertools import chain
 
 import pytest
 
+from cassq.storage.cassandra import row_statements, topic_statements
 from cassq.storage.cassandra import statements as cql
-from cassq.storage.cassandra import topic_statements
 from cassq.storage.cassandra.cql_file import read_shapes
 from cassq.storage.cassandra.statement import Statement
 
@@ -14,7 +15,7 @@ APART = {cql.READ_VERSIONS}
 
 
 def _statements():
-    for value in (*vars(cql).values(), *vars(topic_statements).values()):
+    for value in chain.from_iterable(vars(each).values() for each in (cql, row_statements, topic_statements)):
         yield from value.values() if isinstance(value, dict) else [value]
 
 
