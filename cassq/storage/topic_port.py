@@ -11,6 +11,7 @@ from uuid import UUID
 from cassq.model.topic import (
     LogBatch,
     LogHead,
+    Offer,
     PartitionKey,
     Progress,
     SegmentKey,
@@ -141,6 +142,31 @@ class TopicStorage(Protocol):
 
         Guarantees: every `link` that had returned True before the call is seen, and whatever a `load_head`
         before the call saw.
+        """
+        ...
+
+    def offer(self, place: SegmentKey, offer: Offer) -> bool:
+        """Write what a source offers, in place of what it offered with a lower number.
+
+        Returns: False where nobody links offers, as a link waits for nobody there: nothing was written.
+        Guarantees: nothing of two offers is ever mixed; the one with the higher number stands.
+        Idempotent: yes. After a time-out: it may be there later.
+        """
+        ...
+
+    def read_offers(self, place: SegmentKey) -> Sequence[Offer]:
+        """Return what each source offers in a segment, or offered last, linked or not.
+
+        Guarantees: every offer whose `offer` had returned before the call, unless a later one of its source.
+        """
+        ...
+
+    def glance_writer(self, place: SegmentKey, writer: str) -> tuple[LogHead | None, WriterRow | None]:
+        """Return the head of a segment and the row of one writer, without settling what is under way.
+
+        Guarantees: what it shows is decided, and every later call shows it; a row never without the head of
+        its link, or a later one. Every `link` that had returned True before the call is seen, and whatever a
+        `load_head` before the call saw.
         """
         ...
 

@@ -14,11 +14,8 @@ only once its link is known to be applied, and an unknown link is settled before
     | batch at 17: its link is a: it is in the log; any other: it never will be
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from itertools import chain
-from uuid import UUID
 
 from cassq.errors import (
     CassqError,
@@ -30,18 +27,19 @@ from cassq.errors import (
 )
 from cassq.model.ids import new_token, shorten
 from cassq.model.topic import (
-    LogBatch,
     LogHead,
     SegmentKey,
     SegmentState,
     WriterRow,
     closed,
     first_head,
+    is_source,
     linked,
 )
 from cassq.runtime.clock import rest
 from cassq.storage.topic_port import LogQuery
-from cassq.topics.publish_request import PublishRequest, batches_of, in_batches
+from cassq.topics.link import Link, cut
+from cassq.topics.publish_request import PublishRequest
 from cassq.topics.topic_context import LOOK_PAUSE_S, LOOKS_MAX, TopicContext
 
 #: So many writers with names a partition remembers.
@@ -52,6 +50,9 @@ class LogEnd:
     """Links batches into one partition; used by one thread at a time.
 
     What it knows of the end is what its own last link left, and is looked up again once that was refused.
+
+    Attributes:
+        last: the segment that it knew last.
 
     Args:
         find: told of each head before anything is linked on it, and of the requests: it tells those that are
@@ -69,8 +70,10 @@ class LogEnd:
         self._context = context
         self._key = context.key(partition)
         self._place: SegmentKey | None = None
+        self.last: SegmentKey | None = None
         self._head: LogHead | None = None
         self._writers: dict[str, WriterRow] | None = None
+        self._is_own = False
 
     def publish(
         self,
@@ -92,47 +95,73 @@ class LogEnd:
             CassqError: they are not.
         """
         refusals = 0
-        while left := [each for each in requests if not each.is_over]:
-            place, head = self._find()
-            self._find_repeats(left, head)
-            rows, sent = self._number([each for each in left if not each.is_over], place, head.next)
-            if not sent:
-                continue
-            wanted = linked(head, sum(each.count for each in sent), sum(each.size for each in sent))
-            batches = _cut(sent, head.next, wanted.op)
-            if not self._link(Link(place, head, wanted, batches, list(rows.values())), until, meanwhile):
+        while any(not each.is_over for each in requests):
+            if not self.link_once(requests, until, meanwhile):
                 refusals += 1
-                self._give_way(place, refusals, meanwhile)
-                continue
-            self._place, self._head = place, wanted
-            if self._writers is not None:
-                self._writers |= rows
-            offset = head.next
-            for each in sent:
-                if not each.is_over:
-                    each.tell(self._key.partition, offset)
-                offset += each.count
+                self.give_way(refusals, meanwhile)
+
+    def link_once(
+        self,
+        requests: Sequence[PublishRequest],
+        until: float,
+        meanwhile: Callable[[bool], None] = lambda _: None,
+    ) -> bool:
+        """Try once to link what has not ended of the requests; see `publish`.
+
+        A number that comes twice, and what is offered for another segment, does not end by it.
+
+        Returns: whether it was linked, or nothing was to be; False where somebody else published.
+        """
+        place, head = self._find()
+        left = [each for each in requests if not each.is_over]
+        self._find_repeats(left, head)
+        rows, sent = self._number([each for each in left if not each.is_over], place, head.next)
+        if not sent:
+            return True
+        wanted = linked(head, sum(each.count for each in sent), sum(each.size for each in sent))
+        batches = cut(sent, head.next, wanted.op)
+        if not self._link(Link(place, head, wanted, batches, list(rows.values())), until, meanwhile):
+            self.forget()
+            return False
+        self._place, self._head, self._is_own = place, wanted, True
+        if self._writers is not None:
+            self._writers |= rows
+        offset = head.next
+        for each in sent:
+            if not each.is_over:
+                each.tell(self._key.partition, offset)
+            offset += each.count
+        return True
+
+    @property
+    def is_its_own(self) -> bool:
+        """Whether what it knows of the end is what its own last link left."""
+        return self._head is not None and self._is_own
+
+    def place(self) -> SegmentKey:
+        """Return the open segment, which is found, or made, where nothing is known of it."""
+        return self._find()[0]
 
     def look(self) -> int:
         """Return the offset that the next message gets, by a settled read where nothing is known of it."""
         return self._find()[1].next
 
-    def _give_way(self, place: SegmentKey, refusals: int, meanwhile: Callable[[bool], None]) -> None:
+    def give_way(self, refusals: int, meanwhile: Callable[[bool], None]) -> None:
         """See what another publisher left, and let it go first where that comes again."""
-        self._forget()
         meanwhile(False)
         if refusals > 1:
             rest(self._context.clock, LOOK_PAUSE_S * (new_token().int % 1000) / 1000)
-        head = self._storage.load_head(place)
+        place = self.last
+        head = self._storage.load_head(place) if place else None
         if head and head.state is SegmentState.OPEN:
-            self._place, self._head = place, head
+            self._place, self._head, self._is_own = place, head, False
 
     def close_segment(self) -> None:
         """Close the open segment, unless it is empty, and open the next one.
 
         Raises: OutcomeUnknownError: others kept publishing into it.
         """
-        self._forget()
+        self.forget()
         closing, head = self._find()
         place = closing
         for _ in range(LOOKS_MAX):
@@ -162,7 +191,7 @@ class LogEnd:
                 with suppress(OutcomeUnknownError):  # what is there tells
                     open_next(self._context, place, head)
             else:
-                self._place, self._head = place, head
+                self._place, self._head, self._is_own = place, head, False
         raise CorruptError(
             f"topic {self._context.name!r}, partition {self._key.partition}: it has no open segment, and "
             "none came"
@@ -170,11 +199,13 @@ class LogEnd:
 
     def _roll(self, place: SegmentKey, head: LogHead) -> None:
         """Close a segment, unless somebody else changed it meanwhile; what stands then is looked up."""
-        self._forget()
+        self.forget()
         with suppress(OutcomeUnknownError):
             self._storage.link(place, head, closed(head))
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Look the end up anew, next time."""
+        self.last = self._place or self.last
         self._place = self._head = self._writers = None
 
     def _number(
@@ -191,6 +222,8 @@ class LogEnd:
         sent: list[PublishRequest] = []
         offset = first
         for each in requests:
+            if each.segment not in (None, place):
+                continue
             if each.writer:
                 row = known.get(each.writer)
                 if row and each.number <= row.number:
@@ -198,7 +231,7 @@ class LogEnd:
                     continue
                 if each.writer in rows and each.number <= rows[each.writer].number:
                     continue
-                if row is None and len(known.keys() | rows.keys() | {each.writer}) > WRITERS_MAX:
+                if row is None and _count(known.keys() | rows.keys() | {each.writer}) > WRITERS_MAX:
                     each.fail(_too_many_writers(each.writer))
                     continue
                 rows[each.writer] = WriterRow(each.writer, each.number, offset)
@@ -206,18 +239,18 @@ class LogEnd:
             offset += each.count
         return rows, sent
 
-    def _link(self, link: "Link", until: float, meanwhile: Callable[[bool], None]) -> bool:
+    def _link(self, link: Link, until: float, meanwhile: Callable[[bool], None]) -> bool:
         """Link, and settle an unknown outcome; tell whether it was applied."""
         try:
             return self._send(link)
         except OutcomeUnknownError:
-            self._forget()  # whatever the settling ends with
+            self.forget()  # whatever the settling ends with
             is_linked = self._settle_until(link, until, meanwhile)
             if is_linked is None:
                 raise
             return is_linked
 
-    def _settle_until(self, link: "Link", until: float, meanwhile: Callable[[bool], None]) -> bool | None:
+    def _settle_until(self, link: Link, until: float, meanwhile: Callable[[bool], None]) -> bool | None:
         while True:
             meanwhile(True)
             try:
@@ -231,7 +264,7 @@ class LogEnd:
             except CassqError as error:
                 raise OutcomeUnknownError(f"it cannot be told any more: {error}") from error
 
-    def _settle(self, link: "Link") -> bool | None:
+    def _settle(self, link: Link) -> bool | None:
         """Tell whether a link was applied; send it again where it may be applied still.
 
         Either copy of one transaction applies, never both. None: the segment is gone, and all that it held.
@@ -254,34 +287,18 @@ class LogEnd:
             return None  # deleted since the head was read: whose it was went with it
         return there[0].link_id == link.wanted.op
 
-    def _send(self, link: "Link") -> bool:
+    def _send(self, link: Link) -> bool:
         return self._storage.link(link.place, link.head, link.wanted, link.batches, link.writers)
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """One link as it is sent, and sent again: the head that was seen, and what comes in its place."""
-
-    place: SegmentKey
-    head: LogHead
-    wanted: LogHead
-    batches: Sequence[LogBatch]
-    writers: Sequence[WriterRow]
-
-
-def _cut(requests: Sequence[PublishRequest], first: int, link_id: UUID) -> list[LogBatch]:
-    """Return the messages of requests in batches, none of which is larger than it may be."""
-    batches: list[LogBatch] = []
-    for bodies, headers in chain.from_iterable(map(batches_of, in_batches(requests))):
-        batches.append(LogBatch(first, len(bodies), bodies, headers if any(headers) else None, link_id))
-        first += len(bodies)
-    return batches
 
 
 def open_next(context: TopicContext, place: SegmentKey, head: LogHead) -> None:
     """Create the segment behind a closed one; whoever comes by does, and all write the same."""
-    writers = context.storage.read_writers(place)
+    writers = [each for each in context.storage.read_writers(place) if not is_source(each.writer)]
     context.storage.create_segment(place.successor, first_head(place.successor, head.next), writers)
+
+
+def _count(writers: Collection[str]) -> int:
+    return sum(not is_source(each) for each in writers)
 
 
 def _too_many_writers(writer: str) -> InvalidOptionError:

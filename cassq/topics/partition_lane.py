@@ -11,21 +11,31 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import chain, islice
 
-from cassq.errors import CassqError, ClosedError, OutcomeUnknownError, StorageUnavailableError
+from cassq.errors import (
+    CassqError,
+    ClosedError,
+    OutcomeUnknownError,
+    StorageUnavailableError,
+    UnavailableError,
+    UsageError,
+)
 from cassq.limits import BUFFER_BYTES_MAX, BUFFER_MESSAGES_MAX
 from cassq.runtime.background_thread import BackgroundThread
 from cassq.runtime.clock import rest
 from cassq.runtime.deadline import Deadline
 from cassq.runtime.reentry import noted
 from cassq.topics.bell import Bell
-from cassq.topics.log_end import LogEnd
 from cassq.topics.publish_request import PublishRequest, in_batches, is_large
+from cassq.topics.shared_end import SharedEnd
 from cassq.topics.topic_context import TopicContext
 
 _log = logging.getLogger("cassq.publisher")
 
 #: So many batches are linked at once: on Cassandra they are written side by side.
 LINK_BATCHES_MAX = 8
+
+#: So long a scribe settles what became of its link.
+TEND_S = 5.0
 
 #: So long rests who could not reach the database.
 RETRY_S = 0.1
@@ -42,8 +52,8 @@ class PartitionLane:
         self._context = context
         self._clock = context.clock
         self._bell = bell
-        self._end = LogEnd(context, partition)
         self.thread = BackgroundThread(f"cassq-publish-{context.name}")
+        self._end = SharedEnd(context, partition, self.thread)
         self._changed = threading.Condition(threading.RLock())
         self._waiting: deque[PublishRequest] = deque()
         self._messages = 0
@@ -88,10 +98,28 @@ class PartitionLane:
         if is_left:
             self.thread.submit(self._publish_all)
         self.thread.shutdown()
+        self._end.close()
 
     def _publish_all(self) -> None:
-        while requests := self._take():
-            self._publish([each for each in requests if each.begin()])
+        while True:
+            if requests := self._take():
+                self._publish([each for each in requests if each.begin()])
+            elif self._is_publishing:
+                self._tend()
+            else:
+                return
+
+    def _tend(self) -> None:
+        """Link what others offer, while this process has nothing to publish."""
+        until = self._clock.now() + TEND_S
+        try:
+            with Deadline(until):
+                if self._end.tend((), until):
+                    self._bell.ring()
+        except (UnavailableError, OutcomeUnknownError, UsageError) as error:
+            _log.info("topic %s: others link what is offered: %s", self._context.name, error)
+        except Exception:
+            _log.exception("linking what others offer ended in an error that nobody expected")
 
     def _take(self) -> list[PublishRequest]:
         """Return what is linked together next."""
@@ -100,7 +128,7 @@ class PartitionLane:
             # What is larger than a batch takes longer, and is refused more often: it goes alone.
             alone = next((place for place, part in enumerate(parts) if is_large(part)), len(parts))
             requests = list(chain.from_iterable(parts[: max(1, alone)]))
-            self._is_publishing = bool(requests)
+            self._is_publishing = bool(requests) or (self._end.is_scribe and not self._is_closed)
             for each in requests:
                 self._waiting.popleft()
                 self._messages -= each.count

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from cassq.errors import CassqError
 from cassq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX
 from cassq.model.message import Headers, size_of
-from cassq.model.topic import Position
+from cassq.model.topic import Position, SegmentKey
 from cassq.runtime.background_thread import AnsweredFuture, BackgroundThread
 
 
@@ -31,9 +31,13 @@ class PublishRequest:
 
     Attributes:
         future: ends with the position of the first message.
+        segment: of what is offered: the one that it may be linked into, and no other; None for any.
     """
 
-    __slots__ = ("_has_begun", "bodies", "count", "deadline", "future", "headers", "number", "size", "writer")
+    __slots__ = (
+        *("_has_begun", "bodies", "count", "deadline", "future", "headers", "number"),
+        *("segment", "size", "writer"),
+    )
 
     def __init__(
         self,
@@ -50,6 +54,7 @@ class PublishRequest:
         self.deadline = deadline
         self.writer, self.number = numbered or Numbered("", 0)
         self.future: AnsweredFuture[Position] = AnsweredFuture(thread, "publish_soon()")
+        self.segment: SegmentKey | None = None
         self._has_begun = False
 
     @property

@@ -8,7 +8,7 @@ from cassq.storage.cassandra.statement import BORN_AT, DIES_AT, Call, Statement
 #: Rows of one page: batches are large.
 _PAGE_OF_BATCHES = 64
 
-HEAD_KIND, BATCH_KIND, WRITER_KIND = range(3)
+HEAD_KIND, BATCH_KIND, WRITER_KIND, OFFER_KIND = range(4)
 
 
 def _transaction(cql: str) -> Statement:
@@ -91,6 +91,19 @@ INSERT_WRITER = Statement(Call.WRITE, f"{_WRITER} USING TIMESTAMP {BORN_AT}")
 SET_WRITER = _transaction(_WRITER)
 _WRITERS = f"{_OUTLINE}{_SEGMENT} AND kind = {WRITER_KIND} AND at = 0"
 READ_WRITERS = Statement(Call.READ, _WRITERS)
+GLANCE_WRITER = Statement(
+    Call.READ,
+    f"{_OUTLINE}{_SEGMENT} AND kind IN ({HEAD_KIND}, {WRITER_KIND}) AND at = 0 AND who IN ('', ?)",
+)
+# The later one of a source stands: its number is the timestamp of all that is in it.
+INSERT_OFFER = Statement(
+    Call.WRITE,
+    "INSERT INTO {ks}.links (incarnation, partition, segment, kind, at, who, number, count, bodies, headers) "
+    f"VALUES (?, ?, ?, {OFFER_KIND}, 0, ?, ?, ?, ?, ?) USING TIMESTAMP ?",
+)
+READ_OFFERS = Statement(
+    Call.READ, f"{_WHOLE}{_SEGMENT} AND kind = {OFFER_KIND} AND at = 0", page_rows=_PAGE_OF_BATCHES
+)
 DELETE_LINKS = Statement(Call.WRITE, f"DELETE FROM {{ks}}.links USING TIMESTAMP {DIES_AT} WHERE {_SEGMENT}")
 
 # Large batches

@@ -18,6 +18,7 @@ from cassq.model.subscription import Subscription
 from cassq.model.topic import (
     LogBatch,
     LogHead,
+    Offer,
     PartitionKey,
     Progress,
     ProgressKey,
@@ -172,6 +173,19 @@ class SqliteTopics:
             ).fetchall()
         with decoding("topic_writers"):
             return [WriterRow(text(name), number(last), number(offset, 1)) for name, last, offset in found]
+
+    def offer(self, place: SegmentKey, offer: Offer) -> bool:  # noqa: ARG002 - the file's lock is the turn
+        """See `TopicStorage.offer`; a link waits for nobody but the one that holds the file."""
+        return False
+
+    def read_offers(self, place: SegmentKey) -> Sequence[Offer]:  # noqa: ARG002
+        """See `TopicStorage.read_offers`."""
+        return ()
+
+    def glance_writer(self, place: SegmentKey, writer: str) -> tuple[LogHead | None, WriterRow | None]:
+        """See `TopicStorage.glance_writer`."""
+        rows = {each.writer: each for each in self.read_writers(place)}
+        return self.load_head(place), rows.get(writer)
 
     def read_progress(self, group: UUID, partition: int) -> Progress | None:
         """See `TopicStorage.read_progress`."""
