@@ -1,9 +1,7 @@
 """Every statement that cassq sends to Cassandra, in one table.
 
 Owns the CQL and, for each statement, what kind of call it is: that alone decides its consistency, its retry
-policy and what its failure means. It refuses to send anything (`session.py` does).
-
-What must not break:
+policy and what its failure means. It refuses to send anything (`session.py` does). What must not break:
 
 - whatever is written outside of a transaction carries a fixed timestamp, and whatever a transaction writes
   carries none. So no clock decides between two writes, and a deletion beats all of them;
@@ -16,8 +14,7 @@ What must not break:
 
 from cassq.storage.cassandra.statement import BORN_AT, DIES_AT, Call, Statement
 
-#: Rows of one page: bodies are large, heads and marks are small, and what is read as one state should come
-#: as one page.
+#: Rows of one page: bodies are large, and what is read as one state should come as one page.
 _PAGE_OF_BODIES = 64
 #: An outline's bodies go from the replicas to the coordinator, and no further.
 _PAGE_OF_OUTLINES = 16
@@ -142,6 +139,10 @@ READ_STATE_BEGINNING = Statement(
 )
 READ_STATE_ABOVE = Statement(Call.SERIAL_READ, f"{_READ_STATE} AND seq > ?", page_rows=PAGE_OF_STATE)
 READ_STATE = Statement(Call.SERIAL_READ, _READ_STATE, page_rows=PAGE_OF_STATE)
+_STRETCH = "FROM {ks}.pending WHERE pipe = ? AND seq >= ? AND seq <= ?"
+READ_STRETCH = Statement(
+    Call.SERIAL_READ, f"SELECT {_STATE}, to_timestamp(now()) {_STRETCH}", page_rows=PAGE_OF_STATE
+)
 
 INSERT_HEAD = Statement(
     Call.WRITE,
@@ -296,5 +297,4 @@ INSERT_SLOT = _transaction("INSERT INTO {ks}.slots (op, incarnation, slot) VALUE
 CHANGE_SLOT = _transaction(f"UPDATE {{ks}}.slots SET op = ? WHERE {_SLOT} IF op = ?")
 DELETE_SLOT = Statement(Call.WRITE, f"DELETE FROM {{ks}}.slots USING TIMESTAMP {DIES_AT} WHERE {_SLOT}")
 
-# The schema: what a cassq must know, and what was only added since
 READ_VERSIONS = Statement(Call.READ, "SELECT component, version FROM {ks}.schema_version")
