@@ -5,7 +5,7 @@ believed, only while its lease runs by the own clock; marks of two leases are ne
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext

@@ -9,16 +9,21 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import (
+    AccessDeniedError,
+    CoordinationUnavailableError,
     DeliveryExpiredError,
     InvalidOptionError,
     OutcomeUnknownError,
     StorageUnavailableError,
 )
 from cassq.model.lease import INCARNATION_BYTES, Extended, Lease, Rollback, Settled
+from cassq.model.pipe import Run
 from cassq.model.ranges import Ranges
+from cassq.model.uses import EVERY_POPPER
 from cassq.pipes.lent_rows import LentRow, LentRows, Seen
 from cassq.popping.lease_marks import LeaseCommit, LeaseMarks
 from cassq.popping.lease_returns import to_returns, without
@@ -150,8 +155,7 @@ class Leases:
                 continue
             if rows is not None:
                 known = self._known.get(lease)
-                if known:
-                    known.note(*rows)
+                (known.note if known else self._wake)(*rows)
                 self._forget((lease,))
                 return Settled.COMMITTED
         raise OutcomeUnknownError(f"{lease}: nobody knows whether it was settled; settle it again")
@@ -265,6 +269,14 @@ class Leases:
         late = self._marks.write([LeaseCommit(lease, lent, parts)], told)
         if late or told[lease] is not Settled.COMMITTED:
             raise OutcomeUnknownError(f"{lease}: its time was over before a commit was acknowledged")
+
+    def _wake(self, *rows: Run) -> None:
+        """Wake somebody who waits, of whatever type, for what may be taken again; its owner is elsewhere."""
+        if any(row.reason and not row.not_before_ms for row in rows):
+            coordinator, queue = self._context.coordinator, self._context.queue
+            with suppress(CoordinationUnavailableError, AccessDeniedError):
+                if coordinator.hungry(queue, types=EVERY_POPPER):
+                    coordinator.wake(queue, 1, types=EVERY_POPPER)
 
     def _told(self, lease: Lease, kept: Ranges, *, is_gone: bool) -> Settled:
         """Tell of a lease of which no row stands; what was to go back comes again in any case."""

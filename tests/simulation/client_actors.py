@@ -143,9 +143,7 @@ class Client:
                 self._world.sleep(self._stage.lease_s * self._dice.choice((0.3, 0.8, 0.95, 1.1, 1.4)))
             elif roll < 0.45:
                 self._extend(held)
-            elif roll < 0.65 and self._settle(held):
-                return
-            elif self._commit(held) and self._dice.random() < 0.8:
+            elif (roll < 0.65 and self._settle(held)) or (self._commit(held) and self._dice.random() < 0.8):
                 return
 
     def _extend(self, held: _Held) -> None:
@@ -182,7 +180,9 @@ class Client:
         rejected = {each.seq: "planned" for each in dead}
         # What it says of messages that it said otherwise of before is for the service to deal with.
         told = self._call(
-            lambda service: service.queue.leases.settle(held.lease, rolled_back=rolled_back, rejected=rejected)
+            lambda service: service.queue.leases.settle(
+                held.lease, rolled_back=rolled_back, rejected=rejected
+            )
         )
         return self._note_told(held, told)
 

@@ -85,7 +85,7 @@ TOKEN_MUTANTS: tuple[Mutant, ...] = (
         "        marks = [to_marks(each.lent, each.parts) for each in commits]\n",
         "        marks = [to_marks(each.lent, each.parts) for each in commits]\n"
         "        if len(marks) > 1:\n"
-        "            joined = replace(marks[0][0], last=marks[-1][-1].last)\n"
+        "            joined = type(marks[0][0])(marks[0][0].first, marks[-1][-1].last, marks[0][0].end)\n"
         "            marks = [[joined], *[[] for _ in marks[1:]]]\n",
         test=_TESTS + "TestManyLeasesAtOnce::test_each_has_a_mark_of_its_own",
     ),
