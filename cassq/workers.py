@@ -30,13 +30,13 @@ from cassq.model.ids import MessageId, check_name
 from cassq.model.label import Label, to_types
 from cassq.model.lease import holder_of
 from cassq.model.message import Headers
-from cassq.model.uses import EVERY_POPPER, uses_keys
+from cassq.model.uses import EVERY_POPPER
 from cassq.observing.statistics import Statistics
 from cassq.pipes.fenced_pipe import Taker
 from cassq.popping.fetcher import Fetcher
 from cassq.popping.lease_buffer import LeaseBuffer
 from cassq.popping.leases import Leases
-from cassq.popping.lessor import Lessor
+from cassq.popping.lessor import Lessor, check_keyless
 from cassq.popping.pipe_backoff import GonePipes
 from cassq.popping.popper import Popper
 from cassq.popping.shared_intake import CommitMode, SharedIntake, check_commit, silence_of
@@ -162,15 +162,10 @@ class Workers:
         """Make the intake of lessors, which gives whole runs; called with `_making` held."""
         buffer = LeaseBuffer(self._context.clock, silence_of(self._context))
         taker = Taker(holder_of(self._queue), portions=buffer.portions)
-        fetcher = self._make_fetcher(taker)
-        return SharedIntake(self._context, fetcher, "each", self._may_lend, buffer)
+        return SharedIntake(self._context, self._make_fetcher(taker), "each", self._may_lend, buffer)
 
     def _may_lend(self) -> bool:
-        if uses_keys(self._context.settings):
-            raise InvalidOptionError(
-                f"queue {self._queue!r} has messages with keys, which no token can name: pop them, or push "
-                "those without a key into another queue"
-            )
+        check_keyless(self._context)
         return self._may_take()
 
     def _make_fetcher(self, taker: Taker | None = None) -> Fetcher:

@@ -10,11 +10,14 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self
 
+from cassq.catalog.queue_context import QueueContext
+from cassq.errors import InvalidOptionError
 from cassq.limits import TAKE_MESSAGES_MAX
 from cassq.model.arguments import check_count
 from cassq.model.ids import MessageId
 from cassq.model.lease import Lease
 from cassq.model.ranges import Ranges
+from cassq.model.uses import uses_keys
 from cassq.pipes.held_run import HeldRun
 from cassq.pipes.lent_rows import LentRow
 from cassq.popping.delivery import Delivery
@@ -115,7 +118,7 @@ class LeaseFuture(AnsweredFuture[list[Leased]]):
 
     Args:
         popped: the future of their messages.
-        lend: makes leases of them.
+        lessor: makes leases of them.
     """
 
     def __init__(self, thread: BackgroundThread, popped: PopFuture, lessor: "Lessor") -> None:
@@ -224,6 +227,15 @@ class Lessor:
 
     def __repr__(self) -> str:
         return f"<Lessor of {self.queue!r}>"
+
+
+def check_keyless(context: QueueContext) -> None:
+    """Raise `InvalidOptionError` where messages of the queue have keys: their slots' owner must know them."""
+    if uses_keys(context.settings):
+        raise InvalidOptionError(
+            f"queue {context.queue!r} has messages with keys, which no token can name: pop them, or push "
+            "those without a key into another queue"
+        )
 
 
 def _checked(count: int) -> int:

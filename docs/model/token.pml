@@ -112,7 +112,6 @@ inline return_rest(last) {
 #else
 #define may_settle (seen[p] && stands)                                 /* RULE settle_seen */
 #endif
-#define is_useful(op) ((op == commit && !has(ended, ALL)) || (op == settle) || (op == extend))
 
 proctype Process(byte p) {
     mtype op;
@@ -306,7 +305,7 @@ active proctype Late() {
 #define is_any (row_due(1) || row_due(2) || has(ended, ALL) || out)
 #define may(i) (k_last[k(o, i)] && !has(k_ended[o], set(i, k_last[k(o, i)])) && (k_state[k(o, i)] == RETURNED || (k_state[k(o, i)] == LEASED && was_over[o])))
 
-/* Owners: the taker, who also returns, and a reaper, who only returns. RULE of both: conditional on what was read. */
+/* Owners: the taker, who also returns, and a reaper, who only returns; each conditional on the op and the row it read. */
 proctype Owner(byte o) {
     byte i, t, mask;
 

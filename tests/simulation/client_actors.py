@@ -1,8 +1,8 @@
-"""What clients of a service do in a simulated history: lease, and send each call to whichever process they meet.
+"""What clients of a service do in a simulated history: lease, and send each call to any process.
 
-Owns the services, which lease and know tokens, and their clients: each sends its calls to processes at random,
-gives up waiting, sends them again, also to another one, and contradicts itself now and then. What must not
-break: a client notes what it was told, and of what it rolled back it is told nothing more.
+Owns the services, which lease and know tokens, and their clients: each sends its calls at random, gives up
+waiting, sends them again, also to another process, and contradicts itself now and then. What must not break:
+a client notes what it was told, and of what it rolled back it is told nothing more.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -317,10 +317,7 @@ class _Stage:
         queue = store.queue("q")
         if not self.plan.lasting_s:
             self._start("popper", self.plan.poppers, self._pop)
-        if self.plan.clients:
-            self._start("client", self.plan.clients, partial(lease_and_settle, self))
-        if not self.plan.reapers:
-            self._start("reaper", 0, partial(reap_all, self))
+        self._start_who_is_missing()
         if self.recurring.is_on:
             self._end_schedules(queue)
         end = self.world.now + self._healed_s
@@ -337,6 +334,12 @@ class _Stage:
             self.broken += [
                 f"left behind: {row}" for row in self.cluster.leftovers()
             ] or self.cluster.come_back()
+
+    def _start_who_is_missing(self) -> None:
+        if self.plan.clients:
+            self._start("client", self.plan.clients, partial(lease_and_settle, self))
+        if not self.plan.reapers:
+            self._start("reaper", 0, partial(reap_all, self))
 
     def _end_schedules(self, queue: Queue) -> None:
         """Wait until all that schedules say is pushed, and delete them."""

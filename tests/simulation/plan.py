@@ -307,6 +307,7 @@ SHARES = {
     "recurring": ("again and again", 0.03),
     "moves": ("moved by hand", 0.05),
     "keys": ("keyed", 0.05),
+    "tokens": ("by token", 0.04),
 }
 
 #: In so many an operator pauses and deletes the queue, or one call fails; drawn apart as well.
@@ -568,7 +569,11 @@ def _about_tokens(dice: random.Random, plan: Plan) -> Plan:
             torn=dice.choice((0.0, 0.2)),
         ),
     )
-    return replace(struck, blows=tuple(_draw_blows(dice, struck)))
+    if dice.random() < 0.5:
+        return replace(struck, blows=tuple(_draw_blows(dice, struck)))
+    # Answers that take about as long as what is left of a lease, and nothing else.
+    slow = Odds(stall=0.2 + 0.3 * dice.random(), stall_s=dice.choice((0.3, 0.6)), late=struck.odds.late)
+    return replace(struck, timeout_s=0.7, messages=dice.choice((2, 4)), clients=3, odds=slow, blows=())
 
 
 def _about_priorities(dice: random.Random, plan: Plan) -> Plan:

@@ -31,8 +31,8 @@ TOKEN_MUTANTS: tuple[Mutant, ...] = (
         "add the margin for the clocks to what is left of a lease",
         _ROWS,
         "    return row.leased_at_ms + row.lease_ms - now_ms\n",
-        "    return row.leased_at_ms + row.lease_ms - now_ms + 2 * 50\n",
-        about="tokens",
+        "    return row.leased_at_ms + row.lease_ms - now_ms + 500\n",
+        test="tests/unit/pipes/test_lent_rows.py::test_it_is_over_here_before_anybody_may_judge_it_over",
     ),
     planted(
         "begin a lease anew whatever its leased_at is by now",

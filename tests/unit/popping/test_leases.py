@@ -1,4 +1,4 @@
-"""Leases that a token names, in the embedded store: what a client is told at home, away, and of a token of its own."""
+"""Leases that a token names, in the embedded store: what a client is told at home and away."""
 
 from dataclasses import replace
 from datetime import timedelta
