@@ -41,7 +41,7 @@ class Settled(Enum):
     UNKNOWN = "unknown"
 
 
-class Extended(Enum):
+class Extension(Enum):
     """What an extension of a lease came to."""
 
     #: It runs for the queue's lease from before the call on, at least.

@@ -27,7 +27,7 @@ from cassq.model.pipe import BURIAL, End, Mark, Run, RunState
 from cassq.model.ranges import Range, Ranges
 from cassq.model.transaction import RunChange, Transaction
 from cassq.pipes.run_rows import Return
-from cassq.storage.forms import Stretch
+from cassq.storage.forms import PipeStretch
 
 #: A lease with less left, or less than a quarter of its time, begins anew before anything is marked under it.
 LEFT_MIN_S = 1.0
@@ -131,7 +131,7 @@ class LentRows:
             for lease in leases
         }
 
-    def _find(self, lease: Lease, stretch: Stretch) -> Run | None:
+    def _find(self, lease: Lease, stretch: PipeStretch) -> Run | None:
         """Return the row of a lease; what poppers and readers hold no token names, whoever learns its id."""
         for run in stretch.runs:
             is_meant = (run.first, run.last, run.attempt) == (lease.first, lease.last, lease.attempt)

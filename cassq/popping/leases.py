@@ -20,7 +20,7 @@ from cassq.errors import (
     OutcomeUnknownError,
     StorageUnavailableError,
 )
-from cassq.model.lease import INCARNATION_BYTES, Extended, Lease, Rollback, Settled
+from cassq.model.lease import INCARNATION_BYTES, Extension, Lease, Rollback, Settled
 from cassq.model.pipe import Run
 from cassq.model.ranges import Ranges
 from cassq.model.uses import EVERY_POPPER
@@ -47,7 +47,8 @@ class Leases:
         self._rows = LentRows(context)
         self._marks = LeaseMarks(context)
         self._known: OrderedDict[Lease, LentRow] = OrderedDict()  # about in the order in which they end
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._is_inside: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]  # noqa: SLF001
         self._soon: list[tuple[Lease, Future[Settled]]] = []
         self._thread = BackgroundThread("cassq-commit")
 
@@ -66,7 +67,8 @@ class Leases:
             ClosedError, QueueNotFoundError, AccessDeniedError: nothing more was written.
         """
         leases = self._checked(leases)
-        told: dict[Lease, Settled] = {}
+        events, told = self._context.events, dict[Lease, Settled]()
+        begun_at = events.now() if events else 0.0
         begun: list[LeaseCommit] = []
         for lease in dict.fromkeys(leases):
             lent = self._live(lease)
@@ -78,6 +80,9 @@ class Leases:
         for each in self._marks.write(self._begin_away(away, told), told):
             told[each.lease] = Settled.UNKNOWN
         self._forget(lease for lease, how in told.items() if how is not Settled.UNKNOWN)
+        if events:
+            done = (lease.count for lease, how in told.items() if how is Settled.COMMITTED)
+            events.note_committed(begun_at, sum(done))
         return [told[lease] for lease in leases]
 
     def commit_soon(self, lease: Lease) -> "Future[Settled]":
@@ -160,13 +165,13 @@ class Leases:
                 return Settled.COMMITTED
         raise OutcomeUnknownError(f"{lease}: nobody knows whether it was settled; settle it again")
 
-    def extend(self, leases: Iterable[Lease]) -> list[Extended]:
+    def extend(self, leases: Iterable[Lease]) -> list[Extension]:
         """Begin leases anew; return what each came to, in their order. Nothing is raised for some of them.
 
         Raises: as `commit`.
         """
         leases = self._checked(leases)
-        told = dict.fromkeys(leases, Extended.UNKNOWN)
+        told = dict.fromkeys(leases, Extension.UNKNOWN)
         left = list(told)
         for _ in range(ATTEMPTS):
             try:
@@ -175,11 +180,11 @@ class Leases:
                 break
             for lease, each in seen.items():
                 if each.row is None or not each.left:
-                    told[lease] = Extended.EXPIRED if each.left else Extended.ENDED
+                    told[lease] = Extension.EXPIRED if each.left else Extension.ENDED
                     self._forget((lease,))
                 elif self._begin_anew(lease, each):
-                    told[lease] = Extended.EXTENDED
-            left = [lease for lease in left if told[lease] is Extended.UNKNOWN]
+                    told[lease] = Extension.EXTENDED
+            left = [lease for lease in left if told[lease] is Extension.UNKNOWN]
         return [told[lease] for lease in leases]
 
     def note(self, lease: Lease, lent: LentRow) -> None:
@@ -194,8 +199,8 @@ class Leases:
                     break
 
     def close(self) -> None:
-        """Write the commits that nobody waits for."""
-        self._thread.shutdown()
+        """Write the commits that nobody waits for; what interrupted a call of its thread does not wait."""
+        self._thread.shutdown(wait=not self._is_inside())
 
     def _checked(self, leases: Iterable[Lease]) -> Sequence[Lease]:
         self._check_usable()
@@ -213,6 +218,10 @@ class Leases:
     def _live(self, lease: Lease) -> LentRow | None:
         lent = self._known.get(lease)
         return lent if lent and self._clock.latest() < lent.ends_at else None
+
+    def forget(self, lease: Lease) -> None:
+        """Know a lease no more: it goes back, and its client must not act under it here without a read."""
+        self._forget((lease,))
 
     def _forget(self, leases: Iterable[Lease]) -> None:
         with self._lock:

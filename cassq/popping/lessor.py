@@ -97,6 +97,7 @@ class Leased:
     lease: Lease
     messages: Sequence[LeasedMessage]
     _deliveries: Sequence[Delivery] = field(repr=False)
+    _leases: Leases = field(repr=False)
 
     @property
     def left_s(self) -> float:
@@ -110,6 +111,7 @@ class Leased:
 
         Raises: ClosedError: it was given back before.
         """
+        self._leases.forget(self.lease)
         give_all_back(self._deliveries)
 
 
@@ -144,9 +146,17 @@ class LeaseFuture(AnsweredFuture[list[Leased]]):
         return True
 
     def give_back(self) -> None:
-        """Want nothing of it: cancel it, or give back what it ends with, for the next in line."""
-        if not self.cancel():
-            self._popped.give_back()
+        """Want nothing of it: cancel it, or give back what it ends with, or has ended with."""
+        if not self.done():
+            if not self.cancel():
+                self._popped.give_back()  # nobody has seen it: the next in line gets it as it is
+            return
+        if self.cancelled() or self.exception():
+            return
+        thread = BackgroundThread("cassq-give-back")  # this need not wait for the database
+        for leased in self.result():
+            thread.submit(leased.give_back)
+        thread.shutdown(wait=False)
 
     def hurry(self, *, is_looking: bool = True) -> None:
         """Have one look made, and end with what it finds, be it nothing. See `PopFuture.hurry`."""
@@ -203,7 +213,7 @@ class Lessor:
         lease = Lease(self._leases.incarnation, *place)
         parts = Ranges((each.seq, each.seq) for each in own)
         self._leases.note(lease, LentRow(row, parts, run.ends_at, run.note_rows))
-        return Leased(lease, tuple(map(LeasedMessage, own)), own)
+        return Leased(lease, tuple(map(LeasedMessage, own)), own, self._leases)
 
     @property
     def is_closed(self) -> bool:

@@ -17,7 +17,7 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class PipeStretch:
     """What stands in a stretch of a pipe, and the database's clock; 0 for the clock where nothing does."""
 
     runs: tuple[Run, ...]

@@ -29,7 +29,7 @@ from cassq.model.rollup import Rollup
 from cassq.model.shelf import Shelf
 from cassq.model.topic import ProgressKey
 from cassq.model.transaction import Answer, Transaction
-from cassq.storage.forms import BatchQuery, DeadLetter, Listing, Stretch
+from cassq.storage.forms import BatchQuery, DeadLetter, Listing, PipeStretch
 from cassq.storage.row_port import ScheduleStorage, SlotStorage
 from cassq.storage.topic_port import TopicStorage
 
@@ -153,7 +153,7 @@ class PipeStorage(Protocol):
         """
         ...
 
-    def read_stretch(self, pipe: UUID, first: int, last: int) -> Stretch:
+    def read_stretch(self, pipe: UUID, first: int, last: int) -> PipeStretch:
         """Return the runs and marks that begin within a stretch of a pipe, also those below its floor.
 
         Guarantees: linearizable with `transact`, and sees each mark, as `load_pipe`; it reads no more than

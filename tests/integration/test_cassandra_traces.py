@@ -11,7 +11,7 @@ from support.clocks import HandClock
 from support.contexts import context_of
 
 from cassq.model.ids import new_pipe_id, new_token
-from cassq.model.lease import Extended, Lease, Rollback, Settled, holder_of
+from cassq.model.lease import Extension, Lease, Rollback, Settled, holder_of
 from cassq.model.message import Batch
 from cassq.model.pipe import End, Head, Mark, PipeEntry, Run, RunState
 from cassq.model.ranges import Ranges
@@ -297,7 +297,7 @@ class TestLeasesThatATokenNames:
         lease, _ = lent(50)
         driver.requests.clear()
 
-        assert leases.extend([lease]) == [Extended.EXTENDED]
+        assert leases.extend([lease]) == [Extension.EXTENDED]
 
         assert driver.calls() == [Call.SERIAL_READ, Call.TRANSACTION]
 

@@ -16,7 +16,7 @@ from actors import POP_S, Consumer, Stage, _consume, place_of
 from scheduler import Process
 
 from cassq.errors import CassqError, DeliveryExpiredError, OutcomeUnknownError, UnavailableError
-from cassq.model.lease import Extended, Lease, Rollback, Settled
+from cassq.model.lease import Extension, Lease, Rollback, Settled
 from cassq.popping.lessor import Leased, LeasedMessage, Lessor
 from cassq.queue import Queue
 from cassq.verification.ledger import Kind
@@ -149,7 +149,7 @@ class Client:
     def _extend(self, held: _Held) -> None:
         asked_at = self._world.now
         told = self._call(lambda service: service.queue.leases.extend([held.lease]))
-        if told == [Extended.EXTENDED]:
+        if told == [Extension.EXTENDED]:
             kept = [each for each in held.messages if each.seq not in held.asked]
             self._note(Kind.EXTENDED, kept, until=asked_at + self._stage.lease_s)
 

@@ -16,7 +16,7 @@ TOKEN_RULES = (
     ),
     (
         "left",
-        "how much is left of a lease one reading of the database's clock tells; with nothing left it begins anew",
+        "what is left of a lease one reading of the database's clock tells; with nothing left it begins anew",
         f"{_ROWS}.left_ms {_ROWS}.Seen.is_short",
     ),
     ("left_before", "what is left counts from before the read was sent", f"{_ROWS}.Seen.ends_at"),
@@ -31,6 +31,10 @@ TOKEN_RULES = (
         f"{_ROWS}.LentRows.begin_anew",
     ),
     ("settle_seen", "it is settled only under the lease id that was read", f"{_ROWS}.LentRows.settle"),
-    ("settle_fresh", "what is settled keeps no part under the id", f"{_ROWS}.LentRows.settle {_ROWS}._settled"),
+    (
+        "settle_fresh",
+        "what is settled keeps no part under the id",
+        f"{_ROWS}.LentRows.settle {_ROWS}._settled",
+    ),
     ("marks_first", "what is committed is marked before the rest goes back", f"{_LEASES}.settle"),
 )

@@ -23,7 +23,7 @@ from cassq.model.topic import ProgressKey
 from cassq.model.transaction import Answer, Seal, Transaction
 from cassq.runtime.clock import Clock, SystemClock
 from cassq.runtime.files import FILE_MODE
-from cassq.storage.forms import BatchQuery, DeadLetter, Listing, Stretch
+from cassq.storage.forms import BatchQuery, DeadLetter, Listing, PipeStretch
 from cassq.storage.sqlite import letters, lists, pending, rows, schedules, slots, topics
 from cassq.storage.sqlite import rollups as rollups_of
 from cassq.storage.sqlite.file import SqliteFile
@@ -177,11 +177,11 @@ class SqliteStorage(SqliteTopics):
         state = PipeState(head, runs, marks, now_ms)
         return state if is_whole else check_state(pipe, state)
 
-    def read_stretch(self, pipe: UUID, first: int, last: int) -> Stretch:
+    def read_stretch(self, pipe: UUID, first: int, last: int) -> PipeStretch:
         """See `Storage.read_stretch`."""
         now_ms = self._file.now_ms()
         with self._file.reading() as db:
-            return Stretch(*pending.read(db, time_key(pipe), first, last), now_ms)
+            return PipeStretch(*pending.read(db, time_key(pipe), first, last), now_ms)
 
     def transact(self, pipe: UUID, transaction: Transaction) -> Answer:
         """See `Storage.transact`."""

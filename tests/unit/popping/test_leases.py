@@ -9,7 +9,7 @@ from support.patience import until
 import cassq
 from cassq.errors import ClosedError, DeliveryExpiredError, InvalidOptionError, OutcomeUnknownError
 from cassq.model.ids import new_pipe_id, new_token
-from cassq.model.lease import Extended, Lease, Rollback, Settled
+from cassq.model.lease import Extension, Lease, Rollback, Settled
 from cassq.model.pipe import RunState
 from cassq.popping.leases import Leases
 
@@ -124,6 +124,18 @@ class TestALease:
 
         with pytest.raises(InvalidOptionError, match="keys, which no token can name"):
             queue.lessor()
+
+    def test_of_a_future_that_was_looked_at_is_not_the_next_client_s(self, queue, lessor, away):
+        pushed(queue, 1)
+        future = lessor.lease_soon(1)
+        (seen,) = future.result(WAIT_S)
+        future.give_back()
+
+        again = lease_one(lessor, 1)
+
+        assert again.lease.lease_id != seen.lease.lease_id
+        assert queue.leases.commit([seen.lease]) == away.commit([seen.lease]) == [Settled.EXPIRED]
+        assert queue.leases.commit([again.lease]) == [Settled.COMMITTED]
 
 
 class TestACommit:
@@ -318,7 +330,7 @@ class TestAnExtension:
         leased = lease_one(lessor, 1)
         (before,) = rows(queue, leased)
 
-        assert away.extend([leased.lease]) == [Extended.EXTENDED]
+        assert away.extend([leased.lease]) == [Extension.EXTENDED]
 
         (after,) = rows(queue, leased)
         assert after.leased_at_ms >= before.leased_at_ms
@@ -332,14 +344,14 @@ class TestAnExtension:
 
         told = away.extend([ended, lasting, unknown])
 
-        assert told == [Extended.ENDED, Extended.EXTENDED, Extended.EXPIRED]
+        assert told == [Extension.ENDED, Extension.EXTENDED, Extension.EXPIRED]
 
     def test_whose_answer_is_lost_is_sent_again_on_what_stands_then(self, queue, lessor, away):
         pushed(queue, 1)
         lease = lease_one(lessor, 1).lease
         fails_once(queue._context.storage, "transact", OutcomeUnknownError("no answer"))
 
-        assert away.extend([lease]) == [Extended.EXTENDED]
+        assert away.extend([lease]) == [Extension.EXTENDED]
 
 
 class TestWhoInventsATokenOrLearnsALease:
