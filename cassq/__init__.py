@@ -57,6 +57,7 @@ from cassq.model.events import (
     StorageCalled,
 )
 from cassq.model.ids import MessageId
+from cassq.model.lease import Extension, Lease, Rollback, Settled
 from cassq.model.message import Message, MessageIds
 from cassq.model.recurrence import Schedule
 from cassq.model.rollup import Rollup
@@ -69,6 +70,8 @@ from cassq.observing.figures import PipeStats, PriorityStats, QueueStats, TypeSt
 from cassq.observing.inspection import MessageState, MessageStatus, RunStats
 from cassq.observing.redriving import Redriven
 from cassq.popping.delivery import Delivery
+from cassq.popping.leases import Leases
+from cassq.popping.lessor import Leased, LeasedMessage, LeaseFuture, Lessor
 from cassq.popping.pop_future import PopFuture
 from cassq.popping.popper import Popper
 from cassq.queue import Queue
@@ -106,10 +109,17 @@ __all__ = [
     "DeliveryExpiredError",
     "Event",
     "Extended",
+    "Extension",
     "GroupMessage",
     "GroupNotFoundError",
     "InvalidNameError",
     "InvalidOptionError",
+    "Lease",
+    "LeaseFuture",
+    "Leased",
+    "LeasedMessage",
+    "Leases",
+    "Lessor",
     "Message",
     "MessageHistory",
     "MessageId",
@@ -144,6 +154,7 @@ __all__ = [
     "Rejected",
     "Relay",
     "Retry",
+    "Rollback",
     "RolledBack",
     "Rollup",
     "RunStats",
@@ -151,6 +162,7 @@ __all__ = [
     "ScheduleNotFoundError",
     "Schedules",
     "SchemaMismatchError",
+    "Settled",
     "StorageCalled",
     "StorageUnavailableError",
     "Store",

@@ -20,6 +20,8 @@ from cassq.model.options import PushOptions
 from cassq.model.queue_record import QueueRecord
 from cassq.observing.dead_letters import DeadLetters
 from cassq.observing.statistics import Statistics
+from cassq.popping.leases import Leases
+from cassq.popping.lessor import Lessor
 from cassq.popping.popper import Popper
 from cassq.popping.shared_intake import CommitMode
 from cassq.pushing.pusher import PUSH_TIMEOUT
@@ -33,6 +35,7 @@ class Queue(SteeredQueue):
     Attributes:
         name: its name.
         dead: its dead letters.
+        leases: those that tokens name, whoever leased them.
         schedules: what is pushed into it again and again.
         staging: its pipes that nobody sees yet, for bulk writes that happen all or not at all.
     """
@@ -45,6 +48,7 @@ class Queue(SteeredQueue):
         self.dead = DeadLetters(
             context.storage, self.name, self._workers.push_again, self._workers.check_open, context.clock
         )
+        self.leases = Leases(context, self._workers.check_open)
         self.schedules = Schedules(context, self._workers.check_open)
 
     def push(
@@ -141,6 +145,16 @@ class Queue(SteeredQueue):
         """
         return self._workers.make_popper(commit, types)
 
+    def lessor(self) -> Lessor:
+        """Return a new lessor, which leases messages to clients that settle them at any process.
+
+        Those that are open share what takes for them, as poppers do. See "Leases that a token names" in
+        docs/protocol.md.
+
+        Raises: as `popper`; InvalidOptionError: messages of the queue have keys.
+        """
+        return self._workers.make_lessor(self.leases)
+
     def run_reader(self, name: str, *, lease: timedelta) -> RunReader:
         """Return a reader that leases runs under a stable name, for a consumer that writes down what it has.
 
@@ -164,6 +178,7 @@ class Queue(SteeredQueue):
         it returns at once, as `Store.close`.
         """
         self._workers.close()
+        self.leases.close()
 
     @property
     def is_closed(self) -> bool:

@@ -28,14 +28,18 @@ from cassq.errors import (
 )
 from cassq.model.ids import MessageId, check_name
 from cassq.model.label import Label, to_types
+from cassq.model.lease import holder_of
 from cassq.model.message import Headers
 from cassq.model.uses import EVERY_POPPER
 from cassq.observing.statistics import Statistics
 from cassq.pipes.fenced_pipe import Taker
 from cassq.popping.fetcher import Fetcher
+from cassq.popping.lease_buffer import LeaseBuffer
+from cassq.popping.leases import Leases
+from cassq.popping.lessor import Lessor, check_keyless
 from cassq.popping.pipe_backoff import GonePipes
 from cassq.popping.popper import Popper
-from cassq.popping.shared_intake import CommitMode, SharedIntake, check_commit
+from cassq.popping.shared_intake import CommitMode, SharedIntake, check_commit, silence_of
 from cassq.pushing.due_clock import DueClock
 from cassq.pushing.labels import Labels
 from cassq.pushing.observed_pusher import ObservedPusher
@@ -79,6 +83,7 @@ class Workers:
         self._pusher: AnyPusher | None = None
         self._poppers: list[Popper] = []
         self._intakes: dict[tuple[CommitMode, frozenset[str]], SharedIntake] = {}
+        self._lending: SharedIntake | None = None
         self._readers: list[RunReader] = []
         self._reaper: Reaper | None = None
         self._housekeeping: Housekeeping | None = None
@@ -135,11 +140,37 @@ class Workers:
 
     def _make_intake(self, commit: CommitMode, types: frozenset[str]) -> SharedIntake:
         """Make an intake; called with `_making` held."""
-        over = self._on_pipe_over()
-        fetcher = Fetcher(self._context, self._make_name(), on_pipe_over=over, gone=self._gone)
+        fetcher = self._make_fetcher()
         if types:
             fetcher.take_only(types)
         return SharedIntake(self._context, fetcher, commit, self._may_take)
+
+    def make_lessor(self, leases: Leases) -> Lessor:
+        """Return a new lessor; see `Queue.lessor`."""
+        self.check_usable()
+        self._may_lend()
+        self._context.coordinator.may_take()
+        with alone(self._making, "lessor()"):
+            self.check_usable()
+            if not (self._lending and self._lending.join()):
+                self._lending = self._make_lending()
+            popper = Popper(self._lending, queue=self._queue, clock=self._context.clock)
+            self._poppers = [each for each in self._poppers if not each.has_closed] + [popper]
+            return Lessor(popper, leases, self._lending.buffer.answers)
+
+    def _make_lending(self) -> SharedIntake:
+        """Make the intake of lessors, which gives whole runs; called with `_making` held."""
+        buffer = LeaseBuffer(self._context.clock, silence_of(self._context))
+        taker = Taker(holder_of(self._queue), portions=buffer.portions)
+        return SharedIntake(self._context, self._make_fetcher(taker), "each", self._may_lend, buffer)
+
+    def _may_lend(self) -> bool:
+        check_keyless(self._context)
+        return self._may_take()
+
+    def _make_fetcher(self, taker: Taker | None = None) -> Fetcher:
+        over, gone = self._on_pipe_over(), self._gone
+        return Fetcher(self._context, self._make_name(), on_pipe_over=over, taker=taker, gone=gone)
 
     def _make_name(self) -> str:
         return f"{process_name()}-{next(_numbers)}-{self._queue}"
@@ -205,7 +236,7 @@ class Workers:
     def _close(self) -> None:
         with self._making:
             self._is_closed = True
-            poppers, self._poppers, self._intakes = self._poppers, [], {}
+            poppers, self._poppers, self._intakes, self._lending = self._poppers, [], {}, None
             readers, self._readers = self._readers, []
             pusher, self._pusher = self._pusher, None
             housekeeping, self._housekeeping = self._housekeeping, None

@@ -26,6 +26,7 @@ from cassq.errors import OutcomeUnknownError
 from cassq.limits import WINDOW_OUT
 from cassq.model.ids import new_token
 from cassq.model.pipe import Head, Mark, PipeEntry, PipeState, Run, RunState
+from cassq.model.portions import Portions
 from cassq.model.progress import Progress
 from cassq.model.take_plan import Holder
 from cassq.model.tally import Tally
@@ -45,12 +46,14 @@ class Taker:
         beside: reads on while a transaction is under way; without it nothing is read ahead.
         on_end_asked: called, from a consumer's thread, when a window of the pipe should end.
         is_outline: read neither bodies nor headers; what is handed out has none.
+        portions: cut what is taken into runs of these sizes, and take no more than they want.
     """
 
     name: str
     beside: Executor | None = None
     on_end_asked: Callable[[], None] = lambda: None
     is_outline: bool = False
+    portions: Portions | None = None
 
 
 class FencedPipe:
@@ -94,6 +97,7 @@ class FencedPipe:
         self.window: HeldWindow | None = None
         self.no_window_until = float("-inf")
         self.is_outline = taker.is_outline
+        self.portions = taker.portions
         self.reader = BatchReader(self.storage, self.pipe, taker.beside, is_outline=taker.is_outline)
         # What consumers' threads told since the last step: marks that were acknowledged, runs returned.
         self._notes: deque[tuple[tuple[Mark | Run, ...], UUID | None]] = deque()

@@ -66,7 +66,7 @@ class HeldRun:
         self._on_row_changed = on_row_changed
         self._window_lease_s = taken.run.lease_ms / 1000  # of a window: longer than the queue's by its time
         self.lease_s = (taken.run.lease_ms - taken.run.window_ms) / 1000
-        self.attempt = taken.run.attempt
+        self.taken, self.attempt = taken.run, taken.run.attempt
         self._rows = RunRows(taken, entry.attempt_of(taken.run))
         self._window: HeldWindow | None = None
         self._changing = threading.RLock()
@@ -136,11 +136,12 @@ class HeldRun:
         self._on_row_changed(*marks)
         return True
 
-    def after_failure(self, seq: int, reason: str, delay: timedelta | None = None) -> Return:
-        """Return how a message goes back that a consumer could not deal with.
+    def note_rows(self, *rows: Mark | Run) -> None:
+        """Tell the owner of marks or rows that this process wrote under the lease by its token."""
+        self._on_row_changed(*rows)
 
-        Args:
-            delay: None for what the queue's settings say.
+    def after_failure(self, seq: int, reason: str, delay: timedelta | None = None) -> Return:
+        """Return how a message goes back that a consumer could not deal with; None: as the settings say.
 
         Raises: InvalidOptionError: the reason or the delay is none.
         """
@@ -156,8 +157,7 @@ class HeldRun:
     def give_back(self, returned: Ranges, how: Return, messages: Iterable[Handout] = ()) -> bool:
         """Return messages, so that they are delivered again; False when they come again by themselves.
 
-        A lost race or an outage is no error here: the lease ends, and they come back without a rollback. A
-        window is ended first.
+        A lost race or an outage is no error here: they come back when the lease ends. Ends a window first.
 
         Args:
             messages: of those that go back for the last time: they become dead letters.

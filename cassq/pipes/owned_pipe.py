@@ -129,6 +129,8 @@ class OwnedPipe(FencedPipe):
         self.heed()
         self.heed_settings()
         wanted = min(wanted, TAKE_MESSAGES_MAX)
+        if self.portions:
+            wanted, is_flowing = min(wanted, self.portions.left), False  # a window is nobody's alone
         if self.window:
             taken = self._take_from_window(self.window, wanted, is_flowing=is_flowing)
             if taken:
@@ -186,7 +188,7 @@ class OwnedPipe(FencedPipe):
             if self._is_lost():
                 return None
             raise
-        plans = again + fresh
+        plans = self.portions.cut(again + fresh) if self.portions else again + fresh
         if not plans and head.cursor == self.head.cursor:
             return self._find_nothing(head, wanted)
         is_all_fresh = not again and not any(plan.taken.run.is_burial for plan in plans)

@@ -6,6 +6,7 @@ lock guards it. What must not break: the demand is what those in line want, and 
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -90,6 +91,11 @@ class ConsumerLine:
 
     def __contains__(self, consumer: Consumer) -> bool:
         return consumer in self._waiting
+
+    @property
+    def all(self) -> Iterable[Consumer]:
+        """Who waits, in order."""
+        return self._waiting
 
     @property
     def first(self) -> Consumer | None:

@@ -58,6 +58,7 @@ class Fetcher:
         self._record = context.record
         self.beginning = Deadline(float("inf"))
         taker = taker or Taker(holder)
+        self._is_lending = bool(taker.portions)  # what has a key is in no row that a token names
         self._claimer = Claimer(context, holder, taker, gone or GonePipes(), on_pipe_over)
         self._slots = Slots(context, holder, taker, on_pipe_over)
         self._pipes = self._claimer.pipes
@@ -115,7 +116,7 @@ class Fetcher:
 
         Those without keys have none where there was no pipe of them a moment ago: each would read the list.
         """
-        if not uses_keys(self._record.settings):
+        if self._is_lending or not uses_keys(self._record.settings):
             return [plain]
         may_have_plain = bool(self._pipes.entries) or not self._pipes.is_read_within(LOOK_S)
         self._is_plain_first = may_have_plain and not self._is_plain_first

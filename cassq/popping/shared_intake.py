@@ -33,6 +33,7 @@ class SharedIntake:
 
     Args:
         check_takes: returns False while the queue is paused, raises `QueueNotFoundError` once it is deleted.
+        buffer: None for one that gives messages one by one.
 
     Attributes:
         name: what messages are leased under, unique.
@@ -43,12 +44,15 @@ class SharedIntake:
     """
 
     def __init__(
-        self, context: QueueContext, fetcher: Fetcher, commit: CommitMode, check_takes: Callable[[], bool]
+        self,
+        context: QueueContext,
+        fetcher: Fetcher,
+        commit: CommitMode,
+        check_takes: Callable[[], bool],
+        buffer: DeliveryBuffer | None = None,
     ) -> None:
         self.name = fetcher.holder
-        self.buffer = DeliveryBuffer(
-            context.clock, lambda: silent_service(context.coordinator, context.queue)
-        )
+        self.buffer = buffer or DeliveryBuffer(context.clock, silence_of(context))
         events = context.events
         on_lost = events.note_commits_failed if events else None
         self._grouped = GroupedCommitter(context.clock, self.buffer.answers, on_lost)
@@ -91,6 +95,11 @@ class SharedIntake:
         self._fetch_thread.join()
         self._grouped.close()
         self.buffer.answers.shutdown(wait=False)
+
+
+def silence_of(context: QueueContext) -> Callable[[], str | None]:
+    """Return what names the coordination service while it does not answer."""
+    return lambda: silent_service(context.coordinator, context.queue)
 
 
 def check_commit(commit: str) -> None:

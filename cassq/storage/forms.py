@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from cassq.limits import NO_LIMIT
 from cassq.model.ids import MessageId
 from cassq.model.message import Headers
-from cassq.model.pipe import PipeEntry
+from cassq.model.pipe import Mark, PipeEntry, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +13,15 @@ class Listing:
     """The pipes of a queue, oldest id first, and the database's clock when they were read."""
 
     entries: tuple[PipeEntry, ...]
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class PipeStretch:
+    """What stands in a stretch of a pipe, and the database's clock; 0 for the clock where nothing does."""
+
+    runs: tuple[Run, ...]
+    marks: tuple[Mark, ...]
     now_ms: int
 
 

@@ -29,7 +29,7 @@ from cassq.model.rollup import Rollup
 from cassq.model.shelf import Shelf
 from cassq.model.topic import ProgressKey
 from cassq.model.transaction import Answer, Transaction
-from cassq.storage.forms import BatchQuery, DeadLetter, Listing
+from cassq.storage.forms import BatchQuery, DeadLetter, Listing, PipeStretch
 from cassq.storage.row_port import ScheduleStorage, SlotStorage
 from cassq.storage.topic_port import TopicStorage
 
@@ -150,6 +150,14 @@ class PipeStorage(Protocol):
 
         Guarantees: linearizable with `transact`: every applied transaction before the call is seen; every
         mark whose `mark` returned before is seen. `now_ms` was read before the runs and marks were.
+        """
+        ...
+
+    def read_stretch(self, pipe: UUID, first: int, last: int) -> PipeStretch:
+        """Return the runs and marks that begin within a stretch of a pipe, also those below its floor.
+
+        Guarantees: linearizable with `transact`, and sees each mark, as `load_pipe`; it reads no more than
+        these rows, however large the pipe. `now_ms` was read after the call began.
         """
         ...
 

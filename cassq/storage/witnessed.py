@@ -27,6 +27,7 @@ class _WitnessedStorage:
         self._clock = clock
         self._margin_s = margin_s
         self.load_pipe = self._heard(storage.load_pipe)
+        self.read_stretch = self._heard(storage.read_stretch)
         self.list_pipes = self._heard(storage.list_pipes)
         self.glance_queue = self._heard(storage.glance_queue)
 

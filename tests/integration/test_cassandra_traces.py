@@ -11,11 +11,15 @@ from support.clocks import HandClock
 from support.contexts import context_of
 
 from cassq.model.ids import new_pipe_id, new_token
+from cassq.model.lease import Extension, Lease, Rollback, Settled, holder_of
 from cassq.model.message import Batch
 from cassq.model.pipe import End, Head, Mark, PipeEntry, Run, RunState
+from cassq.model.ranges import Ranges
 from cassq.model.settings import QueueSettings
 from cassq.model.transaction import Advance, Cancel, RunChange, Seal, Transaction
+from cassq.pipes.lent_rows import LentRow
 from cassq.pipes.pipe_list import PipeList
+from cassq.popping.leases import Leases
 from cassq.runtime.clock import SystemClock
 from cassq.storage.cassandra import (
     Address,
@@ -234,3 +238,74 @@ def test_what_an_owner_did_between_two_reads_of_a_large_pipe_is_seen_as_a_whole(
     # Taken after the last read, it was not there yet.
     assert (state.head.cursor, state.runs) == ((299, (before,)) if reads == 3 else (410, (before, taken)))
     assert len(state.marks) == 299
+
+
+class TestLeasesThatATokenNames:
+    """A commit at home is one insert, away one slice and one insert; the others a slice and a transaction."""
+
+    @pytest.fixture
+    def leases(self, storage):
+        settings = QueueSettings(lease=timedelta(minutes=5))
+        return Leases(context_of(storage, settings, SystemClock(), queue="lent"), lambda: None)
+
+    @pytest.fixture
+    def lent(self, storage, leases):
+        """Return what makes a pipe of many leases, and gives one of them with its row."""
+        pipe, head = new_pipe_id(), Head(new_token())
+        storage.create_pipe("lent", PipeEntry(pipe, "a pusher"), head)
+        rows = [run(first, first + 2, holder=holder_of("lent")) for first in range(1, 301, 3)]
+        for begin in range(0, len(rows), 20):
+            own = rows[begin : begin + 20]
+            wanted = replace(head, op=new_token(), cursor=own[-1].last)
+            changes = tuple(RunChange(each, is_leased_now=True) for each in own)
+            assert storage.transact(pipe, Transaction(Advance(head.op, wanted), changes)).is_applied
+            head = wanted
+
+        def lend(place):
+            row = rows[place]
+            return Lease(leases.incarnation, pipe, row.first, row.last, row.lease_id, row.attempt), row
+
+        return lend
+
+    def test_at_home(self, driver, leases, lent):
+        lease, row = lent(50)
+        leases.note(lease, LentRow(row, Ranges(((row.first, row.last),)), SystemClock().latest() + 100))
+        driver.requests.clear()
+
+        assert leases.commit([lease]) == [Settled.COMMITTED]
+
+        assert driver.calls() == [Call.WRITE]
+
+    def test_away(self, driver, leases, lent):
+        lease, _ = lent(50)
+        driver.requests.clear()
+
+        assert leases.commit([lease]) == [Settled.COMMITTED]
+
+        assert driver.calls() == [Call.SERIAL_READ, Call.WRITE]
+        assert rows_and_tombstones(driver.events())[0] <= 2  # its own row, however many the pipe has
+
+    def test_away_many_of_a_pipe_at_once(self, driver, leases, lent):
+        wanted = [lent(place)[0] for place in range(40, 60)]
+        driver.requests.clear()
+
+        assert leases.commit(wanted) == [Settled.COMMITTED] * 20
+
+        assert driver.calls() == [Call.SERIAL_READ, Call.WRITE]
+
+    def test_extended(self, driver, leases, lent):
+        lease, _ = lent(50)
+        driver.requests.clear()
+
+        assert leases.extend([lease]) == [Extension.EXTENDED]
+
+        assert driver.calls() == [Call.SERIAL_READ, Call.TRANSACTION]
+
+    def test_rolled_back(self, driver, leases, lent):
+        lease, row = lent(50)
+        driver.requests.clear()
+
+        back = {seq: Rollback() for seq in range(row.first, row.last + 1)}
+        assert leases.settle(lease, rolled_back=back) is Settled.COMMITTED
+
+        assert driver.calls() == [Call.SERIAL_READ, Call.TRANSACTION]

@@ -34,6 +34,7 @@ from cassq.store import Store
 from cassq.verification.ledger import Kind
 
 if TYPE_CHECKING:
+    from client_actors import Service
     from due_watch import DueWatch
     from expiry_watch import ExpiryWatch
     from key_watch import KeyWatch
@@ -67,6 +68,7 @@ class Stage(Protocol):
     moves: "MoveWatch"
     rests_s: tuple[float, ...]
     recurring: "RecurrenceWatch"
+    services: list["Service"]
 
     def open(self, process: Process) -> tuple[Store, Queue]: ...
 

@@ -20,6 +20,7 @@ from actors import crew_of, place_of, pop_all, purge_all, push_all, reap_all, un
 from bulk_actors import Decisions, hurried, judge_batches, write_all
 from cancel_actors import cancel_some
 from checkpoint import STREAM, Checkpoint
+from client_actors import Service, lease_and_settle, serve
 from cluster import EPOCH_MS, Cluster
 from due_watch import FAR_S, DueWatch, hastened
 from ensemble import Ensemble, Seat
@@ -172,6 +173,7 @@ class _Stage:
             "reaper": [],
             "operator": [],
             "reader": [],
+            "client": [],
             "judge": [],
         }
         self.decisions = Decisions(lambda: self.cluster)
@@ -208,6 +210,7 @@ class _Stage:
         self.unknown: dict[str, list[CassqError]] = {}
         self.ids: dict[str, MessageId] = {}
         self.soon = plan.soon
+        self.services: list[Service] = []
         self.expiry = ExpiryWatch(self, self.cluster.body_at, plan)
         self.types = TypeWatch(plan, self.broken)
         self.keys = KeyWatch(plan, world, self.broken)
@@ -266,6 +269,8 @@ class _Stage:
         self._start_operators()
         if self.plan.readers:
             self._start_streams()
+        for number in range(self.plan.clients):
+            self._start("client", number, partial(lease_and_settle, self))
         if self.recurring.is_on:
             self._start("operator", len(self.cast["operator"]), self._set_schedules)
         for blow in self.plan.blows:
@@ -312,8 +317,7 @@ class _Stage:
         queue = store.queue("q")
         if not self.plan.lasting_s:
             self._start("popper", self.plan.poppers, self._pop)
-        if not self.plan.reapers:
-            self._start("reaper", 0, partial(reap_all, self))
+        self._start_who_is_missing()
         if self.recurring.is_on:
             self._end_schedules(queue)
         end = self.world.now + self._healed_s
@@ -330,6 +334,12 @@ class _Stage:
             self.broken += [
                 f"left behind: {row}" for row in self.cluster.leftovers()
             ] or self.cluster.come_back()
+
+    def _start_who_is_missing(self) -> None:
+        if self.plan.clients:
+            self._start("client", self.plan.clients, partial(lease_and_settle, self))
+        if not self.plan.reapers:
+            self._start("reaper", 0, partial(reap_all, self))
 
     def _end_schedules(self, queue: Queue) -> None:
         """Wait until all that schedules say is pushed, and delete them."""
@@ -407,6 +417,8 @@ class _Stage:
             self.note("judge", Kind.DEAD_LETTER, [letter.body.decode()], **place_of(letter.message_id))
         self.verdict = verdict = judge(self.lines)
         verdict.reordered = self.keys.in_order(self.dues.in_order(verdict.reordered))
+        if self.plan.clients:  # what one gave back that it never looked at the next one gets
+            verdict.reordered = []
         if self.plan.lasting_s:
             steering = self.steering
             self.broken += judge_steering(steering, self.lines, self.plan.lasting_s, self.healed_at)
@@ -524,6 +536,8 @@ class _Stage:
     def _pop(self, process: Process) -> None:
         if self.plan.lasting_s:
             pop_through(self, process)
+        elif self.plan.clients:
+            serve(self, process)
         else:
             pop_all(self, process)
 

@@ -13,6 +13,7 @@ from recurring_mutants import RECURRING_MUTANTS
 from relay_mutants import RELAY_MUTANTS
 from rule_mutants import RULE_MUTANTS
 from schedule_mutants import SCHEDULE_MUTANTS
+from token_mutants import TOKEN_MUTANTS
 from topic_mutants import TOPIC_MUTANTS
 
 __all__ = ["MUTANTS", "check_planted", "find", "plant"]
@@ -639,6 +640,8 @@ MUTANTS: tuple[Mutant, ...] = (
     *MOVING_MUTANTS,
     # Keys
     *KEY_MUTANTS,
+    # Leases that tokens name
+    *TOKEN_MUTANTS,
     # Topics
     *TOPIC_MUTANTS,
     *RELAY_MUTANTS,

@@ -105,6 +105,7 @@ class Plan:
         put_back_s: for so long they wait for a push.
         cancels: so many messages a canceller tries to cancel.
         cancels_in_a_row: how many of them one after the other, without a pause.
+        clients: so many lease from the processes that pop, and settle at any of them, by tokens.
         soon: how likely a pop is one by a future, which may be hurried or cancelled.
         ttl_s: the queue's time-to-live; 0 for none.
         own_ttl_s: that of every third push; 0 for none.
@@ -168,6 +169,7 @@ class Plan:
     put_back_s: float = 30.0
     cancels: int = 0
     cancels_in_a_row: int = 1
+    clients: int = 0
     soon: float = 0.0
     ttl_s: float = 0.0
     own_ttl_s: float = 0.0
@@ -305,6 +307,7 @@ SHARES = {
     "recurring": ("again and again", 0.03),
     "moves": ("moved by hand", 0.05),
     "keys": ("keyed", 0.05),
+    "tokens": ("by token", 0.04),
 }
 
 #: In so many an operator pauses and deletes the queue, or one call fails; drawn apart as well.
@@ -540,6 +543,37 @@ def _about_futures(dice: random.Random, plan: Plan) -> Plan:
         soon=dice.choice((0.3, 0.9)),
     )
     return replace(popping, blows=tuple(_draw_blows(dice, popping)))
+
+
+def _about_tokens(dice: random.Random, plan: Plan) -> Plan:
+    """Clients that lease by tokens: each call goes to any process, may get lost there, and is sent again."""
+    struck = replace(
+        plan,
+        pushers=1,
+        messages=dice.choice((4, 8, 16)),
+        poppers=dice.choice((2, 2, 3)),
+        consumers=1,
+        clients=dice.choice((1, 2, 3)),
+        max_attempts=dice.choice((1_000_000, 1_000_000, 3)),
+        purges=0,
+        flows=0.0,
+        faults_s=dice.choice((2.0, 4.0)),
+        skews_ms=tuple(dice.choice((0, int(SKEW_S * 1000) - 1)) for _ in range(3)),
+        rests_s=dice.choice(((0, 0, 0.1), (0.0, 0.5))),
+        odds=replace(
+            plan.odds,
+            stall=dice.choice((0.0, 0.1, 0.3)),
+            stall_s=dice.choice((0.1, 0.3, 0.6)),
+            late=dice.choice((0.0, 0.1, 0.3)),
+            late_s=dice.choice((0.3, 1.0)),
+            torn=dice.choice((0.0, 0.2)),
+        ),
+    )
+    if dice.random() < 0.5:
+        return replace(struck, blows=tuple(_draw_blows(dice, struck)))
+    # Answers that take about as long as what is left of a lease, and nothing else.
+    slow = Odds(stall=0.2 + 0.3 * dice.random(), stall_s=dice.choice((0.3, 0.6)), late=struck.odds.late)
+    return replace(struck, timeout_s=0.7, messages=dice.choice((2, 4)), clients=3, odds=slow, blows=())
 
 
 def _about_priorities(dice: random.Random, plan: Plan) -> Plan:
@@ -1096,6 +1130,7 @@ APART = {
     "dead letters": _about_dead_letters,
     "cancellations": _about_cancellations,
     "futures": _about_futures,
+    "tokens": _about_tokens,
     "expiry": _about_expiry,
     "priorities": _about_priorities,
     "types": _about_types,

@@ -110,6 +110,20 @@ def looks(queue: cassq.Queue) -> None:
         assert_type(letter, cassq.DeadMessage)
 
 
+def leases(queue: cassq.Queue, lease: cassq.Lease) -> None:
+    with queue.lessor() as lessor:
+        assert_type(lessor, cassq.Lessor)
+        assert_type(lessor.lease(100, timeout=20), list[cassq.Leased])
+        assert_type(lessor.lease_soon(100).result(), list[cassq.Leased])
+    assert_type(cassq.Lease.parse(lease.to_text()), cassq.Lease)
+    assert_type(queue.leases.commit([lease]), list[cassq.Settled])
+    assert_type(queue.leases.commit_soon(lease).result(), cassq.Settled)
+    assert_type(queue.leases.extend([lease]), list[cassq.Extension])
+    back = {7: cassq.Rollback(timedelta(hours=1))}
+    assert_type(queue.leases.settle(lease, rolled_back=back, rejected={9: "why"}), cassq.Settled)
+    queue.leases.commit(["token"])  # type: ignore[list-item]
+
+
 def opens_topics(store: cassq.Store) -> None:
     assert_type(store.topic("events", partitions=4, retention=timedelta(days=7)), cassq.Topic)
     assert_type(store.find_topic("events"), cassq.Topic)

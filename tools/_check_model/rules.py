@@ -15,6 +15,7 @@ from _check_model.replica_rules import REPLICA_RULES
 from _check_model.schedule_rules import SCHEDULE_RULES
 from _check_model.slot_rules import SLOT_RULES
 from _check_model.staging_rules import STAGING_RULES
+from _check_model.token_rules import TOKEN_RULES
 from _check_model.topic_rules import GROUP_RULES, TOPIC_RULES
 from _check_model.window_rules import WINDOW_RULES
 
@@ -251,4 +252,5 @@ RULES = (
     *_rules("group", *GROUP_RULES),
     *_rules("relay", *RELAY_RULES),
     *_rules("journal", *JOURNAL_RULES),
+    *_rules("token", *TOKEN_RULES),
 )

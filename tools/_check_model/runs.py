@@ -71,6 +71,11 @@ def _journal(title: str, **bounds: int) -> Run:
     return Run("journal", title, tuple(f"{name}={value}" for name, value in every.items()))
 
 
+def _token(title: str, **bounds: int) -> Run:
+    every = {"FAULTS": 0, "ACTS": 1, **bounds}
+    return Run("token", title, tuple(f"{name}={value}" for name, value in every.items()))
+
+
 PUSH = Run("push", "push, settle, late, drain, retire, delete", ("FAULTS=2", "CRASHES=1"))
 LEASE = _lease("leases, all together", N=2, FAULTS=1, EXPIRIES=1, ROLLBACKS=1, EXTENSIONS=1)
 LEASE_SPLIT = _lease("runs of three, split", N=3, EXPIRIES=1, ROLLBACKS=1)
@@ -149,6 +154,9 @@ JOURNAL = _journal("two reapers, two lost replies", FAULTS=2, CRASHES=2, OTHERS=
 JOURNAL_RETENTION = _journal("two reapers, retention", FAULTS=2, ROLLS=2, RETENTION=2)
 JOURNAL_ANEW = _journal("two reapers, a topic that is made anew", FAULTS=2, RENEWALS=1)
 
+TOKEN = _token("a token, a lost reply", FAULTS=1)
+TOKEN_REAPER = _token("a token, a reaper beside the taker", OWNERS=2)
+
 #: More than four million states each, the most first.
 LONG = (STAGING_NEXT, STAGING_BACK, STAGING, READER, SCHEDULE, WINDOW_OLD, WINDOW_LOST)
 
@@ -198,6 +206,8 @@ VERIFICATIONS = (
     JOURNAL,
     JOURNAL_RETENTION,
     JOURNAL_ANEW,
+    TOKEN_REAPER,
+    TOKEN,
     LIST,
 )
 
@@ -331,6 +341,7 @@ def ablation(rule: Rule) -> Run:
         "list": LIST,
         "topic": _TOPIC_BOUNDS.get(rule.name, _topic("")),
         "relay": _RELAY_BOUNDS.get(rule.name, _relay("")),
+        "token": TOKEN if rule.name == "revive_seen" else _token(""),
         "journal": _JOURNAL_BOUNDS.get(rule.name, _journal("")),
         "group": _GROUP_BOUNDS.get(rule.name, _GROUP_SMALL),
         "window": _WINDOW_BOUNDS.get(rule.name, _window("", FAULTS=1)),

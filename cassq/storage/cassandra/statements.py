@@ -1,9 +1,7 @@
 """Every statement that cassq sends to Cassandra, in one table.
 
 Owns the CQL and, for each statement, what kind of call it is: that alone decides its consistency, its retry
-policy and what its failure means. It refuses to send anything (`session.py` does).
-
-What must not break:
+policy and what its failure means. It refuses to send anything (`session.py` does). What must not break:
 
 - whatever is written outside of a transaction carries a fixed timestamp, and whatever a transaction writes
   carries none. So no clock decides between two writes, and a deletion beats all of them;
@@ -152,6 +150,10 @@ READ_STATE_BEGINNING = Statement(
 )
 READ_STATE_ABOVE = Statement(Call.SERIAL_READ, f"{_READ_STATE} AND seq > ?", page_rows=PAGE_OF_STATE)
 READ_STATE = Statement(Call.SERIAL_READ, _READ_STATE, page_rows=PAGE_OF_STATE)
+_STRETCH = "FROM {ks}.pending WHERE pipe = ? AND seq >= ? AND seq <= ?"
+READ_STRETCH = Statement(
+    Call.SERIAL_READ, f"SELECT {_STATE}, to_timestamp(now()) {_STRETCH}", page_rows=PAGE_OF_STATE
+)
 
 INSERT_HEAD = Statement(
     Call.WRITE,

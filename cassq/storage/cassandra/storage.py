@@ -33,7 +33,7 @@ from cassq.storage.cassandra.statement import Statement
 from cassq.storage.cassandra.topics import CassandraTopics
 from cassq.storage.cassandra.transactions import timed, to_answer, to_work
 from cassq.storage.cassandra.values import Values, decoding, to_ms, to_uuid
-from cassq.storage.forms import BatchQuery, DeadLetter, Listing
+from cassq.storage.forms import BatchQuery, DeadLetter, Listing, PipeStretch
 
 _MARKS_PER_WRITE = 1000
 _ENTRIES_PER_WRITE = 100
@@ -186,6 +186,11 @@ class CassandraStorage(CassandraTopics):
         if len(self._large) >= _LARGE_MAX:
             self._large = set()
         self._large.add(pipe)
+
+    def read_stretch(self, pipe: UUID, first: int, last: int) -> PipeStretch:
+        """See `Storage.read_stretch`."""
+        found = self._session.execute(cql.READ_STRETCH, (pipe, first, last))
+        return PipeStretch(*rows.to_runs_and_marks(found, 0), to_ms(found[-1][-1]) if found else 0)
 
     def transact(self, pipe: UUID, transaction: Transaction) -> Answer:
         """See `Storage.transact`."""

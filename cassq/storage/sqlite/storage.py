@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import date
 from uuid import UUID
 
+from cassq.limits import NO_LIMIT
 from cassq.model.consistency import check_state
 from cassq.model.ids import MessageId, time_key
 from cassq.model.message import Batch
@@ -22,12 +23,12 @@ from cassq.model.topic import ProgressKey
 from cassq.model.transaction import Answer, Seal, Transaction
 from cassq.runtime.clock import Clock, SystemClock
 from cassq.runtime.files import FILE_MODE
-from cassq.storage.forms import BatchQuery, DeadLetter, Listing
-from cassq.storage.sqlite import letters, lists, rows, schedules, slots, topics
+from cassq.storage.forms import BatchQuery, DeadLetter, Listing, PipeStretch
+from cassq.storage.sqlite import letters, lists, pending, rows, schedules, slots, topics
 from cassq.storage.sqlite import rollups as rollups_of
 from cassq.storage.sqlite.file import SqliteFile
 from cassq.storage.sqlite.topics import SqliteTopics
-from cassq.storage.sqlite.transactions import MARK, RUN_COLUMNS, head_update, mark_rows, run_write
+from cassq.storage.sqlite.transactions import MARK, head_update, mark_rows, run_write
 
 _HEAD = (
     "op, cursor, read_from, floor, phase, last, skipped, dead, purged, rolled_back, expired, journal,"
@@ -174,23 +175,15 @@ class SqliteStorage(SqliteTopics):
             if row is None:
                 return None
             head = rows.to_head(row)
-            floor = 0 if is_whole else head.floor
-            runs = db.execute(
-                f"SELECT {RUN_COLUMNS} FROM runs WHERE pipe = ? AND first > ? ORDER BY first",  # noqa: S608
-                (key, floor),
-            ).fetchall()
-            marks = db.execute(
-                "SELECT first, last, ending, target, attempt, ended_at_ms FROM marks"
-                " WHERE pipe = ? AND first > ? ORDER BY first",
-                (key, floor),
-            ).fetchall()
-        state = PipeState(
-            head,
-            tuple(run for run in map(rows.to_run, runs) if not run.is_empty),
-            tuple(map(rows.to_mark, marks)),
-            now_ms,
-        )
+            runs, marks = pending.read(db, key, 1 if is_whole else head.floor + 1, NO_LIMIT)
+        state = PipeState(head, runs, marks, now_ms)
         return state if is_whole else check_state(pipe, state)
+
+    def read_stretch(self, pipe: UUID, first: int, last: int) -> PipeStretch:
+        """See `Storage.read_stretch`."""
+        now_ms = self._file.now_ms()
+        with self._file.reading() as db:
+            return PipeStretch(*pending.read(db, time_key(pipe), first, last), now_ms)
 
     def transact(self, pipe: UUID, transaction: Transaction) -> Answer:
         """See `Storage.transact`."""
