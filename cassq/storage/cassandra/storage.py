@@ -25,6 +25,7 @@ from cassq.model.topic import ProgressKey
 from cassq.model.transaction import Answer, Transaction
 from cassq.storage.cassandra import lists, rows, schedules
 from cassq.storage.cassandra import statements as cql
+from cassq.storage.cassandra.documents import CassandraDocuments
 from cassq.storage.cassandra.letters import count_letters, read_letters, removals
 from cassq.storage.cassandra.session import CassandraSession, Work
 from cassq.storage.cassandra.statement import Statement
@@ -38,7 +39,7 @@ _ENTRIES_PER_WRITE = 100
 _LARGE_MAX = 1000
 
 
-class CassandraStorage(CassandraTopics):
+class CassandraStorage(CassandraTopics, CassandraDocuments):
     """Keeps queues in one keyspace of a Cassandra cluster.
 
     Args:
