@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from cassq.storage.cassandra import documents, topic_statements
 from cassq.storage.cassandra import statements as cql
-from cassq.storage.cassandra import topic_statements
 from cassq.storage.cassandra.cql_file import read_shapes
 from cassq.storage.cassandra.statement import Statement
 
@@ -14,7 +14,7 @@ APART = {cql.READ_VERSIONS}
 
 
 def _statements():
-    for value in (*vars(cql).values(), *vars(topic_statements).values()):
+    for value in (*vars(cql).values(), *vars(topic_statements).values(), *vars(documents).values()):
         yield from value.values() if isinstance(value, dict) else [value]
 
 
