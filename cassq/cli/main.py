@@ -37,6 +37,7 @@ COMMANDS = {
     "topic": "cassq.cli.topics:topics",
     "dead": "cassq.cli.dead:dead",
     "application": "cassq.cli.applications:applications",
+    "serve": "cassq.cli.serve:serve",
     "reap": "cassq.cli.reap:reap",
     "worker": "cassq.cli.worker.command:worker",
     "exporter": "cassq.cli.exporter:exporter",

@@ -96,8 +96,11 @@ class Gate:
                 self._known, self._known_at = known, asked_at
         self._rates.keep(set(known))
 
-    def admit(self, asked: Asked) -> Admitted:
+    def admit(self, asked: Asked, *, is_counted: bool = True) -> Admitted:
         """Return who asks, by what is known.
+
+        Args:
+            is_counted: it is a request of its own, and no look at one that goes on.
 
         Raises:
             KeyRefusedError: there is no key, or it is unknown, revoked or expired; nobody is told which.
@@ -123,7 +126,7 @@ class Gate:
                 f"application {application.name!r} has no right {asked.right.value!r}: "
                 "`cassq application alter` gives it"
             )
-        if application.rate is not None:
+        if application.rate is not None and is_counted:
             self._rates.take(stored.id, application.rate)
         return Admitted(application, stored.id)
 

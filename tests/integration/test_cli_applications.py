@@ -61,7 +61,7 @@ def test_no_secret_is_shown_twice(line):
         (["alter", "shop"], 64, "name what to alter"),
         (["alter", "shop", "--rate", "1"], 66, "no application 'shop'"),
         (["key", "add", "shop"], 66, "no application 'shop'"),
-        (["key", "add", "shop", "--expires", "tomorrow"], 64, "ISO 8601"),
+        (["key", "add", "shop", "--expires", "tomorrow"], 64, "a time with its zone"),
         (["key", "list", "shop"], 66, "no application 'shop'"),
         (["delete", "shop"], 64, "Add --yes"),
         (["delete", "shop", "--yes"], 66, "no application 'shop'"),
