@@ -4,6 +4,8 @@ Owns the order of beginning and ending: the store is open before the first reque
 """
 
 import asyncio
+import multiprocessing
+import signal
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
@@ -29,6 +31,10 @@ from cassq.runtime.clock import SystemClock
 
 #: Calls of the library that wait have so many threads at most.
 THREADS = 32
+
+
+#: How often a process looks whether the one is there that started it.
+PARENT_S = 1.0
 
 
 class OpenGate:
@@ -69,14 +75,15 @@ def make_app(opening: Opening) -> Router:
         loop.set_default_executor(ThreadPoolExecutor(THREADS, "cassq-http"))
         async with aio.connect(opening.url) as store:
             service = Service(store, _gate_of(opening, store), Proxies.of(opening.proxies))
-            tending = asyncio.create_task(service.tend())
+            tasks = [asyncio.create_task(service.tend()), asyncio.create_task(_follow_parent())]
             try:
                 yield {"service": service}
             finally:
                 service.drain()
-                tending.cancel()
-                with suppress(asyncio.CancelledError):
-                    await tending
+                for task in tasks:
+                    task.cancel()
+                    with suppress(asyncio.CancelledError):
+                        await task
 
     doors: dict[str, Door] = {}
     for route in [*ROUTES, _document_route()]:
@@ -87,6 +94,16 @@ def make_app(opening: Opening) -> Router:
         default=_tell_unknown,
         lifespan=live,
     )
+
+
+async def _follow_parent() -> None:
+    """End this process once the one is gone that started it: nobody else could end it."""
+    parent = multiprocessing.parent_process()
+    while parent is not None:
+        if not parent.is_alive():
+            signal.raise_signal(signal.SIGTERM)
+            return
+        await asyncio.sleep(PARENT_S)
 
 
 def _gate_of(opening: Opening, store: aio.Store) -> AnyGate:

@@ -420,9 +420,21 @@ class TestTopics:
         assert (answer.status_code, answer.json()["code"]) == (400, "invalid-option")
 
 
+@pytest.fixture
+def start(request):
+    """Start services that end with the test."""
+
+    def make(*arguments):
+        made = Serving(*arguments)
+        request.addfinalizer(made.end)
+        return made
+
+    return make
+
+
 class TestProcess:
-    def test_requests_under_way_end_and_streams_do_when_it_is_told_to_stop(self, tmp_path):
-        serving = Serving(f"sqlite:///{tmp_path}/orders.db")
+    def test_requests_under_way_end_and_streams_do_when_it_is_told_to_stop(self, start, tmp_path):
+        serving = start(f"sqlite:///{tmp_path}/orders.db")
         with serving.client(serving.key("shop")) as client:
             client.put("/v1/queues/orders")
             client.put("/v1/topics/news")
@@ -442,11 +454,10 @@ class TestProcess:
         with pytest.raises(httpx.ConnectError):
             httpx.get(serving.base)
         assert serving.process.wait(30) == 0
-        serving.end()
         assert popped(serving, "shop.orders", 1)[0].body == b"hello"
 
-    def test_two_processes_answer_and_both_hear_of_a_revoked_key(self, tmp_path):
-        serving = Serving(f"sqlite:///{tmp_path}/orders.db", "--processes", "2")
+    def test_two_processes_answer_and_both_hear_of_a_revoked_key(self, start, tmp_path):
+        serving = start(f"sqlite:///{tmp_path}/orders.db", "--processes", "2")
         key = serving.key("shop")
         with serving.client(key) as client:
             client.put("/v1/queues/orders")
@@ -463,22 +474,36 @@ class TestProcess:
         assert serving.stop(signal.SIGTERM)[0] == 0
         assert len(popped(serving, "shop.orders", 20)) == 20
 
-    def test_it_listens_at_a_unix_socket_also_where_a_dead_one_left_its_own(self, tmp_path):
+    def test_the_others_end_where_the_process_that_started_them_is_killed(self, start, tmp_path):
+        serving = start(f"sqlite:///{tmp_path}/orders.db", "--processes", "2")
+
+        serving.process.kill()
+
+        def is_gone():
+            try:
+                serving.connect().close()
+            except ConnectionRefusedError:
+                return True
+            return False
+
+        until(is_gone)
+
+    def test_it_listens_at_a_unix_socket_also_where_a_dead_one_left_its_own(self, start, tmp_path):
         path = tmp_path / "cassq.sock"
         url = f"sqlite:///{tmp_path}/orders.db"
-        first = Serving(url, "--uds", path)
+        first = start(url, "--uds", path)
         first.process.kill()
-        first.end()
+        first.process.wait()
         assert path.is_socket()
 
-        serving = Serving(url, "--uds", path)
+        serving = start(url, "--uds", path)
         with serving.client(serving.key("shop")) as client:
             assert client.get("/v1/queues").status_code == 200
         assert serving.stop(signal.SIGTERM)[0] == 0
         assert not path.exists()
 
-    def test_an_open_one_needs_no_key_and_names_queues_in_full(self, tmp_path):
-        serving = Serving(f"sqlite:///{tmp_path}/orders.db", "--open")
+    def test_an_open_one_needs_no_key_and_names_queues_in_full(self, start, tmp_path):
+        serving = start(f"sqlite:///{tmp_path}/orders.db", "--open")
         with serving.client(None) as client:
             assert client.put("/v1/queues/orders").status_code == 201
             assert client.get("/v1/queues").json()["names"] == ["orders"]
