@@ -74,7 +74,10 @@ def serve(session: Session, **options: Unpack[_Options]) -> None:
     )
     bound = listening.bind()
     say(f"cassq: serving at {listening.where(bound)}")
-    run(Opening(url, options["trusted_proxy"], options["open"], options["insecure"]), listening, bound)
+    opening = Opening(
+        url, options["trusted_proxy"], options["open"], options["insecure"], is_told=session.is_debug
+    )
+    run(opening, listening, bound)
 
 
 def _check_private(options: _Options) -> None:

@@ -4,6 +4,7 @@ Owns the order of beginning and ending: the store is open before the first reque
 """
 
 import asyncio
+import logging
 import multiprocessing
 import signal
 from collections.abc import AsyncIterator, Mapping
@@ -58,12 +59,14 @@ class Opening:
     Attributes:
         is_open: everybody is let in.
         is_insecure: keys may come over connections that others can read.
+        is_told: each request is logged.
     """
 
     url: str
     proxies: tuple[str, ...] = ()
     is_open: bool = False
     is_insecure: bool = False
+    is_told: bool = False
 
 
 def make_app(opening: Opening) -> Router:
@@ -71,6 +74,8 @@ def make_app(opening: Opening) -> Router:
 
     @asynccontextmanager
     async def live(_: Any) -> AsyncIterator[Mapping[str, Any]]:  # noqa: ANN401 - the application
+        if opening.is_told:
+            logging.basicConfig(level=logging.INFO, force=True)
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(THREADS, "cassq-http"))
         async with aio.connect(opening.url) as store:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from cassq.errors import CassqError, InvalidOptionError, KeyRefusedError
 from cassq.gate.addresses import origin_of
@@ -90,6 +90,27 @@ def answer(value: Any, status: int = 200) -> Response:  # noqa: ANN401 - whateve
     return Response(msgspec.json.encode(value), status, media_type=JSON)
 
 
+class _Intake:
+    """What is received of a request.
+
+    Attributes:
+        is_done: whether all of it was.
+    """
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self.is_done = False
+
+    async def __call__(self) -> Message:
+        message = await self._receive()
+        self.is_done = self.is_done or not message.get("more_body", False)
+        return message
+
+
+def _has_body(request: Request) -> bool:
+    return "transfer-encoding" in request.headers or request.headers.get("content-length", "0") != "0"
+
+
 @dataclass(frozen=True, slots=True)
 class Door:
     """The ASGI application of one path.
@@ -103,7 +124,8 @@ class Door:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        request = Request(scope, receive)
+        intake = _Intake(receive)
+        request = Request(scope, intake)
         begun = time.perf_counter()
         route = self.routes.get(scope["method"])
         admitted: list[Admitted] = []
@@ -127,7 +149,10 @@ class Door:
                 who and who.key_id,
                 scope["client"] and scope["client"][0],
             )
-        await response(scope, receive, send)
+        if not intake.is_done and _has_body(request):
+            # What is left of the body nobody reads: no other request comes behind it.
+            response.headers["Connection"] = "close"
+        await response(scope, intake, send)
 
     async def _answer(self, request: Request, route: Route | None, admitted: list[Admitted]) -> Response:
         if route is None:

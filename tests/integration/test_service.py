@@ -10,7 +10,8 @@ from itertools import pairwise
 import httpx
 import pytest
 from support.patience import until
-from support.serving import Serving, ask, keys_of
+from support.raw_sockets import ask
+from support.serving import Serving, keys_of
 
 import cassq
 from cassq.gate.keys import Key

@@ -90,19 +90,3 @@ class Serving:
         self.process.kill()
         with self.process:  # closes its pipes
             pass
-
-
-def ask(raw, text):
-    """Send bytes, and return all that is answered until the connection ends."""
-    raw.sendall(text)
-    answer = b""
-    while part := receive(raw):
-        answer += part
-    return answer
-
-
-def receive(raw):
-    try:
-        return raw.recv(65_536)
-    except ConnectionResetError:
-        return b""
