@@ -17,6 +17,7 @@ from cassq.bulk.schedules import Schedules
 from cassq.connect import connect
 from cassq.errors import (
     AccessDeniedError,
+    ApplicationNotFoundError,
     BodyTooLargeError,
     CassqError,
     ClosedError,
@@ -29,6 +30,7 @@ from cassq.errors import (
     GroupNotFoundError,
     InvalidNameError,
     InvalidOptionError,
+    KeyRefusedError,
     MessageNotFoundError,
     OffsetGoneError,
     OutcomeUnknownError,
@@ -36,6 +38,7 @@ from cassq.errors import (
     PartitionLostError,
     PipeLostError,
     QueueNotFoundError,
+    RateExceededError,
     ScheduleNotFoundError,
     SchemaMismatchError,
     StorageUnavailableError,
@@ -92,6 +95,7 @@ from cassq.worker.worker import Worker
 
 __all__ = [
     "AccessDeniedError",
+    "ApplicationNotFoundError",
     "BodyTooLargeError",
     "CassqError",
     "ClosedError",
@@ -114,6 +118,7 @@ __all__ = [
     "GroupNotFoundError",
     "InvalidNameError",
     "InvalidOptionError",
+    "KeyRefusedError",
     "Lease",
     "LeaseFuture",
     "Leased",
@@ -147,6 +152,7 @@ __all__ = [
     "QueueNotFoundError",
     "QueueSettings",
     "QueueStats",
+    "RateExceededError",
     "ReapReport",
     "Reaped",
     "Redriven",

@@ -109,6 +109,22 @@ class GroupNotFoundError(UsageError):
     http_status = 404
 
 
+class ApplicationNotFoundError(UsageError):
+    """Raised when there is no application of a name, or it has no key of an id."""
+
+    code = "application-not-found"
+    exit_code = 66
+    http_status = 404
+
+
+class KeyRefusedError(UsageError):
+    """Raised when a request comes without a key that lets it in."""
+
+    code = "key-refused"
+    exit_code = 77
+    http_status = 401
+
+
 class ClosedError(UsageError):
     """Raised when a store, queue, popper or delivery is used after it was closed or finished."""
 
@@ -199,6 +215,21 @@ class OverloadedError(UnavailableError):
     """Raised when this process has too much on its way already, by a call that does not wait for room."""
 
     code = "overloaded"
+
+
+class RateExceededError(UnavailableError):
+    """Raised when a key is used more often than it may be.
+
+    Attributes:
+        retry_after_s: when it may be used again.
+    """
+
+    code = "rate-exceeded"
+    http_status = 429
+
+    def __init__(self, words: str, retry_after_s: float) -> None:
+        super().__init__(words)
+        self.retry_after_s = retry_after_s
 
 
 class OutcomeUnknownError(CassqError):

@@ -237,6 +237,15 @@ CREATE TABLE IF NOT EXISTS progress (
     PRIMARY KEY (group_id, partition)
 ) WITHOUT ROWID;
 
+-- Small texts of JSON that are kept beside queues.
+CREATE TABLE IF NOT EXISTS documents (
+    kind TEXT NOT NULL,
+    name TEXT NOT NULL,
+    op   BLOB NOT NULL,
+    body TEXT NOT NULL,  -- '' where it was deleted
+    PRIMARY KEY (kind, name)
+) WITHOUT ROWID;
+
 -- Component 'added': the last step that only adds. A cassq that does not know it goes on working beside those that do.
 CREATE TABLE IF NOT EXISTS schema_version (
     component TEXT PRIMARY KEY,

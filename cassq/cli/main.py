@@ -36,6 +36,8 @@ COMMANDS = {
     "schedule": "cassq.cli.schedules:schedules",
     "topic": "cassq.cli.topics:topics",
     "dead": "cassq.cli.dead:dead",
+    "application": "cassq.cli.applications:applications",
+    "serve": "cassq.cli.serve:serve",
     "reap": "cassq.cli.reap:reap",
     "worker": "cassq.cli.worker.command:worker",
     "exporter": "cassq.cli.exporter:exporter",

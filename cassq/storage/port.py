@@ -1,9 +1,9 @@
 """The contract between the protocol and a database.
 
-Everything cassq asks of a database is one of these methods, in seven parts, of which those for schedules and
-slots are in `cassq.storage.row_port`, and that for topics in `cassq.storage.topic_port`; `tests/contract`
-holds every adapter to every sentence of all three. An adapter decides nothing: it retries no write, and
-judges no state.
+Everything cassq asks of a database is one of these methods, in eight parts, of which those for schedules and
+slots are in `cassq.storage.row_port`, that for topics in `cassq.storage.topic_port`, and that for documents
+in `cassq.storage.document_port`; `tests/contract` holds every adapter to every sentence of all of them. An
+adapter decides nothing: it retries no write, and judges no state.
 
 Three rules hold for all of them:
 
@@ -29,6 +29,7 @@ from cassq.model.rollup import Rollup
 from cassq.model.shelf import Shelf
 from cassq.model.topic import ProgressKey
 from cassq.model.transaction import Answer, Transaction
+from cassq.storage.document_port import DocumentStorage
 from cassq.storage.forms import BatchQuery, DeadLetter, Listing, PipeStretch
 from cassq.storage.row_port import ScheduleStorage, SlotStorage
 from cassq.storage.topic_port import TopicStorage
@@ -250,6 +251,7 @@ class Storage(
     ScheduleStorage,
     SlotStorage,
     TopicStorage,
+    DocumentStorage,
     Protocol,
 ):
     """The database, as the protocol sees it. What needs a part of it names that part."""

@@ -23,6 +23,7 @@ SQLITE_GARBAGE = {
     "batch": "UPDATE waiting SET count = count + 1 WHERE pipe = ?",
     "record": "UPDATE queues SET state = 'melted' WHERE name = ?",
     "letter": "UPDATE dead SET headers = '[' WHERE queue = ?",
+    "document": "UPDATE documents SET op = 'melted' WHERE kind = ?",
     "slot": "UPDATE slots SET op = 'melted' WHERE slot = 7 AND incarnation <> ?",  # bound as a pipe's key
 }
 CASSANDRA_GARBAGE = {
@@ -36,6 +37,7 @@ CASSANDRA_GARBAGE = {
         "INSERT INTO {ks}.dead (queue, shard, pipe, seq) "
         "VALUES (%s, 0, 5b0e4a1e-c6b5-11f0-8de9-0242ac120002, 1)"
     ),
+    "document": "UPDATE {ks}.documents SET op = null WHERE kind = %s AND name = 'a'",
     "slot": "UPDATE {ks}.slots SET op = null WHERE incarnation = %s AND slot = 7",
 }
 

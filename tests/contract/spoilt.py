@@ -28,8 +28,9 @@ JSON = {"past", "settings", "totals", "counted", "samples", "headers", "writers"
 OF_TOPICS = {"topics", "segments", "links", "batches", "topic_writers", "progress"}
 
 #: Not the business of a queue: the versions of the schema, and the store's clock, which is read at the start;
-#: and slots, of which a popper hears in the middle of its work, and tells its log.
-APART = {"schema_version", "clock", "slots"} | OF_TOPICS
+#: and slots, of which a popper hears in the middle of its work, and tells its log;
+#: and documents, of which the HTTP service hears.
+APART = {"schema_version", "clock", "slots", "documents"} | OF_TOPICS
 
 #: Spoilt ways that are no damage, and why.
 SOUND = {

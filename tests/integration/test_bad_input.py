@@ -288,6 +288,7 @@ def test_a_file_of_an_older_version_is_brought_up_with_what_it_holds(tmp_path):
         db.execute("DROP TABLE schema_version")
         db.execute("DROP TABLE schedules")
         db.execute("DROP TABLE slots")
+        db.execute("DROP TABLE documents")
         for table in ("topics", "segments", "links", "topic_writers", "progress"):
             db.execute(f"DROP TABLE {table}")
         db.execute("ALTER TABLE queues DROP COLUMN writers")

@@ -282,8 +282,17 @@ class TestApply:
 
 class TestCheck:
     def test_knows_every_table_of_the_file(self):
-        tables = ["batches", "dead", "links", "pending", "pipes", "progress", "queues", "schedules"]
-        tables += ["schema_version", "segments", "slots", "staged", "statistics", "topics", "waiting"]
+        tables = ["batches", "dead", "documents", "links", "pending", "pipes", "progress", "queues"]
+        tables += [
+            "schedules",
+            "schema_version",
+            "segments",
+            "slots",
+            "staged",
+            "statistics",
+            "topics",
+            "waiting",
+        ]
         assert sorted(read_shapes()) == tables
 
     def test_names_every_planted_difference(self, session):

@@ -27,6 +27,7 @@ from cassq.storage.cassandra import lists, rows, schedules
 from cassq.storage.cassandra import rollups as rollups_of
 from cassq.storage.cassandra import row_statements as row_cql
 from cassq.storage.cassandra import statements as cql
+from cassq.storage.cassandra.documents import CassandraDocuments
 from cassq.storage.cassandra.letters import count_letters, read_letters, removals
 from cassq.storage.cassandra.session import CassandraSession, Work
 from cassq.storage.cassandra.statement import Statement
@@ -40,7 +41,7 @@ _ENTRIES_PER_WRITE = 100
 _LARGE_MAX = 1000
 
 
-class CassandraStorage(CassandraTopics):
+class CassandraStorage(CassandraTopics, CassandraDocuments):
     """Keeps queues in one keyspace of a Cassandra cluster.
 
     Args:

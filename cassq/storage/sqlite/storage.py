@@ -26,6 +26,7 @@ from cassq.runtime.files import FILE_MODE
 from cassq.storage.forms import BatchQuery, DeadLetter, Listing, PipeStretch
 from cassq.storage.sqlite import letters, lists, pending, rows, schedules, slots, topics
 from cassq.storage.sqlite import rollups as rollups_of
+from cassq.storage.sqlite.documents import SqliteDocuments
 from cassq.storage.sqlite.file import SqliteFile
 from cassq.storage.sqlite.topics import SqliteTopics
 from cassq.storage.sqlite.transactions import MARK, head_update, mark_rows, run_write
@@ -41,7 +42,7 @@ class _RefusedError(Exception):
     """Rolls a transaction back whose condition does not hold."""
 
 
-class SqliteStorage(SqliteTopics):
+class SqliteStorage(SqliteTopics, SqliteDocuments):
     """Keeps queues in one SQLite file that many processes of one machine may share.
 
     Args:

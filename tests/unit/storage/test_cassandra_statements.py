@@ -5,7 +5,7 @@ from itertools import chain
 
 import pytest
 
-from cassq.storage.cassandra import row_statements, topic_statements
+from cassq.storage.cassandra import documents, row_statements, topic_statements
 from cassq.storage.cassandra import statements as cql
 from cassq.storage.cassandra.cql_file import read_shapes
 from cassq.storage.cassandra.statement import Statement
@@ -15,7 +15,8 @@ APART = {cql.READ_VERSIONS}
 
 
 def _statements():
-    for value in chain.from_iterable(vars(each).values() for each in (cql, row_statements, topic_statements)):
+    modules = (cql, row_statements, topic_statements, documents)
+    for value in chain.from_iterable(vars(each).values() for each in modules):
         yield from value.values() if isinstance(value, dict) else [value]
 
 

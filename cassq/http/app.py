@@ -1,0 +1,139 @@
+"""The ASGI application of one process.
+
+Owns the order of beginning and ending: the store is open before the first request, and closes after the last.
+"""
+
+import asyncio
+import logging
+import multiprocessing
+import signal
+from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route as Path
+from starlette.routing import Router
+from starlette.types import Receive, Scope, Send
+
+from cassq import aio
+from cassq.gate.addresses import Proxies
+from cassq.gate.applications import Application, Applications, Right
+from cassq.gate.gate import Admitted, Asked, Gate
+from cassq.http.openapi import make_document
+from cassq.http.problems import RefusedError, answer_problem
+from cassq.http.routes import Call, Door, Route, answer
+from cassq.http.service import AnyGate, Service
+from cassq.http.table import ROUTES
+from cassq.runtime.clock import SystemClock
+
+#: Calls of the library that wait have so many threads at most.
+THREADS = 32
+
+
+#: How often a process looks whether the one is there that started it.
+PARENT_S = 1.0
+
+
+class OpenGate:
+    """Lets everybody in, as an operator: for a machine of one's own."""
+
+    age_s = 0.0
+
+    def look(self) -> None:
+        """Read nothing."""
+
+    def admit(self, asked: Asked, *, is_counted: bool = True) -> Admitted:
+        """Return who asks."""
+        del asked, is_counted
+        return Admitted(Application("open", frozenset(Right)), "-")
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a process opens.
+
+    Attributes:
+        is_open: everybody is let in.
+        is_insecure: keys may come over connections that others can read.
+        is_told: each request is logged.
+    """
+
+    url: str
+    proxies: tuple[str, ...] = ()
+    is_open: bool = False
+    is_insecure: bool = False
+    is_told: bool = False
+
+
+def make_app(opening: Opening) -> Router:
+    """Return the application of a process that opens the store by itself."""
+
+    @asynccontextmanager
+    async def live(_: Any) -> AsyncIterator[Mapping[str, Any]]:  # noqa: ANN401 - the application
+        if opening.is_told:
+            logging.basicConfig(level=logging.INFO, force=True)
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(THREADS, "cassq-http"))
+        async with aio.connect(opening.url) as store:
+            service = Service(store, _gate_of(opening, store), Proxies.of(opening.proxies))
+            tasks = [asyncio.create_task(service.tend()), asyncio.create_task(_follow_parent())]
+            try:
+                yield {"service": service}
+            finally:
+                service.drain()
+                for task in tasks:
+                    task.cancel()
+                    with suppress(asyncio.CancelledError):
+                        await task
+
+    doors: dict[str, Door] = {}
+    for route in [*ROUTES, _document_route()]:
+        doors.setdefault(route.path, Door(_service_of)).routes[route.method] = route
+    return Router(
+        [Path(path, door) for path, door in doors.items()],
+        redirect_slashes=False,
+        default=_tell_unknown,
+        lifespan=live,
+    )
+
+
+async def _follow_parent() -> None:
+    """End this process once the one is gone that started it: nobody else could end it."""
+    parent = multiprocessing.parent_process()
+    while parent is not None:
+        if not parent.is_alive():
+            signal.raise_signal(signal.SIGTERM)
+            return
+        await asyncio.sleep(PARENT_S)
+
+
+def _gate_of(opening: Opening, store: aio.Store) -> AnyGate:
+    if opening.is_open:
+        return OpenGate()
+    return Gate(Applications(store.sync.storage), SystemClock(), may_be_open=opening.is_insecure)
+
+
+def _service_of(request: Request) -> Service:
+    service: Service = request.state.service
+    return service
+
+
+def _document_route() -> Route:
+    document = make_document(ROUTES)
+
+    async def tell(_: Call) -> Response:
+        return answer(document)
+
+    return Route("GET", "/openapi.json", None, tell, "This document", {})
+
+
+async def _tell_unknown(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close"})
+        return
+    error = RefusedError(404, "path-not-found", "there is nothing at this path: see /openapi.json")
+    await answer_problem(error)(scope, receive, send)

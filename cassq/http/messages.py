@@ -1,0 +1,203 @@
+"""Pushing and publishing: one message, or as many as a client sends lines.
+
+Owns how they are read and told. What must not break: an answer says "pushed" only of what is durable; after a
+failure it says how many are, at least.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+from msgspec import UNSET
+from starlette.responses import Response
+
+from cassq.aio.twins import call_in_thread
+from cassq.errors import CassqError, InvalidOptionError
+from cassq.http.bodies import decode, read_body, read_lines
+from cassq.http.forms import Line, Published, Pushed, PushQuery
+from cassq.http.problems import PartlyDoneError
+from cassq.http.routes import Call, answer
+from cassq.model.message import Headers, MessageIds
+
+NDJSON = "application/x-ndjson"
+
+#: So long one message, or one part of many, may take.
+TIMEOUT_S = 20.0
+
+#: The headers of a message, where its body comes as it is.
+HEADER = b"cassq-header-"
+
+#: A part of many messages: bodies with their headers.
+Part = list[tuple[bytes, Headers]]
+
+
+async def push(call: Call) -> Response:
+    """Push one message, or with NDJSON many."""
+    async with call.service.queues.get(call.name("queue")) as queue:
+        options = _push_options(call.query)
+        if is_ndjson(call):
+            ids: list[MessageIds] = []
+
+            def push_part(part: Part, note: Callable[[int], None]) -> None:
+                ids.append(queue.sync.push_many(part, progress=note, timeout=TIMEOUT_S, **options))
+
+            await _send_all(call, push_part)
+            return answer(_tell_many(ids, has_all=call.query.ids), 201)
+        with call.service.budget.share() as share:
+            body = await read_body(
+                call.request, share, queue.settings.body_bytes_max, "a message of this queue"
+            )
+            pushed_id = await queue.push(body, headers_of(call), timeout=TIMEOUT_S, **options)
+        return answer(Pushed(str(pushed_id)), 201)
+
+
+def _tell_many(parts: Sequence[MessageIds], *, has_all: bool) -> Pushed:
+    first, last = (str(parts[0][0]), str(parts[-1][-1])) if parts else (None, None)
+    told = [str(each) for ids in parts for each in ids] if has_all else None
+    return Pushed(None, sum(map(len, parts)), first, last, told)
+
+
+def _push_options(query: PushQuery) -> dict[str, Any]:
+    options = {
+        "ttl": None if query.ttl_s is None else timedelta(seconds=query.ttl_s),
+        "priority": query.priority or None,
+        "type": query.type,
+        "delay": None if query.delay_s is None else timedelta(seconds=query.delay_s),
+        "due": query.due,
+        "key": query.key,
+    }
+    return {name: value for name, value in options.items() if value is not None}
+
+
+async def publish(call: Call) -> Response:
+    """Publish one message, or with NDJSON many."""
+    query = call.query
+    async with call.service.topics.get(call.name("topic")) as topic:
+        if is_ndjson(call):
+            if query.number is not None or query.writer is not None or query.key is not None or query.type:
+                raise InvalidOptionError(
+                    "with NDJSON key and type are headers of each line, and writer and number are not taken"
+                )
+            count = 0
+
+            def publish_part(part: Part, note: Callable[[int], None]) -> None:
+                nonlocal count
+                told: list[int] = []
+
+                def note_more(more: int) -> None:
+                    told.append(more)
+                    note(sum(told))
+
+                topic.sync.publish_many(
+                    part, partition=query.partition, progress=note_more, timeout=TIMEOUT_S
+                )
+                count += len(part)
+
+            await _send_all(call, publish_part)
+            return answer(Published(published=count), 201)
+        options = {
+            name: value
+            for name in ("key", "type", "partition", "writer", "number")
+            if (value := getattr(query, name)) is not None
+        }
+        with call.service.budget.share() as share:
+            most = topic.settings.body_bytes_max
+            body = await read_body(call.request, share, most, "a message of this topic")
+            place = await topic.publish(body, headers_of(call), timeout=TIMEOUT_S, **options)
+        return answer(Published(*place, published=0 if place.is_repeat else 1), 201)
+
+
+def is_ndjson(call: Call) -> bool:
+    """Tell whether each line of the body is a message."""
+    return call.request.headers.get("content-type", "").partition(";")[0].strip().lower() == NDJSON
+
+
+def headers_of(call: Call) -> dict[str, str] | None:
+    """Return the headers of a message that came as those of the request; their names are in small letters.
+
+    Raises: InvalidOptionError: one is no UTF-8, or there twice.
+    """
+    found: dict[str, str] = {}
+    for name, value in call.request.headers.raw:
+        if not name.startswith(HEADER):
+            continue
+        own = name[len(HEADER) :].decode("ascii")
+        if own in found:
+            raise InvalidOptionError(f"Cassq-Header-{own} is there twice")
+        try:
+            found[own] = value.decode()
+        except UnicodeDecodeError:
+            raise InvalidOptionError(f"Cassq-Header-{own} is no UTF-8") from None
+    return found or None
+
+
+Send = Callable[[Part, Callable[[int], None]], None]
+
+
+class _Sending:
+    """Sends parts, one after the other.
+
+    Attributes:
+        done: how many messages are durable, at least.
+    """
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._flying: asyncio.Future[None] | None = None
+        self._size = self._so_far = 0
+        self.done = 0
+
+    async def put(self, part: Part) -> None:
+        """Send a part once the one before it is durable; return at once then."""
+        await self.land()
+        self._size, self._so_far = len(part), 0
+        self._flying = asyncio.ensure_future(call_in_thread(self._send, part, self._note))
+
+    def _note(self, count: int) -> None:
+        self._so_far = count
+
+    async def land(self) -> None:
+        """Wait until what was sent is durable."""
+        flying, self._flying = self._flying, None
+        if flying is None:
+            return
+        try:
+            await flying
+        except CassqError:
+            self.done += self._so_far
+            raise
+        self.done += self._size
+
+
+async def _send_all(call: Call, send: Send) -> None:
+    """Send the lines of a request in parts: one is on its way while the next one comes.
+
+    Raises: PartlyDoneError: some are durable.
+    """
+    sending, number = _Sending(send), 0
+    try:
+        with call.service.budget.share() as share:
+            async for lines in read_lines(call.request, share):
+                part = [_to_message(line, number + place) for place, line in enumerate(lines, 1)]
+                number += len(lines)
+                await sending.put(part)
+            await sending.land()
+    except BaseException as error:
+        with suppress(CassqError):  # what it is worth is in `done`
+            await sending.land()
+        if isinstance(error, CassqError) and sending.done:
+            raise PartlyDoneError(error, sending.done) from error
+        raise
+
+
+def _to_message(text: bytes, number: int) -> tuple[bytes, Headers]:
+    where = f"line {number}"
+    line = decode(text, Line, where)
+    if (line.body is UNSET) is (line.body_base64 is UNSET):
+        raise InvalidOptionError(f"{where}: it needs either body or body_base64")
+    body = line.body.encode() if isinstance(line.body, str) else line.body_base64
+    if not isinstance(body, bytes):
+        raise InvalidOptionError(f"{where}: its body is none")
+    return body, line.headers

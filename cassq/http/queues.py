@@ -1,0 +1,118 @@
+"""The calls about queues besides pushing.
+
+Decides nothing: each is one call of the library. What must not break: a name is told as its application
+has it.
+"""
+
+from typing import Any
+
+from starlette.responses import Response
+
+from cassq.errors import InvalidOptionError, QueueNotFoundError
+from cassq.gate.names import own_name
+from cassq.http.forms import Done, Message, Messages, Names, Settings, to_options
+from cassq.http.problems import RefusedError
+from cassq.http.routes import Call, answer, body_to_text
+from cassq.model.settings import QueueSettings
+
+
+def page_of(names: list[str], call: Call) -> Response:
+    """Answer with those names that the application has, behind the one that is named."""
+    prefix = call.admitted.application.prefix
+    own = [name for each in names if (name := own_name(prefix, each)) is not None and name > call.query.after]
+    found = own[: call.query.limit]
+    return answer(Names(found, found[-1] if len(own) > len(found) else None))
+
+
+async def list_all(call: Call) -> Response:
+    """Answer with the names of the queues."""
+    return page_of(await call.service.store.queues(), call)
+
+
+async def create(call: Call) -> Response:
+    """Create a queue, or open it."""
+    name, options = call.name("queue"), to_options(call.body)
+    QueueSettings.from_options(options)
+    try:
+        await call.service.store.find_queue(name)
+        is_new = False
+    except QueueNotFoundError:
+        is_new = True
+    try:
+        queue = await call.service.store.queue(name, **options)
+    except InvalidOptionError as error:
+        raise RefusedError(409, "settings-differ", str(error)) from error
+    return _settings(call, queue.settings, 201 if is_new else 200)
+
+
+async def show(call: Call) -> Response:
+    """Answer with the settings."""
+    async with call.service.queues.get(call.name("queue")) as queue:
+        return _settings(call, queue.settings)
+
+
+async def alter(call: Call) -> Response:
+    """Give it other settings."""
+    return _settings(call, await call.service.store.alter_queue(call.name("queue"), **to_options(call.body)))
+
+
+def _settings(call: Call, settings: QueueSettings, status: int = 200) -> Response:
+    return answer(Settings(call.own("queue"), settings.to_json()), status)
+
+
+async def delete(call: Call) -> Response:
+    """Delete a queue."""
+    call.service.queues.forget(call.name("queue"))
+    await call.service.store.delete_queue(call.name("queue"))
+    return answer(Done(call.own("queue"), "deleted"))
+
+
+async def stats(call: Call) -> Response:
+    """Answer with its figures."""
+    async with call.service.queues.get(call.name("queue")) as queue:
+        told: dict[str, Any] = (await queue.stats()).to_json()
+    return answer({**told, "queue": call.own("queue")})
+
+
+async def peek(call: Call) -> Response:
+    """Answer with what waits."""
+    async with call.service.queues.get(call.name("queue")) as queue:
+        found = await queue.peek(call.query.limit)
+    messages = [
+        Message(
+            str(each.message_id),
+            *body_to_text(each.body),
+            dict(each.headers),
+            each.pushed_at,
+            each.priority,
+            each.type,
+            each.key,
+        )
+        for each in found
+    ]
+    return answer(Messages(messages))
+
+
+async def pause(call: Call) -> Response:
+    """Stop deliveries."""
+    async with call.service.queues.get(call.name("queue")) as queue:
+        await queue.pause()
+    return answer(Done(call.own("queue"), "paused"))
+
+
+async def resume(call: Call) -> Response:
+    """Let deliveries go on."""
+    async with call.service.queues.get(call.name("queue")) as queue:
+        await queue.resume()
+    return answer(Done(call.own("queue"), "active"))
+
+
+async def purge(call: Call) -> Response:
+    """End what waits."""
+    own = call.own("queue")
+    if call.body.confirm != own:
+        raise InvalidOptionError(
+            f"confirm must be the queue's name, {own!r}, so that nothing is purged by a slip"
+        )
+    async with call.service.queues.get(call.name("queue")) as queue:
+        return answer(Done(own, "purged", await queue.purge()))

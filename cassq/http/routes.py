@@ -1,0 +1,225 @@
+"""One request: its route, who asks, and what is sent along.
+
+Owns what a route is and the order in which a request is looked at: who asks first, and nothing of the body
+before that. What must not break: nothing is read, or done, for somebody whom the gate did not let in.
+"""
+
+import logging
+import time
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from cassq.errors import CassqError, InvalidOptionError, KeyRefusedError
+from cassq.gate.addresses import origin_of
+from cassq.gate.applications import Right
+from cassq.gate.gate import Admitted, Asked
+from cassq.gate.names import full_name
+from cassq.http.bodies import JSON_MAX, convert, decode, read_body
+from cassq.http.problems import RefusedError, answer_problem
+from cassq.http.service import Service
+
+_access = logging.getLogger("cassq.http.access")
+
+JSON = "application/json"
+
+
+class Nothing(msgspec.Struct, forbid_unknown_fields=True):
+    """No words of a query, or no fields of a body."""
+
+
+@dataclass(slots=True)
+class Call:
+    """One request that was let in.
+
+    Attributes:
+        query: its words, as the route says.
+        body: its JSON, as the route says; None where it has none, or reads it itself.
+    """
+
+    request: Request
+    service: Service
+    asked: Asked
+    admitted: Admitted
+    query: Any
+    body: Any = None
+
+    def name(self, what: str) -> str:
+        """Return the name in the store of the queue, or topic, that the path names."""
+        return full_name(self.admitted.application.prefix, self.request.path_params[what], f"{what} name")
+
+    def own(self, what: str) -> str:
+        """Return that name as the path has it."""
+        return str(self.request.path_params[what])
+
+
+Handler = Callable[[Call], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One route of the service.
+
+    Attributes:
+        right: what it needs; None lets everybody in, without a key.
+        query: the words of its query.
+        body: its JSON; None where it takes none.
+        media: of a body that the handler reads itself.
+        answers: by status: a type of JSON, or a media type; None for nothing.
+    """
+
+    method: str
+    path: str
+    right: Right | None
+    handle: Handler
+    summary: str
+    answers: Mapping[int, Any]
+    query: type[msgspec.Struct] = Nothing
+    body: type[msgspec.Struct] | None = None
+    media: Sequence[str] = ()
+
+
+def answer(value: Any, status: int = 200) -> Response:  # noqa: ANN401 - whatever is JSON
+    """Return JSON."""
+    return Response(msgspec.json.encode(value), status, media_type=JSON)
+
+
+class _Intake:
+    """What is received of a request.
+
+    Attributes:
+        is_done: whether all of it was.
+    """
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self.is_done = False
+
+    async def __call__(self) -> Message:
+        message = await self._receive()
+        self.is_done = self.is_done or not message.get("more_body", False)
+        return message
+
+
+def _has_body(request: Request) -> bool:
+    return "transfer-encoding" in request.headers or request.headers.get("content-length", "0") != "0"
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """The ASGI application of one path.
+
+    Attributes:
+        routes: by method.
+    """
+
+    service_of: Callable[[Request], Service]
+    routes: dict[str, Route] = field(default_factory=dict)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        intake = _Intake(receive)
+        request = Request(scope, intake)
+        begun = time.perf_counter()
+        route = self.routes.get(scope["method"])
+        admitted: list[Admitted] = []
+        try:
+            response = await self._answer(request, route, admitted)
+        except ClientDisconnect:
+            return
+        except CassqError as error:
+            response = answer_problem(error)
+        except Exception as error:
+            response = answer_problem(error)
+        if _access.isEnabledFor(logging.INFO):
+            who = admitted[0] if admitted else None
+            _access.info(
+                "%s %s %d %.1f ms, application %s, key %s, from %s",
+                scope["method"],
+                route.path if route else "?",
+                response.status_code,
+                1000 * (time.perf_counter() - begun),
+                who and who.application.name,
+                who and who.key_id,
+                scope["client"] and scope["client"][0],
+            )
+        if not intake.is_done and _has_body(request):
+            # What is left of the body nobody reads: no other request comes behind it.
+            response.headers["Connection"] = "close"
+        await response(scope, intake, send)
+
+    async def _answer(self, request: Request, route: Route | None, admitted: list[Admitted]) -> Response:
+        if route is None:
+            allowed = ", ".join(sorted(self.routes))
+            raise RefusedError(405, "method-not-allowed", f"this path takes {allowed}", {"Allow": allowed})
+        service = self.service_of(request)
+        asked = Asked(None, route.right or Right.LOOK, _origin(request, service))
+        call = Call(request, service, asked, _NOBODY, None)
+        if route.right is not None:
+            call.asked = Asked(_key_of(request), route.right, asked.origin)
+            call.admitted = await service.admit(call.asked)
+            admitted.append(call.admitted)
+        if "idempotency-key" in request.headers:
+            raise RefusedError(501, "not-implemented", "Idempotency-Key is not known yet: leave it out")
+        call.query = convert(_words(request), route.query, "the query")
+        if route.body is None and route.media:
+            return await route.handle(call)
+        with service.budget.share() as share:
+            text = await read_body(request, share, JSON_MAX)
+            if route.body is not None:
+                _check_media(request, text)
+                call.body = decode(text or b"{}", route.body, "the body")
+            elif text:
+                raise InvalidOptionError("this call takes no body")
+            return await route.handle(call)
+
+
+_NOBODY: Any = None
+
+
+def _check_media(request: Request, text: bytes) -> None:
+    media = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+    if text and media != JSON:
+        raise RefusedError(415, "content-type", f"this call takes {JSON}")
+
+
+def _origin(request: Request, service: Service) -> Any:  # noqa: ANN401
+    client = request.scope.get("client")
+    return origin_of(
+        client[0] if client else None,
+        request.headers.getlist("x-forwarded-for"),
+        request.headers.getlist("x-forwarded-proto"),
+        service.proxies,
+        is_tls=request.scope["scheme"] == "https",
+    )
+
+
+def _key_of(request: Request) -> str | None:
+    given = request.headers.getlist("authorization")
+    if len(given) > 1:
+        raise KeyRefusedError("there are several Authorization headers: send one")
+    scheme, _, key = (given[0] if given else "").partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else None
+
+
+def _words(request: Request) -> dict[str, str]:
+    words: dict[str, str] = {}
+    for name, value in request.query_params.multi_items():
+        if name in words:
+            raise InvalidOptionError(f"the query has {name!r} twice")
+        words[name] = value
+    return words
+
+
+def body_to_text(body: bytes) -> tuple[str, str]:
+    """Return a body as a text of JSON, and how that is to be read: "utf-8", or "base64"."""
+    try:
+        return body.decode(), "utf-8"
+    except UnicodeDecodeError:
+        return b64encode(body).decode("ascii"), "base64"

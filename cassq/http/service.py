@@ -1,0 +1,178 @@
+"""What the requests of one process share: the store, the gate, and the queues and topics that are in use.
+
+Owns when a queue is opened and closed again, and that the gate's knowledge is fresh. What must not break:
+what is in use is not closed; and what nobody asked for in a while holds no threads.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Generic, Protocol, TypeVar
+
+from cassq import aio
+from cassq.aio.twins import call_in_thread
+from cassq.errors import (
+    CassqError,
+    ClosedError,
+    QueueNotFoundError,
+    StorageUnavailableError,
+    TopicNotFoundError,
+    UnavailableError,
+)
+from cassq.gate.addresses import Proxies
+from cassq.gate.gate import KNOWN_S, LOOK_S, Admitted, Asked
+from cassq.http.bodies import Budget
+from cassq.http.tails import Tails
+
+#: So long a request waits until it is known who may come in.
+PATIENCE_S = 5.0
+
+#: A queue that nobody asked for in so long is closed.
+IDLE_S = 60.0
+
+
+class AnyGate(Protocol):
+    """Who lets requests in."""
+
+    @property
+    def age_s(self) -> float:
+        """How old is what it knows."""
+        ...
+
+    def look(self) -> None:
+        """Read the applications."""
+        ...
+
+    def admit(self, asked: Asked, *, is_counted: bool = True) -> Admitted:
+        """Return who asks; see `Gate.admit`."""
+        ...
+
+
+class _Closable(Protocol):
+    async def close(self) -> None: ...
+
+
+Opened = TypeVar("Opened", bound=_Closable)
+
+
+class _Entry(Generic[Opened]):
+    def __init__(self, opened: Opened, now: float) -> None:
+        self.opened = opened
+        self.users = 0
+        self.used_at = now
+
+
+class InUse(Generic[Opened]):
+    """The queues, or the topics, that requests use.
+
+    Args:
+        find: opens one that exists.
+    """
+
+    def __init__(self, find: Callable[[str], Awaitable[Opened]]) -> None:
+        self._find = find
+        self._entries: dict[str, _Entry[Opened]] = {}
+
+    @asynccontextmanager
+    async def get(self, name: str) -> AsyncIterator[Opened]:
+        """Open one, if need be, and keep it for the block.
+
+        Raises: QueueNotFoundError, TopicNotFoundError: there is none of this name.
+        """
+        clock = asyncio.get_running_loop().time
+        entry = self._entries.get(name)
+        if entry is None:
+            opened = await self._find(name)
+            entry = self._entries.get(name) or _Entry(opened, clock())
+            self._entries[name] = entry
+        entry.users += 1
+        try:
+            yield entry.opened
+        except (QueueNotFoundError, TopicNotFoundError):
+            self.forget(name, entry)  # one that was made anew is found by the next request
+            raise
+        except ClosedError as error:  # another request deleted it
+            self.forget(name, entry)
+            raise UnavailableError("it was closed meanwhile, and nothing happened: try again") from error
+        finally:
+            entry.users -= 1
+            entry.used_at = clock()
+
+    def forget(self, name: str, entry: "_Entry[Opened] | None" = None) -> None:
+        """Have the next request open it anew."""
+        if entry is None or self._entries.get(name) is entry:
+            self._entries.pop(name, None)
+
+    async def close_idle(self) -> None:
+        """Close what nobody uses, nor has lately."""
+        now = asyncio.get_running_loop().time()
+        for name, entry in list(self._entries.items()):
+            if not entry.users and now - entry.used_at >= IDLE_S:
+                self.forget(name, entry)
+                with suppress(CassqError):
+                    await entry.opened.close()
+
+
+class Service:
+    """What the requests of one process share.
+
+    Attributes:
+        draining: set once the process is about to end: streams end.
+    """
+
+    def __init__(self, store: aio.Store, gate: AnyGate, proxies: Proxies) -> None:
+        self.store = store
+        self.gate = gate
+        self.proxies = proxies
+        self.budget = Budget()
+        self.queues = InUse(store.find_queue)
+        self.topics = InUse(store.find_topic)
+        self.tails = Tails()
+        self.draining = asyncio.Event()
+        self._looking: asyncio.Task[None] | None = None
+
+    async def admit(self, asked: Asked, *, is_counted: bool = True) -> Admitted:
+        """Return who asks; see `Gate.admit`.
+
+        Raises: StorageUnavailableError: what is known is too old, and cannot be read anew.
+        """
+        await self.know(KNOWN_S)
+        return self.gate.admit(asked, is_counted=is_counted)
+
+    async def know(self, age_s: float) -> None:
+        """Have what is known of the applications be younger than this.
+
+        Raises: StorageUnavailableError: it cannot be read.
+        """
+        if self.gate.age_s >= LOOK_S:
+            self._look_soon()
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while self.gate.age_s >= age_s:
+                    await asyncio.shield(self._look_soon())
+        except TimeoutError:
+            raise StorageUnavailableError(
+                f"the applications cannot be read within {PATIENCE_S:g} s, so nobody is let in: try again"
+            ) from None
+
+    def _look_soon(self) -> "asyncio.Task[None]":
+        if self._looking is None:
+            self._looking = asyncio.create_task(call_in_thread(self.gate.look))
+            self._looking.add_done_callback(self._note_look)
+        return self._looking
+
+    def _note_look(self, task: "asyncio.Task[None]") -> None:
+        self._looking = None
+        if not task.cancelled():
+            task.exception()  # who waited for it hears of it; others go by what is known
+
+    async def tend(self) -> None:
+        """Close what is idle, again and again."""
+        while True:
+            await asyncio.sleep(IDLE_S / 4)
+            await self.queues.close_idle()
+            await self.topics.close_idle()
+
+    def drain(self) -> None:
+        """Have streams end, and tell that the process is not ready."""
+        self.draining.set()

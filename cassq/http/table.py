@@ -1,0 +1,130 @@
+"""All routes of the service, with the right that each needs.
+
+Owns the one table that answers requests and makes the OpenAPI document; a capability adds its rows here. What
+must not break: a route without a right lets everybody in.
+"""
+
+from typing import Any
+
+from starlette.responses import Response
+
+from cassq.errors import StorageUnavailableError
+from cassq.gate.applications import Right
+from cassq.http import following, forms, messages, queues, topics
+from cassq.http.routes import Call, Route, answer
+
+#: So old at most is the last answer of the database in a process that is ready.
+READY_S = 5.0
+
+_MANY = ("application/octet-stream", messages.NDJSON)
+_QUEUE = "/v1/queues/{queue}"
+_TOPIC = "/v1/topics/{topic}"
+
+
+async def _tell_alive(_: Call) -> Response:
+    return answer(forms.Health("alive"))
+
+
+async def _tell_ready(call: Call) -> Response:
+    if call.service.draining.is_set():
+        raise StorageUnavailableError("the process is about to end")
+    await call.service.know(READY_S)
+    return answer(forms.Health("ready"))
+
+
+QUEUES = [
+    Route(
+        *("GET", "/v1/queues", Right.LOOK, queues.list_all, "List queues"),
+        {200: forms.Names},
+        query=forms.NamesQuery,
+    ),
+    Route(
+        *("PUT", _QUEUE, Right.STEER, queues.create, "Create a queue, or open it with the same settings"),
+        {200: forms.Settings, 201: forms.Settings},
+        body=forms.QueueChanges,
+    ),
+    Route("GET", _QUEUE, Right.LOOK, queues.show, "Tell the settings of a queue", {200: forms.Settings}),
+    Route(
+        *("PATCH", _QUEUE, Right.STEER, queues.alter, "Give a queue other settings while it is in use"),
+        {200: forms.Settings},
+        body=forms.QueueChanges,
+    ),
+    Route(
+        "DELETE", _QUEUE, Right.STEER, queues.delete, "Delete a queue with its messages", {200: forms.Done}
+    ),
+    Route(
+        *("POST", f"{_QUEUE}/messages", Right.PUSH, messages.push, "Push a message, or with NDJSON many"),
+        {201: forms.Pushed},
+        query=forms.PushQuery,
+        media=_MANY,
+    ),
+    Route(
+        *("GET", f"{_QUEUE}/messages", Right.LOOK, queues.peek, "Show what waits; takes nothing"),
+        {200: forms.Messages},
+        query=forms.Limit,
+    ),
+    Route(
+        "GET", f"{_QUEUE}/stats", Right.LOOK, queues.stats, "Tell figures of a queue", {200: dict[str, Any]}
+    ),
+    Route("POST", f"{_QUEUE}/pause", Right.STEER, queues.pause, "Stop deliveries", {200: forms.Done}),
+    Route("POST", f"{_QUEUE}/resume", Right.STEER, queues.resume, "Let deliveries go on", {200: forms.Done}),
+    Route(
+        *("POST", f"{_QUEUE}/purge", Right.STEER, queues.purge, "End all messages that no consumer has"),
+        {200: forms.Done},
+        body=forms.Confirmation,
+    ),
+]
+
+TOPICS = [
+    Route(
+        *("GET", "/v1/topics", Right.LOOK, topics.list_all, "List topics"),
+        {200: forms.Names},
+        query=forms.NamesQuery,
+    ),
+    Route(
+        *("PUT", _TOPIC, Right.STEER, topics.create, "Create a topic, or open it with the same settings"),
+        {200: forms.Settings, 201: forms.Settings},
+        body=forms.TopicChanges,
+    ),
+    Route("GET", _TOPIC, Right.LOOK, topics.show, "Tell the settings of a topic", {200: forms.Settings}),
+    Route(
+        "DELETE", _TOPIC, Right.STEER, topics.delete, "Delete a topic with its messages", {200: forms.Done}
+    ),
+    Route(
+        *(
+            "POST",
+            f"{_TOPIC}/messages",
+            Right.PUSH,
+            messages.publish,
+            "Publish a message, or with NDJSON many",
+        ),
+        {201: forms.Published},
+        query=forms.PublishQuery,
+        media=_MANY,
+    ),
+    Route(
+        *("GET", f"{_TOPIC}/messages", Right.POP, topics.read, "Read a page of a partition"),
+        {200: forms.Page},
+        query=forms.ReadQuery,
+    ),
+    Route(
+        *("GET", f"{_TOPIC}/follow", Right.POP, following.follow, "Follow a topic by server-sent events"),
+        {200: following.EVENTS},
+        query=forms.FollowQuery,
+    ),
+    Route(
+        "GET",
+        f"{_TOPIC}/stats",
+        Right.LOOK,
+        topics.stats,
+        "Tell figures of a topic",
+        {200: forms.TopicFigures},
+    ),
+]
+
+HEALTH = [
+    Route("GET", "/healthz", None, _tell_alive, "Tell that the process lives", {200: forms.Health}),
+    Route("GET", "/readyz", None, _tell_ready, "Tell whether the database answers", {200: forms.Health}),
+]
+
+ROUTES = [*QUEUES, *TOPICS, *HEALTH]

@@ -1,0 +1,179 @@
+"""Connections of clients that stop, are slow on purpose, or send too much: real sockets, short deadlines."""
+
+import asyncio
+import socket
+import threading
+
+import pytest
+import uvicorn
+from support.raw_sockets import ask, receive
+
+from cassq.http import protocol
+from cassq.http.protocol import DeadlineProtocol
+
+WAIT_S = 30.0
+LARGE = b"x" * (32 * 1024 * 1024)
+
+
+class Server:
+    """uvicorn in a thread, with an application that reads the body and answers with its size.
+
+    Attributes:
+        left: is set once the application heard that its client has left, or its answer was not taken.
+    """
+
+    def __init__(self):
+        self.left = threading.Event()
+        config = uvicorn.Config(
+            self._answer,
+            interface="asgi3",
+            http=DeadlineProtocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+        )
+        self._server = uvicorn.Server(config)
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]})
+        self._thread.start()
+
+    async def _answer(self, scope, receive, send):
+        size, message = 0, {"more_body": True}
+        while message.get("more_body"):
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                self.left.set()
+                return
+            size += len(message["body"])
+        if scope["path"] == "/slow":  # this side is slow, not the client
+            await asyncio.sleep(3 * protocol.BODY_S)
+        body = LARGE if scope["path"] == "/large" else str(size).encode()
+        headers = [(b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+        if scope["path"] == "/large":
+            await receive()
+            self.left.set()
+
+    def connect(self):
+        return socket.create_connection(self._socket.getsockname(), timeout=WAIT_S)
+
+    def close(self):
+        self._server.should_exit = True
+        self._server.force_exit = True
+        self._thread.join()
+
+
+@pytest.fixture
+def server(monkeypatch):
+    for name in ("HEADERS_S", "BODY_S", "TAKE_S"):
+        monkeypatch.setattr(protocol, name, 0.3)
+    made = Server()
+    yield made
+    made.close()
+
+
+def get(server):
+    with server.connect() as raw:
+        return ask(raw, b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"GET", b"GET / HTTP/1.1\r\nHost", b"GET / HTTP/1.1\r\nHost: x\r\n"],
+    ids=["nothing", "method", "header", "no end"],
+)
+def test_headers_that_do_not_come_end_the_connection(server, sent):
+    with server.connect() as raw:
+        assert ask(raw, sent).startswith(b"HTTP/1.1 408")
+    assert get(server).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    "head", [b"Content-Length: 10\r\n\r\nabc", b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"]
+)
+def test_a_body_that_stops_ends_the_connection(server, head):
+    with server.connect() as raw:
+        assert ask(raw, b"POST / HTTP/1.1\r\nHost: x\r\n" + head).startswith(b"HTTP/1.1 408")
+    assert server.left.wait(WAIT_S)
+
+
+def test_a_client_that_sends_a_byte_now_and_then_is_not_waited_for(server):
+    with server.connect() as raw:
+        raw.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nA: ")
+        raw.settimeout(0.05)
+        answer = b""
+        while not answer:
+            try:
+                answer = receive(raw)
+            except TimeoutError:
+                raw.sendall(b"a")
+    assert answer.startswith(b"HTTP/1.1 408")
+
+
+def test_a_second_request_of_a_connection_has_a_deadline_of_its_own(server):
+    with server.connect() as raw:
+        raw.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert raw.recv(1000).startswith(b"HTTP/1.1 200")
+        assert b"408" in ask(raw, b"GET / HT")
+
+
+def test_a_body_that_comes_whole_is_answered_whatever_this_side_takes(server):
+    with server.connect() as raw:
+        answer = ask(
+            raw, b"POST /slow HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc"
+        )
+    assert answer.endswith(b"\r\n\r\n3")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 100_000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 100_000,
+        b"GET / HTTP/1.1\r\n" + b"".join(b"H%d: %s\r\n" % (n, b"a" * 90) for n in range(1000)) + b"\r\n",
+        b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\n" + b"a" * 100_000,
+    ],
+    ids=["one header", "without end", "many headers", "path", "a name"],
+)
+def test_headers_of_100_000_bytes_are_refused(server, sent):
+    with server.connect() as raw:
+        assert ask(raw, sent).startswith((b"HTTP/1.1 431", b"HTTP/1.1 400"))
+    assert get(server).startswith(b"HTTP/1.1 200")
+
+
+def test_headers_just_below_the_limit_are_taken(server):
+    with server.connect() as raw:
+        head = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nA: " + b"a" * 60_000 + b"\r\n\r\n"
+        assert ask(raw, head).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\n\r\n",
+        b"Content-Length: 4\r\nContent-Length: 5\r\n\r\nabcde",
+        b"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+        b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+        b"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+        b"Content-Length: +4\r\n\r\nabcd",
+        b"Content-Length: 4\r\n X: y\r\n\r\nabcd",
+    ],
+)
+def test_a_request_whose_end_two_readers_may_see_differently_is_refused(server, head):
+    with server.connect() as raw:
+        answer = ask(raw, b"POST / HTTP/1.1\r\nHost: x\r\n" + head)
+
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert answer.count(b"HTTP/1.1") == 1
+
+
+def test_a_client_that_takes_nothing_is_left(server):
+    with server.connect() as raw:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        raw.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert server.left.wait(WAIT_S)
+    assert get(server).startswith(b"HTTP/1.1 200")
