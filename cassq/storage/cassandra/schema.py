@@ -26,7 +26,7 @@ from cassq.storage.cassandra.session import CassandraSession
 from cassq.storage.cassandra.statement import Call
 
 #: The version of the schema that this code reads and writes.
-VERSION = 16
+VERSION = 17
 
 
 @dataclass(frozen=True, slots=True)
