@@ -33,6 +33,16 @@ class TestBatches:
 
         assert found.headers is None
 
+    def test_headers_are_read_without_bodies(self, storage, pipe):
+        headers = ({"type": "new"}, {})
+        pushed = [batch(1, b"a", b"b", headers=headers), replace(batch(3, b"c"), keys=("k",))]
+        for each in pushed:
+            storage.append(pipe, each)
+
+        found = storage.read_batches(pipe, BatchQuery(limit=10, is_outline=True, has_headers=True))
+
+        assert unstamped(found) == [replace(pushed[0].outline, headers=headers), pushed[1].outline]
+
     def test_a_batch_reads_back_with_its_time_to_live(self, storage, pipe):
         longest = 10**12
         storage.append(pipe, replace(batch(1, b"a"), ttl_ms=1_000))

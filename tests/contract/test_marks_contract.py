@@ -1,11 +1,16 @@
 """What the storage port says of marks, asked of every adapter."""
 
-import pytest
-from stored import advance, run, take
+from dataclasses import replace
 
-from cassq.model.ids import new_pipe_id
+import pytest
+from stored import EARLY_MS, advance, run, take
+
+from cassq.limits import AT_WRITE
+from cassq.model.ids import new_pipe_id, new_token
+from cassq.model.past import Attempt
 from cassq.model.pipe import End, Mark
 from cassq.model.progress import Progress
+from cassq.model.transaction import Cancel, RunChange, Transaction
 
 
 class TestMarks:
@@ -108,3 +113,43 @@ class TestMarks:
         storage.mark(pipe, marks)
 
         assert storage.load_pipe(pipe).marks == tuple(marks)
+
+
+class TestWhenMessagesEnded:
+    def test_it_is_written_by_the_databases_clock_where_a_mark_asks_for_it(self, storage, pipe):
+        take(storage, pipe, run(1, 9))
+        before = storage.load_pipe(pipe).now_ms
+        storage.mark(pipe, [Mark(1, 2, End.COMMITTED, ended_at_ms=AT_WRITE), Mark(3, 4, End.DEAD)])
+        advance(storage, pipe, marks=[Mark(5, 6, End.PURGED, ended_at_ms=AT_WRITE), Mark(7, 8, End.PURGED)])
+
+        state = storage.load_pipe(pipe)
+
+        assert [(mark.first, mark.last) for mark in state.marks] == [(1, 2), (3, 4), (5, 6), (7, 8)]
+        first, second, third, fourth = (mark.ended_at_ms for mark in state.marks)
+        assert (second, fourth) == (None, None)
+        # Two reads of the clock may be of two nodes.
+        assert before - 2000 <= min(first, third) <= max(first, third) <= state.now_ms + 2000
+
+    def test_also_where_a_message_that_waits_is_cancelled(self, storage, pipe):
+        cancel = Transaction(Cancel(new_token(), 4), marks=(Mark(4, 4, End.PURGED, ended_at_ms=AT_WRITE),))
+        assert storage.transact(pipe, cancel).is_applied
+
+        (mark,) = storage.load_pipe(pipe).marks
+
+        assert mark.ended_at_ms
+
+
+def test_a_run_reads_back_with_its_earlier_attempts(storage, pipe):
+    past = (Attempt(1, "a popper", EARLY_MS, "lease ended"), Attempt(2, "ü", 0, 'a "reason"'))
+    came_back = run(1, 9, past=past)
+    take(storage, pipe, came_back)
+
+    (stands,) = storage.load_pipe(pipe).runs
+    assert stands.past == past
+
+    longer = (*past, Attempt(3, "a popper", 0, ""))
+    again = replace(came_back, lease_id=new_token(), attempt=4, past=longer)
+    change = RunChange(again, came_back.lease_id)
+    assert storage.transact(pipe, Transaction(runs=(change,))).is_applied
+    (stands,) = storage.load_pipe(pipe).runs
+    assert (stands.attempt, stands.past) == (4, longer)

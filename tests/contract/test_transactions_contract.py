@@ -212,10 +212,11 @@ class TestForceSealDrainRetire:
 
         assert head_of(storage, pipe) == replace(seen, op=op, phase=Phase.RETIRED)
 
-    def test_retire_names_where_the_event_of_the_pipe_is_to_be(self, storage, pipe):
+    @pytest.mark.parametrize("kept", ["outline", "headers"])
+    def test_retire_names_where_the_event_of_the_pipe_is_to_be(self, storage, pipe, kept):
         storage.transact(pipe, Transaction(Seal(0)))
         seen = head_of(storage, pipe)
-        op, place = new_token(), LogPlace(new_token(), 17)
+        op, place = new_token(), LogPlace(new_token(), 17, kept)
 
         assert storage.transact(pipe, Transaction(Retire(seen.op, op, place))).is_applied
 

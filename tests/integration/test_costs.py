@@ -21,7 +21,7 @@ def calls(store, method):
     return count.calls if count else 0
 
 
-@pytest.mark.parametrize("journal", ["off", "outline"])
+@pytest.mark.parametrize("journal", ["off", "outline", "headers"])
 def test_a_pipe_costs_two_transactions_beside_its_takes_and_no_body_is_written_twice(store, name, journal):
     queue = store.queue(name, pipe_messages_max=100, journal=journal)
     queue.push_many(b"x" for _ in range(1000))

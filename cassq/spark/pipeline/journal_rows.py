@@ -15,6 +15,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from cassq.model.fates import Stretch
+from cassq.model.ids import MessageId
 from cassq.model.journal import PipeEvent, PushedBatch
 from cassq.model.message import Headers
 from cassq.model.past import past_to_text
@@ -40,6 +41,14 @@ KEYED = (
 _ROWS = 20_000
 
 
+class Rows(NamedTuple):
+    """Rows of one event: so many, what they share, and what each has of its own, by column."""
+
+    size: int
+    shared: Mapping[str, Any]
+    own: Mapping[str, Sequence[Any]]
+
+
 class _Kept(NamedTuple):
     """What the index keeps of one message."""
 
@@ -53,7 +62,7 @@ def bucket_of(pipe: UUID) -> int:
     return zlib.crc32(str(pipe).encode()) % BUCKETS
 
 
-def pieces_of(event: PipeEvent, names: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+def pieces_of(event: PipeEvent, names: Sequence[str] = ()) -> Iterator[Rows]:
     """Yield the rows of `pieces` of one event.
 
     Args:
@@ -69,32 +78,28 @@ def pieces_of(event: PipeEvent, names: Sequence[str] = ()) -> Iterator[dict[str,
         for seq in range(stretch.first + 1, stretch.last + 2) if kept or edges else (stretch.last + 1,):
             if seq <= stretch.last and (seq in kept) is (begin in kept) and seq not in edges:
                 continue
-            yield (
-                told | _place_of(event, begin) | {"first": begin, "last": seq - 1, "is_keyed": begin in kept}
-            )
+            own = {"first": begin, "last": seq - 1, "is_keyed": begin in kept}
+            yield Rows(1, told | _place_of(event, begin) | own, {})
             begin = seq
 
 
-def keyed_of(event: PipeEvent, names: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+def keyed_of(event: PipeEvent, names: Sequence[str] = ()) -> Iterator[Rows]:
     """Yield the rows of `keyed` of one event."""
     kept = _kept_of(event, names)
     if not kept:
         return
-    shared = _shared_of(event) | {"queue": event.queue}
+    shared = _shared_of(event) | {"queue": event.queue, "pipe": str(event.pipe)}
     for stretch in event.stretches:
-        told = shared | _told_of(stretch, event.retired_at)
-        for seq in range(stretch.first, stretch.last + 1):
-            if seq in kept:
-                key, headers, pushed_at_ms = kept[seq]
-                place = _place_of(event, seq)
-                yield told | {
-                    "pipe": str(event.pipe),
-                    "seq": seq,
-                    "message_id": f"{place['first_pipe']}:{place['first_seq']}",
-                    "key": key,
-                    "headers": [*headers.items()],
-                    "pushed_at": 1000 * pushed_at_ms,
-                }
+        seqs = [seq for seq in range(stretch.first, stretch.last + 1) if seq in kept]
+        found = [kept[seq] for seq in seqs]
+        own: dict[str, Sequence[Any]] = {
+            "seq": seqs,
+            "message_id": [_id_of(event, seq) for seq in seqs],
+            "key": [each.key for each in found],
+            "headers": [[*each.headers.items()] for each in found],
+            "pushed_at": [1000 * each.pushed_at_ms for each in found],
+        }
+        yield Rows(len(seqs), shared | _told_of(stretch, event.retired_at), own)
 
 
 def rows_of(
@@ -107,21 +112,26 @@ def rows_of(
 
     Raises: DecodeError: one is damaged. What has no pipe as its key is none of cassq's, and is left out.
     """
-    rows: list[dict[str, Any]] = []
+    columns: dict[str, list[Any]] = {name: [] for name in schema.names}
+    count = 0
     for batch in batches:
         for key, body in zip(*(batch.column(name).to_pylist() for name in ("key", "body")), strict=True):
-            if _is_pipe(key):
-                rows += (keyed_of if is_keyed else pieces_of)(PipeEvent.from_body(body), names)
-            if len(rows) >= _ROWS:
-                yield _to_batch(rows, schema)
-                rows = []
-    if rows:
-        yield _to_batch(rows, schema)
+            if not _is_pipe(key):
+                continue
+            for rows in (keyed_of if is_keyed else pieces_of)(PipeEvent.from_body(body), names):
+                for name, column in columns.items():
+                    column.extend(rows.own[name] if name in rows.own else [rows.shared[name]] * rows.size)
+                count += rows.size
+            if count >= _ROWS:
+                yield _to_batch(columns, schema)
+                columns, count = {name: [] for name in schema.names}, 0
+    if count:
+        yield _to_batch(columns, schema)
 
 
-def _to_batch(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
-    columns = [pa.array([row[field.name] for row in rows], type=field.type) for field in schema]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+def _to_batch(columns: Mapping[str, Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
+    arrays = [pa.array(columns[field.name], type=field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _is_pipe(key: str | None) -> bool:
@@ -168,9 +178,17 @@ def _told_of(stretch: Stretch, retired_at: datetime) -> dict[str, Any]:
 
 
 def _place_of(event: PipeEvent, seq: int) -> dict[str, Any]:
-    """Return where a message is, and by which id people know it."""
-    first = event.pipe, seq
+    first = _first_of(event, seq)
+    return {"pipe": str(event.pipe), "first_pipe": str(first.pipe), "first_seq": first.seq}
+
+
+def _id_of(event: PipeEvent, seq: int) -> str:
+    return str(_first_of(event, seq)) if event.origins else f"{event.pipe}:{seq}"
+
+
+def _first_of(event: PipeEvent, seq: int) -> MessageId:
+    """Return the id by which people know a message."""
     for each in event.origins:
         if each.first <= seq < each.first + each.size:
-            first = each.pipe, each.seq + seq - each.first
-    return {"pipe": str(event.pipe), "first_pipe": str(first[0]), "first_seq": first[1]}
+            return MessageId(each.pipe, each.seq + seq - each.first)
+    return MessageId(event.pipe, seq)
