@@ -145,15 +145,18 @@ class Queue(SteeredQueue):
         """
         return self._workers.make_popper(commit, types)
 
-    def lessor(self) -> Lessor:
+    def lessor(self, *, types: Iterable[str] | None = None) -> Lessor:
         """Return a new lessor, which leases messages to clients that settle them at any process.
 
         Those that are open share what takes for them, as poppers do. See "Leases that a token names" in
         docs/protocol.md.
 
+        Args:
+            types: as of `popper`.
+
         Raises: as `popper`; InvalidOptionError: messages of the queue have keys.
         """
-        return self._workers.make_lessor(self.leases)
+        return self._workers.make_lessor(self.leases, types)
 
     def run_reader(self, name: str, *, lease: timedelta) -> RunReader:
         """Return a reader that leases runs under a stable name, for a consumer that writes down what it has.

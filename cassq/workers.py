@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from typing import Literal
 from uuid import UUID
 
 from cassq.bulk.leased_run import tag
@@ -28,7 +29,6 @@ from cassq.errors import (
 )
 from cassq.model.ids import MessageId, check_name
 from cassq.model.label import Label, to_types
-from cassq.model.lease import holder_of
 from cassq.model.message import Headers
 from cassq.model.uses import EVERY_POPPER
 from cassq.observing.statistics import Statistics
@@ -39,7 +39,7 @@ from cassq.popping.leases import Leases
 from cassq.popping.lessor import Lessor, check_keyless
 from cassq.popping.pipe_backoff import GonePipes
 from cassq.popping.popper import Popper
-from cassq.popping.shared_intake import CommitMode, SharedIntake, check_commit, silence_of
+from cassq.popping.shared_intake import CommitMode, SharedIntake, check_commit
 from cassq.pushing.due_clock import DueClock
 from cassq.pushing.labels import Labels
 from cassq.pushing.observed_pusher import ObservedPusher
@@ -52,6 +52,10 @@ from cassq.runtime.fork_guard import ForkGuard, process_name
 from cassq.runtime.reentry import Closing, alone
 
 _numbers = itertools.count(1)
+
+#: How an intake's commits go out; what lessors lease is committed by its token.
+_Way = CommitMode | Literal["lent"]
+_LENT: Literal["lent"] = "lent"
 
 #: A pusher, or what calls one.
 AnyPusher = Pusher | ObservedPusher | TracedPusher
@@ -82,8 +86,7 @@ class Workers:
         self._making = threading.RLock()
         self._pusher: AnyPusher | None = None
         self._poppers: list[Popper] = []
-        self._intakes: dict[tuple[CommitMode, frozenset[str]], SharedIntake] = {}
-        self._lending: SharedIntake | None = None
+        self._intakes: dict[tuple[_Way, frozenset[str]], SharedIntake] = {}
         self._readers: list[RunReader] = []
         self._reaper: Reaper | None = None
         self._housekeeping: Housekeeping | None = None
@@ -126,43 +129,36 @@ class Workers:
         """Return a new popper; see `Queue.popper`."""
         self.check_usable()
         check_commit(commit)
-        kinds = to_types(types)
+        return self._make_popper(commit, to_types(types))[0]
+
+    def make_lessor(self, leases: Leases, types: Iterable[str] | None) -> Lessor:
+        """Return a new lessor; see `Queue.lessor`."""
+        self.check_usable()
+        check_keyless(self._context)
+        popper, intake = self._make_popper(_LENT, to_types(types))
+        return Lessor(popper, leases, intake.buffer.answers)
+
+    def _make_popper(self, way: _Way, kinds: frozenset[str]) -> tuple[Popper, SharedIntake]:
         self._may_take()  # raises where the queue was deleted
         self._context.coordinator.may_take()  # a store that can never pop says so here
         with alone(self._making, "popper()"):
             self.check_usable()
-            intake = self._intakes.get((commit, kinds))
+            intake = self._intakes.get((way, kinds))
             if not (intake and intake.join()):
-                intake = self._intakes[commit, kinds] = self._make_intake(commit, kinds)
+                intake = self._intakes[way, kinds] = self._make_intake(way, kinds)
             popper = Popper(intake, queue=self._queue, clock=self._context.clock)
             self._poppers = [each for each in self._poppers if not each.has_closed] + [popper]
-        return popper
+        return popper, intake
 
-    def _make_intake(self, commit: CommitMode, types: frozenset[str]) -> SharedIntake:
+    def _make_intake(self, way: _Way, types: frozenset[str]) -> SharedIntake:
         """Make an intake; called with `_making` held."""
-        fetcher = self._make_fetcher()
+        buffer = LeaseBuffer(self._context) if way == _LENT else None
+        fetcher = self._make_fetcher(buffer.taker if buffer else None)
         if types:
             fetcher.take_only(types)
-        return SharedIntake(self._context, fetcher, commit, self._may_take)
-
-    def make_lessor(self, leases: Leases) -> Lessor:
-        """Return a new lessor; see `Queue.lessor`."""
-        self.check_usable()
-        self._may_lend()
-        self._context.coordinator.may_take()
-        with alone(self._making, "lessor()"):
-            self.check_usable()
-            if not (self._lending and self._lending.join()):
-                self._lending = self._make_lending()
-            popper = Popper(self._lending, queue=self._queue, clock=self._context.clock)
-            self._poppers = [each for each in self._poppers if not each.has_closed] + [popper]
-            return Lessor(popper, leases, self._lending.buffer.answers)
-
-    def _make_lending(self) -> SharedIntake:
-        """Make the intake of lessors, which gives whole runs; called with `_making` held."""
-        buffer = LeaseBuffer(self._context.clock, silence_of(self._context))
-        taker = Taker(holder_of(self._queue), portions=buffer.portions)
-        return SharedIntake(self._context, self._make_fetcher(taker), "each", self._may_lend, buffer)
+        if way == _LENT:
+            return SharedIntake(self._context, fetcher, "each", self._may_lend, buffer)
+        return SharedIntake(self._context, fetcher, way, self._may_take)
 
     def _may_lend(self) -> bool:
         check_keyless(self._context)
@@ -236,7 +232,7 @@ class Workers:
     def _close(self) -> None:
         with self._making:
             self._is_closed = True
-            poppers, self._poppers, self._intakes, self._lending = self._poppers, [], {}, None
+            poppers, self._poppers, self._intakes = self._poppers, [], {}
             readers, self._readers = self._readers, []
             pusher, self._pusher = self._pusher, None
             housekeeping, self._housekeeping = self._housekeeping, None

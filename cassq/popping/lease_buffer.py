@@ -4,18 +4,20 @@ Owns that a client gets whole runs, and that nothing is taken which nobody in li
 break: no two clients get messages of one run; what fits nobody goes back, uncounted.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from itertools import islice, takewhile
 
+from cassq.catalog.queue_context import QueueContext
 from cassq.limits import TAKE_RUNS_MAX
+from cassq.model.lease import holder_of
 from cassq.model.portions import Portions
+from cassq.pipes.fenced_pipe import Taker
 from cassq.pipes.held_run import HeldRun
-from cassq.popping.consumer_line import Consumer
 from cassq.popping.delivery import BatchSlice
 from cassq.popping.delivery_buffer import DeliveryBuffer
 from cassq.popping.hand import Hand, Portion
-from cassq.runtime.clock import Clock
+from cassq.popping.looks import silence_of
 
 
 def _is_of(run: HeldRun, batch_slice: BatchSlice) -> bool:
@@ -53,21 +55,29 @@ class LeaseBuffer(DeliveryBuffer):
     """Runs for clients in line.
 
     Attributes:
-        portions: what they want, as the takes of a round cut it.
+        taker: takes what they want, cut into their portions.
     """
 
-    def __init__(self, clock: Clock, silent_service: Callable[[], str | None]) -> None:
-        super().__init__(clock, silent_service)
-        self._hand = WholeRuns(clock.until_shown)
-        self.portions = Portions()
+    def __init__(self, context: QueueContext) -> None:
+        super().__init__(context.clock, silence_of(context))
+        self._hand = WholeRuns(context.clock.until_shown)
+        self._portions = Portions()
+        self.taker = Taker(holder_of(context.queue), portions=self._portions)
+
+    def wanted(self) -> int:
+        """Return how many messages to take now: what the first in line ask for."""
+        with self._lock:
+            return 0 if self.is_idle(self.slow_s) else sum(self._asked())
 
     def begin_round(self) -> int:
         """Note that a look begins, for those who are in line now; return its number."""
         with self._lock:
-            line: Iterable[Consumer] = self._line.all
-            # What is in hand goes to the first of them, or back.
-            self.portions.begin(each.count for each in islice(line, TAKE_RUNS_MAX))
+            self._portions.begin(self._asked())
             return super().begin_round()
+
+    def _asked(self) -> list[int]:
+        """Return how much each of the first in line wants; what is in hand goes to them before, or back."""
+        return [each.count for each in islice(self._line.all, TAKE_RUNS_MAX)]
 
     def take_surplus(self) -> bool:
         """Tell whether what is in hand is for none of those who wait."""

@@ -8,6 +8,8 @@ unless the fetch thread is listening to be woken.
 
 from collections.abc import Callable
 
+from cassq.catalog.queue_context import QueueContext
+from cassq.coordination.watched import silent_service
 from cassq.errors import (
     CassqError,
     ClosedError,
@@ -103,6 +105,11 @@ class Looks:
         if service:
             return CoordinationUnavailableError(f"{words}: {service} does not answer")
         return StorageUnavailableError(f"{words}: the database does not answer, or is slow")
+
+
+def silence_of(context: QueueContext) -> Callable[[], str | None]:
+    """Return what names the coordination service while it does not answer."""
+    return lambda: silent_service(context.coordinator, context.queue)
 
 
 def closed() -> ClosedError:

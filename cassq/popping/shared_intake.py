@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Literal
 
 from cassq.catalog.queue_context import QueueContext
-from cassq.coordination.watched import silent_service
 from cassq.errors import InvalidOptionError
 from cassq.popping.commits import DirectCommitter
 from cassq.popping.committer import Committer
@@ -21,6 +20,7 @@ from cassq.popping.delivery_buffer import DeliveryBuffer
 from cassq.popping.fetch_thread import FetchThread
 from cassq.popping.fetcher import Fetcher
 from cassq.popping.grouped_commits import GroupedCommitter
+from cassq.popping.looks import silence_of
 from cassq.popping.observed_intake import ObservedBuffer, ObservedCommitter
 from cassq.popping.traced_intake import TracedBuffer, TracedCommitter
 
@@ -95,11 +95,6 @@ class SharedIntake:
         self._fetch_thread.join()
         self._grouped.close()
         self.buffer.answers.shutdown(wait=False)
-
-
-def silence_of(context: QueueContext) -> Callable[[], str | None]:
-    """Return what names the coordination service while it does not answer."""
-    return lambda: silent_service(context.coordinator, context.queue)
 
 
 def check_commit(commit: str) -> None:

@@ -65,6 +65,9 @@ class _Held:
     messages: Sequence[LeasedMessage]
     asked: set[int] = field(default_factory=set)  # rolled back, or rejected: of these it is told nothing more
     committed: set[int] = field(default_factory=set)  # so it was told: again is no news
+    unknown: set[int] = field(
+        default_factory=set
+    )  # a call may have committed them: no later one takes that back
 
 
 class Client:
@@ -193,11 +196,13 @@ class Client:
         if isinstance(told, DeliveryExpiredError):
             kind = Kind.UNKNOWN_COMMIT  # a part of it may have been committed before
         for each in held.messages:
-            if each.seq in held.asked:
+            is_doubted = kind is Kind.EXPIRED and each.seq in held.unknown
+            if each.seq in held.asked or is_doubted:
                 self._note(Kind.UNKNOWN_COMMIT, [each])
             elif each.seq not in held.committed:
                 self._note(kind, [each])
-                held.committed |= {each.seq} if kind is Kind.COMMITTED else set()
+                told_as = held.committed if kind is Kind.COMMITTED else held.unknown
+                told_as.add(each.seq)
         return isinstance(told, DeliveryExpiredError) or told in (
             Settled.COMMITTED,
             Settled.EXPIRED,

@@ -25,7 +25,8 @@ TOKEN_MUTANTS: tuple[Mutant, ...] = (
         "        stretch = self._storage.read_stretch(pipe, leases[0].first, last)\n",
         "        stretch = self._storage.read_stretch(pipe, leases[0].first, last)\n"
         "        asked_at = self._clock.latest()\n",
-        about="tokens",
+        test="tests/unit/pipes/test_lent_rows.py::"
+        "test_it_counts_from_before_the_question_however_long_the_answer_took",
     ),
     planted(
         "add the margin for the clocks to what is left of a lease",
@@ -39,7 +40,7 @@ TOKEN_MUTANTS: tuple[Mutant, ...] = (
         _ROWS,
         "RunChange(row, row.lease_id, row.leased_at_ms, is_leased_now=True)",
         "RunChange(row, row.lease_id, None, is_leased_now=True)",
-        about="tokens",
+        test=_TESTS + "TestAnExtension::test_is_conditional_on_the_beginning_that_was_read",
     ),
     planted(
         "keep what has ended of a settled lease under its id",
@@ -48,7 +49,7 @@ TOKEN_MUTANTS: tuple[Mutant, ...] = (
         "    if how is None:\n"
         "        kept = replace(settled, state=row.state, lease_id=row.lease_id)\n"
         "        return replace(kept, leased_at_ms=row.leased_at_ms)\n",
-        about="tokens",
+        test=_TESTS + "TestASettlement::test_leaves_nothing_under_the_lease",
     ),
     planted(
         "commit at home after the own clock has run out",

@@ -1,12 +1,20 @@
 """How much is left of a lease, as a process that did not take it may believe."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
+from support.clocks import HandClock
+from support.contexts import context_of
 
-from cassq.model.ids import new_token
-from cassq.model.pipe import Run, RunState
+from cassq.model.ids import new_pipe_id, new_token
+from cassq.model.lease import Lease
+from cassq.model.pipe import Head, PipeEntry, Run, RunState
 from cassq.model.ranges import Ranges
-from cassq.pipes.lent_rows import Seen
+from cassq.model.settings import QueueSettings
+from cassq.model.transaction import Advance, RunChange, Transaction
+from cassq.pipes.lent_rows import LentRows, Seen
+from cassq.storage.sqlite.storage import SqliteStorage
 
 SKEW_MS = 500
 
@@ -32,6 +40,29 @@ def test_it_is_over_here_before_anybody_may_judge_it_over(lease_ms, ahead_ms, as
     ends_ms = round(seen.ends_at * 1000)
 
     assert not seen.row.is_expired(ends_ms + taker_ms, SKEW_MS)
+
+
+def test_it_counts_from_before_the_question_however_long_the_answer_took():
+    clock, storage = HandClock(), SqliteStorage(None)
+    pipe, head, taken = new_pipe_id(), Head(new_token()), row(0, 60_000)
+    storage.create_pipe("q", PipeEntry(pipe, "a pusher"), head)
+    take = Advance(head.op, replace(head, op=new_token(), cursor=1))
+    assert storage.transact(pipe, Transaction(take, (RunChange(taken, is_leased_now=True),))).is_applied
+    read = storage.read_stretch
+
+    def read_slowly(*values):
+        clock.seconds += 20
+        return read(*values)
+
+    storage.read_stretch = read_slowly
+    asked_at = clock.latest()
+    lease = Lease(b"abcd", pipe, 1, 1, taken.lease_id, 1)
+
+    seen = LentRows(context_of(storage, QueueSettings(), clock, queue="q")).read([lease])[lease]
+
+    assert seen.row
+    assert seen.ends_at <= asked_at + 60
+    storage.close()
 
 
 def test_without_a_row_nothing_is_left():

@@ -62,6 +62,12 @@ def letters_of(queue):
     return queue.dead.peek(10)
 
 
+def clock_moves(storage, pipe):
+    """Wait until the database's clock shows another millisecond, as between two extensions it does."""
+    before_ms = storage.load_pipe(pipe).now_ms
+    until(lambda: storage.load_pipe(pipe).now_ms > before_ms)
+
+
 def fails_once(storage, name, error):
     """Have the next call of a method be carried out and fail, as if its answer were lost."""
     method = getattr(storage, name)
@@ -352,6 +358,24 @@ class TestAnExtension:
         fails_once(queue._context.storage, "transact", OutcomeUnknownError("no answer"))
 
         assert away.extend([lease]) == [Extension.EXTENDED]
+
+    def test_is_conditional_on_the_beginning_that_was_read(self, queue, lessor, away):
+        """Of two that were sent on one reading the one that lands late is refused, and sets nothing back."""
+        pushed(queue, 1)
+        lease = lease_one(lessor, 1).lease
+        storage, held = queue._context.storage, []
+        transact = storage.transact
+
+        def lose(pipe, transaction):
+            storage.transact = transact
+            held.append((pipe, transaction))
+            clock_moves(storage, pipe)
+            raise OutcomeUnknownError("no answer")
+
+        storage.transact = lose
+        assert away.extend([lease]) == [Extension.EXTENDED]
+
+        assert not storage.transact(*held[0]).is_applied
 
 
 class TestWhoInventsATokenOrLearnsALease:
