@@ -46,16 +46,16 @@ def test_two_services_push_publish_follow_and_hear_of_a_revoked_key(servings, cl
                     one.post("/v1/topics/news/messages", params=place, content=b"%d" % number).status_code
                     == 201
                 )
-            found = []
-            for line in stream.iter_lines():
+            events, found = stream.iter_lines(), []
+            for line in events:
                 if line.startswith("data: "):
                     found.append(json.loads(line.removeprefix("data: "))["body"])
                 if len(found) == 20:
                     break
             assert sorted(map(int, found)) == list(range(20))
             assert [each for each in found if int(each) % 2] == [str(number) for number in range(1, 20, 2)]
-            second.applications(lambda found: found.revoke_key(name, Key.parse(key).id))
-            told = [line for line in stream.iter_lines() if line.startswith("data: ")]
+            second.applications(lambda applications: applications.revoke_key(name, Key.parse(key).id))
+            told = [line for line in events if line.startswith("data: ")]
             assert json.loads(told[-1].removeprefix("data: "))["code"] == "key-refused"
 
         until(lambda: one.get("/v1/queues").status_code == 401)
