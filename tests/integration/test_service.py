@@ -3,12 +3,14 @@
 import base64
 import json
 import signal
+import ssl
 import subprocess
 import threading
 from itertools import pairwise
 
 import httpx
 import pytest
+from command_line import CommandLine
 from support.patience import until
 from support.raw_sockets import ask
 from support.serving import Serving, keys_of
@@ -531,3 +533,35 @@ def test_offsets_of_events_rise(client, topic):
     offsets = [following.next()[1]["offset"] for _ in range(5)]
     following.close()
     assert all(after == before + 1 for before, after in pairwise(offsets))
+
+
+class TestTls:
+    @pytest.fixture
+    def files(self, tmp_path):
+        command = (
+            "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout k.pem -out c.pem"
+        )
+        subprocess.run(command.split(), cwd=tmp_path, capture_output=True, check=True, timeout=60)
+        return tmp_path / "c.pem", tmp_path / "k.pem"
+
+    def test_it_answers_by_tls(self, start, tmp_path, files):
+        serving = start(f"sqlite:///{tmp_path}/orders.db", "--tls-cert", files[0], "--tls-key", files[1])
+        (key,) = keys_of(serving.url, "shop")
+        with serving.client(key, verify=False) as client:
+            until(lambda: client.put("/v1/queues/orders").is_success)
+        with pytest.raises(httpx.RemoteProtocolError):
+            httpx.get(serving.base.replace("https", "http"))
+
+    def test_clients_need_a_certificate_where_it_is_asked_for(self, tmp_path, files):
+        options = ["--tls-cert", files[0], "--tls-key", files[1], "--client-ca", files[0]]
+        line = CommandLine(f"sqlite:///{tmp_path}/orders.db").start("serve", "--port", 0, *options)
+        place = line.stderr.readline().decode().rpartition(" ")[2].strip()
+        context = ssl.create_default_context(cafile=files[0])
+        context.check_hostname = False
+        with pytest.raises((httpx.ConnectError, httpx.ReadError, httpx.RemoteProtocolError)):
+            httpx.get(f"{place}/healthz", verify=context)
+        context.load_cert_chain(*files)
+        assert httpx.get(f"{place}/healthz", verify=context).status_code == 200
+        line.kill()
+        with line:
+            pass

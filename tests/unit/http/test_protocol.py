@@ -12,7 +12,8 @@ from cassq.http import protocol
 from cassq.http.protocol import DeadlineProtocol
 
 WAIT_S = 30.0
-LARGE = b"x" * (32 * 1024 * 1024)
+PART = b"x" * (1024 * 1024)
+PARTS = 32
 
 
 class Server:
@@ -48,13 +49,22 @@ class Server:
             size += len(message["body"])
         if scope["path"] == "/slow":  # this side is slow, not the client
             await asyncio.sleep(3 * protocol.BODY_S)
-        body = LARGE if scope["path"] == "/large" else str(size).encode()
+        if scope["path"] == "/large":
+            await self._answer_much(receive, send)
+            return
+        body = str(size).encode()
         headers = [(b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
-        if scope["path"] == "/large":
-            await receive()
-            self.left.set()
+
+    async def _answer_much(self, receive, send):
+        """Send more than a connection holds, and never its end."""
+        headers = [(b"content-length", b"%d" % (2 * PARTS * len(PART)))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        for _ in range(PARTS):
+            await send({"type": "http.response.body", "body": PART, "more_body": True})
+        await receive()  # the answer has not ended, so this does when the client has left
+        self.left.set()
 
     def connect(self):
         return socket.create_connection(self._socket.getsockname(), timeout=WAIT_S)

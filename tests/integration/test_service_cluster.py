@@ -1,0 +1,72 @@
+"""`cassq serve` on real Cassandra and ZooKeeper: two processes, one store."""
+
+import json
+import secrets
+import signal
+
+import pytest
+from support.patience import until
+from support.serving import Serving
+
+import cassq
+from cassq.gate.keys import Key
+
+pytestmark = pytest.mark.service
+
+
+@pytest.fixture
+def servings(cluster_url):
+    """Two services of one store, each a process of its own."""
+    made = [Serving(cluster_url), Serving(cluster_url)]
+    yield made
+    for each in made:
+        each.end()
+
+
+def test_two_services_push_publish_follow_and_hear_of_a_revoked_key(servings, cluster_url):
+    name = f"app{secrets.token_hex(4)}"
+    first, second = servings
+    key = first.key(name)
+    with first.client(key) as one, second.client(key) as other:
+        until(lambda: other.get("/v1/queues").status_code == 200)
+        assert one.put("/v1/queues/orders").status_code == 201
+        assert other.put("/v1/queues/orders").status_code == 200
+        lines = b"".join(b'{"body": "%d"}\n' % number for number in range(2500))
+        many = {"Content-Type": "application/x-ndjson"}
+        assert one.post("/v1/queues/orders/messages", content=lines, headers=many).json()["pushed"] == 2500
+        for number in range(2500, 2520):
+            assert other.post("/v1/queues/orders/messages", content=b"%d" % number).status_code == 201
+        assert one.get("/v1/queues/orders/stats").json()["waiting"] == 2520
+        one.put("/v1/topics/news", json={"partitions": 2})
+
+        with other.stream("GET", "/v1/topics/news/follow", params={"start": "earliest"}) as stream:
+            for number in range(20):
+                place = {"partition": number % 2}
+                assert (
+                    one.post("/v1/topics/news/messages", params=place, content=b"%d" % number).status_code
+                    == 201
+                )
+            events, found = stream.iter_lines(), []
+            for line in events:
+                if line.startswith("data: "):
+                    found.append(json.loads(line.removeprefix("data: "))["body"])
+                if len(found) == 20:
+                    break
+            assert sorted(map(int, found)) == list(range(20))
+            assert [each for each in found if int(each) % 2] == [str(number) for number in range(1, 20, 2)]
+            second.applications(lambda applications: applications.revoke_key(name, Key.parse(key).id))
+            told = [line for line in events if line.startswith("data: ")]
+            assert json.loads(told[-1].removeprefix("data: "))["code"] == "key-refused"
+
+        until(lambda: one.get("/v1/queues").status_code == 401)
+        assert other.get("/v1/queues").status_code == 401
+    with cassq.connect(cluster_url) as store, store.queue(f"{name}.orders").popper() as popper:
+        found = []
+        while len(found) < 2520:
+            found += popper.pop_many(2520 - len(found), timeout=30)
+        popper.commit_many(found)
+        assert sorted(int(each.body) for each in found) == list(range(2520))
+        store.delete_queue(f"{name}.orders")
+        store.delete_topic(f"{name}.news")
+    for each in servings:
+        assert each.stop(signal.SIGTERM)[0] == 0

@@ -1,0 +1,226 @@
+"""What requests of a process share: what is open, who is known, what is held, and how errors are told."""
+
+import asyncio
+import inspect
+
+import msgspec
+import pytest
+
+from cassq import errors
+from cassq.errors import (
+    ClosedError,
+    OverloadedError,
+    QueueNotFoundError,
+    StorageUnavailableError,
+    UnavailableError,
+)
+from cassq.gate.addresses import Proxies
+from cassq.gate.gate import KNOWN_S, LOOK_S
+from cassq.http import service as services
+from cassq.http.bodies import Budget
+from cassq.http.problems import PartlyDoneError, answer_problem, to_problem
+from cassq.http.service import InUse, Service
+
+
+class Opened:
+    """What may be closed."""
+
+    def __init__(self, name):
+        self.name = name
+        self.is_closed = False
+
+    async def close(self):
+        self.is_closed = True
+
+
+class Opener:
+    """Opens, and counts how often."""
+
+    def __init__(self):
+        self.made = []
+
+    async def find(self, name):
+        await asyncio.sleep(0)
+        self.made.append(Opened(name))
+        return self.made[-1]
+
+
+class TestInUse:
+    def test_requests_at_the_same_time_have_the_same_one(self):
+        opener = Opener()
+
+        async def run():
+            in_use = InUse(opener.find)
+
+            async def use():
+                async with in_use.get("a") as found:
+                    await asyncio.sleep(0)
+                    return found
+
+            return await asyncio.gather(*[use() for _ in range(5)])
+
+        assert len(set(asyncio.run(run()))) == 1
+
+    def test_what_is_in_use_is_not_closed_and_what_is_idle_is(self, monkeypatch):
+        monkeypatch.setattr(services, "IDLE_S", 0.0)
+        opener = Opener()
+
+        async def run():
+            in_use = InUse(opener.find)
+            async with in_use.get("a") as found:
+                await in_use.close_idle()
+                assert not found.is_closed
+            await in_use.close_idle()
+            assert found.is_closed
+            async with in_use.get("a") as again:
+                assert again is not found
+
+        asyncio.run(run())
+
+    def test_what_was_used_lately_stays_open(self):
+        opener = Opener()
+
+        async def run():
+            in_use = InUse(opener.find)
+            async with in_use.get("a") as found:
+                pass
+            await in_use.close_idle()
+            assert not found.is_closed
+
+        asyncio.run(run())
+
+    @pytest.mark.parametrize(
+        ("error", "told"),
+        [(QueueNotFoundError("gone"), QueueNotFoundError), (ClosedError("x"), UnavailableError)],
+    )
+    def test_what_is_gone_is_opened_anew_by_the_next_request(self, error, told):
+        opener = Opener()
+
+        async def run():
+            in_use = InUse(opener.find)
+            with pytest.raises(told):
+                async with in_use.get("a"):
+                    raise error
+            async with in_use.get("a"):
+                pass
+
+        asyncio.run(run())
+        assert len(opener.made) == 2
+
+
+class Gate:
+    """A gate whose knowledge is as old as a test says, and gets fresh by a look.
+
+    Attributes:
+        looks: how many there were.
+    """
+
+    def __init__(self, age_s, *, error=None, is_slow=False):
+        self.age_s = age_s
+        self.looks = 0
+        self._error = error
+        self._is_slow = is_slow
+
+    def look(self):
+        self.looks += 1
+        if self._error:
+            raise self._error
+        if not self._is_slow:
+            self.age_s = 0.0
+
+    def admit(self, asked, *, is_counted=True):
+        return asked, is_counted
+
+
+class Store:
+    """As much of a store as is named before anything is opened."""
+
+    find_queue = find_topic = None
+
+
+def admitted(gate, count=1):
+    async def run():
+        service = Service(Store(), gate, Proxies())
+        return await asyncio.gather(*[service.admit("asked") for _ in range(count)])
+
+    return asyncio.run(run())
+
+
+class TestKnowledge:
+    def test_what_is_fresh_is_not_read_again(self):
+        gate = Gate(LOOK_S / 2)
+        assert admitted(gate) == [("asked", True)]
+        assert gate.looks == 0
+
+    def test_what_is_too_old_is_read_once_for_all_who_wait(self):
+        gate = Gate(KNOWN_S)
+        assert len(admitted(gate, 50)) == 50
+        assert gate.looks == 1
+
+    def test_what_is_getting_old_is_read_while_requests_go_on(self):
+        gate = Gate(LOOK_S, is_slow=True)
+        assert len(admitted(gate, 50)) == 50
+        assert gate.looks <= 1
+
+    def test_nobody_is_let_in_where_it_cannot_be_read(self):
+        with pytest.raises(StorageUnavailableError, match="away"):
+            admitted(Gate(KNOWN_S, error=StorageUnavailableError("away")))
+
+    def test_nobody_is_let_in_by_what_stays_too_old(self, monkeypatch):
+        monkeypatch.setattr(services, "PATIENCE_S", 0.1)
+        with pytest.raises(StorageUnavailableError, match="nobody is let in"):
+            admitted(Gate(KNOWN_S, is_slow=True))
+
+
+def test_no_more_is_held_than_a_process_may_and_what_was_is_given_back():
+    budget = Budget(100)
+    with budget.share() as first, budget.share() as second:
+        first.resize(60)
+        second.resize(40)
+        with pytest.raises(OverloadedError):
+            second.resize(41)
+        first.resize(10)
+        second.resize(90)
+    with budget.share() as third:
+        third.resize(100)
+
+
+TREE = [
+    each for each in vars(errors).values() if inspect.isclass(each) and issubclass(each, errors.CassqError)
+]
+
+
+def made(kind):
+    if kind is errors.OffsetGoneError:
+        return kind("secret", 0, 1, 2)
+    return kind("secret", 0.2) if kind is errors.RateExceededError else kind("secret")
+
+
+@pytest.mark.parametrize("kind", TREE, ids=lambda each: each.__name__)
+def test_each_error_of_the_tree_is_a_problem_with_its_code_and_status(kind):
+    answer = answer_problem(made(kind))
+    told = msgspec.json.decode(answer.body)
+
+    assert (told["code"], told["status"], answer.status_code) == (
+        kind.code,
+        kind.http_status,
+        kind.http_status,
+    )
+    assert answer.media_type == "application/problem+json"
+    # What is stored, and what others have, is told to nobody.
+    hidden = kind.http_status == 500 or kind in {errors.QueueNotFoundError, errors.TopicNotFoundError}
+    assert ("secret" in told["detail"]) is not hidden
+    assert ("Retry-After" in answer.headers) is (kind.http_status in {429, 503})
+
+
+def test_a_fault_of_the_service_is_logged_and_not_told(caplog):
+    answer = answer_problem(ZeroDivisionError("secret"))
+
+    assert answer.status_code == 500
+    assert b"secret" not in answer.body
+    assert "secret" in caplog.text
+
+
+def test_what_is_durable_of_many_is_told_with_why_the_others_are_not():
+    told = to_problem(PartlyDoneError(OverloadedError("full"), 7))
+    assert (told.code, told.status, told.done) == ("overloaded", 503, 7)
