@@ -144,8 +144,11 @@ class Service:
 
         Raises: StorageUnavailableError: it cannot be read.
         """
-        if self.gate.age_s >= LOOK_S:
+        known_s = self.gate.age_s
+        if known_s >= LOOK_S:
             self._look_soon()
+        if known_s < age_s:
+            return
         try:
             async with asyncio.timeout(PATIENCE_S):
                 while self.gate.age_s >= age_s:

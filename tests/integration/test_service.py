@@ -2,9 +2,11 @@
 
 import base64
 import json
+import os
 import signal
 import ssl
 import subprocess
+import sys
 import threading
 from itertools import pairwise
 
@@ -565,3 +567,24 @@ class TestTls:
         line.kill()
         with line:
             pass
+
+
+def test_without_the_extra_one_line_names_it(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text('import sys\n\nsys.modules["starlette"] = None\n')
+    line = CommandLine(f"sqlite:///{tmp_path}/orders.db")
+    path = os.pathsep.join((str(tmp_path), *filter(None, sys.path)))
+    ended = line.run("serve", env={**line.env, "PYTHONPATH": path})
+    assert (ended.returncode, ended.stderr.count("\n")) == (64, 1)
+    assert "pip install 'cassq[http]'" in ended.stderr
+
+
+def test_a_port_that_is_taken_is_a_wrong_option(serving, tmp_path):
+    ended = CommandLine(f"sqlite:///{tmp_path}/orders.db").run("serve", "--port", serving.port)
+    assert ended.returncode == 64
+    assert "cannot be listened at" in ended.stderr
+
+
+def test_a_store_that_is_none_is_said_before_anything_listens(tmp_path):
+    (tmp_path / "orders.db").write_bytes(b"not a store at all" * 1000)
+    ended = CommandLine(f"sqlite:///{tmp_path}/orders.db").run("serve", "--port", 0)
+    assert (ended.returncode, ended.stderr.count("\n")) == (65, 1)
