@@ -71,6 +71,11 @@ def _journal(title: str, **bounds: int) -> Run:
     return Run("journal", title, tuple(f"{name}={value}" for name, value in every.items()))
 
 
+def _offers(title: str, **bounds: int) -> Run:
+    every = {"FAULTS": 1, "ROLLS": 1, "OTHERS": 1, "RETENTION": 0, **bounds}
+    return Run("offers", title, tuple(f"{name}={value}" for name, value in every.items()))
+
+
 PUSH = Run("push", "push, settle, late, drain, retire, delete", ("FAULTS=2", "CRASHES=1"))
 LEASE = _lease("leases, all together", N=2, FAULTS=1, EXPIRIES=1, ROLLBACKS=1, EXTENSIONS=1)
 LEASE_SPLIT = _lease("runs of three, split", N=3, EXPIRIES=1, ROLLBACKS=1)
@@ -148,6 +153,8 @@ RELAY_EMBEDDED = _relay("two relays, a window, nothing left", "EMBEDDED", FAULTS
 JOURNAL = _journal("two reapers, two lost replies", FAULTS=2, CRASHES=2, OTHERS=2)
 JOURNAL_RETENTION = _journal("two reapers, retention", FAULTS=2, ROLLS=2, RETENTION=2)
 JOURNAL_ANEW = _journal("two reapers, a topic that is made anew", FAULTS=2, RENEWALS=1)
+OFFERS = _offers("offers, two scribes, two lost replies", FAULTS=2)
+OFFERS_GONE = _offers("offers, two scribes, retention", ROLLS=2, OTHERS=0, RETENTION=1)
 
 #: More than four million states each, the most first.
 LONG = (STAGING_NEXT, STAGING_BACK, STAGING, READER, SCHEDULE, WINDOW_OLD, WINDOW_LOST)
@@ -198,6 +205,8 @@ VERIFICATIONS = (
     JOURNAL,
     JOURNAL_RETENTION,
     JOURNAL_ANEW,
+    OFFERS,
+    OFFERS_GONE,
     LIST,
 )
 
@@ -332,6 +341,7 @@ def ablation(rule: Rule) -> Run:
         "topic": _TOPIC_BOUNDS.get(rule.name, _topic("")),
         "relay": _RELAY_BOUNDS.get(rule.name, _relay("")),
         "journal": _JOURNAL_BOUNDS.get(rule.name, _journal("")),
+        "offers": _offers("", RETENTION=1),
         "group": _GROUP_BOUNDS.get(rule.name, _GROUP_SMALL),
         "window": _WINDOW_BOUNDS.get(rule.name, _window("", FAULTS=1)),
     }[rule.file]
