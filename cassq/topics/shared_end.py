@@ -20,7 +20,8 @@ from itertools import groupby
 from uuid import UUID
 
 from cassq.errors import AccessDeniedError, CassqError, OutcomeUnknownError, UnavailableError
-from cassq.model.topic import Offer, SegmentKey, SegmentState, new_source
+from cassq.model.offer import Offer, new_source
+from cassq.model.topic import SegmentKey, SegmentState
 from cassq.runtime.background_thread import BackgroundThread
 from cassq.runtime.clock import rest
 from cassq.topics.log_end import LogEnd
@@ -65,7 +66,7 @@ class SharedEnd:
         self._clock = context.clock
         self._storage = context.storage
         self._coordinator = context.coordinator
-        self._claimed = f"{context.name}~", UUID(int=partition)
+        self._claimed = f"{context.name}~", claimed(partition)
         self._partition = partition
         self._thread = thread
         self._end = LogEnd(context, partition)
@@ -118,6 +119,11 @@ class SharedEnd:
             self._coordinator.release(*self._claimed, self._source)
         self._form, self._refusals, self._heard_at = form, 0, self._clock.now()
 
+    def _link_for_good(self) -> None:
+        """Offer nothing: a link waits for nobody here."""
+        self._may_offer = False
+        self._become(Form.ALONE)
+
     def _claim(self) -> bool:
         """Ask to be the scribe; that only spares work: the head alone keeps two of them apart."""
         try:
@@ -144,10 +150,14 @@ class SharedEnd:
         place = self._end.place()
         linked = self._linked[1] if self._linked[0] == place else {}
         self._linked = place, linked
+        found = self._storage.read_offers(place)
+        if found is None:
+            self._link_for_good()
+            return False
         mine = {each.writer for each in own}
         offered = [
             self._to_request(place, each)
-            for each in self._storage.read_offers(place)
+            for each in found
             if each.number > linked.get(each.source, 0) and each.source not in mine
         ]
         if not offered and self._clock.now() - self._heard_at > QUIET_S and self.is_scribe:
@@ -161,7 +171,7 @@ class SharedEnd:
                 self._become(Form.OFFERING)
             self._end.give_way(self._refusals, meanwhile)
             return False
-        linked |= {each.writer: each.number for each in offered if each.is_over}
+        linked |= {each.writer: each.number for each in (*offered, *own) if each.segment and each.is_over}
         self._refusals, self._heard_at = 0, self._clock.now() if offered else self._heard_at
         return True
 
@@ -176,8 +186,7 @@ class SharedEnd:
             return
         offered = self._offer(part)
         if offered is None:
-            self._may_offer = False
-            self._become(Form.ALONE)
+            self._link_for_good()
         elif self._wait(offered, until, meanwhile):
             offset = offered.future.result().offset
             for each in part:
@@ -269,3 +278,8 @@ class SharedEnd:
             return True
         watch.note(head.next, self._clock.now())
         return None if head.state is SegmentState.OPEN else False
+
+
+def claimed(partition: int) -> UUID:
+    """Return what the scribe of a partition claims."""
+    return UUID(int=partition)

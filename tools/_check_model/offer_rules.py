@@ -27,7 +27,7 @@ OFFER_RULES = (
     ),
     (
         "offer_final",
-        "it is offered anew only where its segment is closed, and the row then says still that it is not linked",
+        "it is offered anew only where its segment is closed, and the row read then says: not linked",
         f"{_SHARED}._look",
     ),
     ("offer_gone", "where the segment is gone, nobody knows whether an offer was linked", f"{_SHARED}._look"),
