@@ -14,11 +14,11 @@ from uuid import UUID
 from cassq.limits import SEQ_MAX
 from cassq.model.ids import time_key
 from cassq.model.message import Batch
+from cassq.model.offer import Offer
 from cassq.model.subscription import Subscription
 from cassq.model.topic import (
     LogBatch,
     LogHead,
-    Offer,
     PartitionKey,
     Progress,
     ProgressKey,
@@ -178,9 +178,9 @@ class SqliteTopics:
         """See `TopicStorage.offer`; a link waits for nobody but the one that holds the file."""
         return False
 
-    def read_offers(self, place: SegmentKey) -> Sequence[Offer]:  # noqa: ARG002
+    def read_offers(self, place: SegmentKey) -> Sequence[Offer] | None:  # noqa: ARG002
         """See `TopicStorage.read_offers`."""
-        return ()
+        return None
 
     def glance_writer(self, place: SegmentKey, writer: str) -> tuple[LogHead | None, WriterRow | None]:
         """See `TopicStorage.glance_writer`."""
