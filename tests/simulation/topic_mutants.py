@@ -153,6 +153,7 @@ TOPIC_MUTANTS: tuple[Mutant, ...] = (
         "tell of an offer once it is written",
         _SHARED,
         "        watch = OfferWatch(self._clock.now(), self._usual_s)\n        while True:\n",
+        "        watch = OfferWatch(self._clock.now(), self._usual_s)\n"
         "        offered.tell(self._partition, self._end.look())\n        return True\n        while True:\n",
     ),
     _in_histories(
