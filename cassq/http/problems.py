@@ -34,6 +34,7 @@ class Problem(msgspec.Struct, omit_defaults=True):
         title: its name.
         detail: what, and the way out.
         done: of many messages: so many at least are durable.
+        outcomes: of many leases: what each came to.
     """
 
     type: str
@@ -42,6 +43,7 @@ class Problem(msgspec.Struct, omit_defaults=True):
     detail: str
     code: str
     done: int | None = None
+    outcomes: list[str] | None = None
 
 
 class RefusedError(CassqError):
@@ -60,24 +62,26 @@ class RefusedError(CassqError):
 
 
 class PartlyDoneError(CassqError):
-    """Raised when some messages of a request are durable and others are not.
+    """Raised when it is known of each part of a request whether it was done, and not all was.
 
     Attributes:
         cause: why.
-        done: how many are durable at least.
+        done: how many messages are durable at least.
+        outcomes: what each lease came to.
     """
 
-    def __init__(self, cause: CassqError, done: int) -> None:
+    def __init__(self, cause: CassqError, done: int | None = None, outcomes: list[str] | None = None) -> None:
         super().__init__(str(cause))
         self.cause = cause
         self.done = done
+        self.outcomes = outcomes
 
 
 def to_problem(error: Exception) -> Problem:
     """Return what is told of an error."""
     if isinstance(error, PartlyDoneError):
         told = to_problem(error.cause)
-        told.done = error.done
+        told.done, told.outcomes = error.done, error.outcomes
         return told
     if isinstance(error, RefusedError):
         return _problem(error.status, error.name, str(error))
