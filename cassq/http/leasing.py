@@ -129,7 +129,7 @@ async def commit(call: Call) -> Response:
         # Those of all requests of a moment are written together.
         begun = {each: landed(future) for each, future in (await call_in_thread(begin)).items()}
         told = await asyncio.gather(*(begun[each] for each in leases))
-    _check_any([each.value for each in told])
+    check_any([each.value for each in told])
     return answer(forms.Outcomes(told))
 
 
@@ -140,7 +140,7 @@ async def extend(call: Call) -> Response:
         leases = [_parse(queue, text) for text in call.body.leases]
         told = await call_in_thread(own.extend, leases)
         outcomes = [forms.Extended(how, own.left_s(each)) for each, how in zip(leases, told, strict=True)]
-    _check_any([each.value for each in told])
+    check_any([each.value for each in told])
     return answer(forms.Extensions(outcomes))
 
 
@@ -172,7 +172,7 @@ def _parse(queue: LendingQueue, text: str) -> cassq.Lease:
     return lease
 
 
-def _check_any(outcomes: list[str]) -> None:
+def check_any(outcomes: list[str]) -> None:
     """Raise where no lease came to what its client wanted.
 
     Raises: PartlyDoneError: by a client that looks at the status alone, one of them is not taken for done.
