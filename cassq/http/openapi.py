@@ -17,6 +17,7 @@ from cassq.limits import NAME_LENGTH_MAX
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _NAME = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]*$", "maxLength": NAME_LENGTH_MAX}
+_ID = {"type": "string", "pattern": "^[0-9a-f-]{36}:[0-9]{1,19}$"}
 _REF = "#/components/schemas/{name}"
 
 #: Media types of bodies that are no JSON document.
@@ -90,7 +91,7 @@ def _answer(told: Any, schema_of: dict[str, Any]) -> dict[str, Any]:  # noqa: AN
 
 def _path_words(route: Route) -> list[dict[str, Any]]:
     return [
-        {"name": name, "in": "path", "required": True, "schema": _NAME}
+        {"name": name, "in": "path", "required": True, "schema": _ID if name == "id" else _NAME}
         for name in _PARAMETER.findall(route.path)
     ]
 

@@ -64,6 +64,15 @@ QUEUES = [
         query=forms.Limit,
     ),
     Route(
+        *("GET", f"{_QUEUE}/messages/{{id}}", Right.LOOK, queues.status, "Tell what became of a message"),
+        {200: forms.MessageState},
+    ),
+    Route(
+        *("DELETE", f"{_QUEUE}/messages/{{id}}", Right.STEER, queues.cancel, "Cancel a message"),
+        {200: forms.Cancelled},
+        query=forms.CancelQuery,
+    ),
+    Route(
         "GET", f"{_QUEUE}/stats", Right.LOOK, queues.stats, "Tell figures of a queue", {200: dict[str, Any]}
     ),
     Route("POST", f"{_QUEUE}/pause", Right.STEER, queues.pause, "Stop deliveries", {200: forms.Done}),

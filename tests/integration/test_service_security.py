@@ -22,6 +22,7 @@ from cassq.http.table import ROUTES
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
 LOCKED = [route for route in ROUTES if route.right is not None]
+MESSAGE_ID = "00000000-0000-1000-8000-000000000000:1"
 #: What each route is sent so that it does what it says, if it is let in.
 BODIES = {
     "purge": {"confirm": "orders"},
@@ -68,7 +69,7 @@ def ask_as(serving):
     def call(route, key, **options):
         client = serving.client(key)
         clients.append(client)
-        path = route.path.format(queue="orders", topic="news")
+        path = route.path.format(queue="orders", topic="news", id=MESSAGE_ID)
         body = BODIES.get(path.rpartition("/")[2])
         with client.stream(route.method, path, json=body, **options) as answer:
             if answer.status_code != httpx.codes.OK or route.path.endswith("/follow") is False:
