@@ -147,8 +147,7 @@ class Run:
         leased_at_ms: database's clock when the lease began or was extended.
         lease_ms: how long it runs from then.
         not_before_ms: database's clock before which a returned run is not taken again.
-        holder: who has it, for people to read.
-        rolled_back: how often messages of this run came back so far.
+        holder, rolled_back: who has it, for people to read; how often messages of it came back so far.
         window_ms: of a window: for how long its holder may hand out more of it; the lease is longer by so
             much. 0 of what was handed out.
         reason: why it came back last, for people to read; "" when it never did.

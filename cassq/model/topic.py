@@ -33,10 +33,6 @@ TYPE_HEADER = "type"
 OFFSET_HEADER = "cassq-offset"
 
 
-#: What the name of a source begins with, and no other writer's.
-_SOURCE = "~"
-
-
 class TopicState(Enum):
     """Whether a topic stands."""
 
@@ -184,20 +180,6 @@ class WriterRow(NamedTuple):
     offset: int
 
 
-class Offer(NamedTuple):
-    """Messages that a publisher lets others link, once: under a number that its source did not have before.
-
-    Attributes:
-        source: the writer that the publisher is for this; see `new_source`.
-        headers: one mapping for each body, or None where no message has any.
-    """
-
-    source: str
-    number: int
-    bodies: tuple[bytes, ...]
-    headers: tuple[Headers, ...] | None
-
-
 class ProgressKey(NamedTuple):
     """What the progress of a group in a partition is stored under."""
 
@@ -282,16 +264,6 @@ def linked(head: LogHead, count: int, size: int) -> LogHead:
 def closed(head: LogHead, state: SegmentState = SegmentState.CLOSED) -> LogHead:
     """Return the head that takes no more links."""
     return LogHead(new_token(), head.first, head.next, head.size, state)
-
-
-def new_source() -> str:
-    """Return a writer's name that no caller gives."""
-    return f"{_SOURCE}{new_token().hex}"
-
-
-def is_source(writer: str) -> bool:
-    """Tell whether a writer is the source of offers; its numbers count in one segment."""
-    return writer.startswith(_SOURCE)
 
 
 def partition_of(key: str, partitions: int) -> int:

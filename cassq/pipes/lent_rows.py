@@ -5,6 +5,7 @@ anew, and how a part of it goes back. Refuses to know clients. What must not bre
 
 - who acts by a token has read the row, unless it leased it and its own clock still runs;
 - what is left of a lease is told by one reading of the database's clock, and counts from before the question;
+- a plain read will do: what it may miss is under way, and while what it shows runs nobody can take the row;
 - the row changes only on the lease id and the leased_at that were read, and what is settled keeps no part
   under the id: so a row under it always has all of the lease.
 

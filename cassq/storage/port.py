@@ -157,8 +157,9 @@ class PipeStorage(Protocol):
     def read_stretch(self, pipe: UUID, first: int, last: int) -> PipeStretch:
         """Return the runs and marks that begin within a stretch of a pipe, also those below its floor.
 
-        Guarantees: linearizable with `transact`, and sees each mark, as `load_pipe`; it reads no more than
-        these rows, however large the pipe. `now_ms` was read after the call began.
+        Guarantees: every transaction and every mark that returned before the call is seen; one that is under
+        way may be missing. It reads no more than these rows, however large the pipe. `now_ms` was read after
+        the call began.
         """
         ...
 

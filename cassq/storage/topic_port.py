@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
+from cassq.model.offer import Offer
 from cassq.model.topic import (
     LogBatch,
     LogHead,
-    Offer,
     PartitionKey,
     Progress,
     SegmentKey,
@@ -154,8 +154,8 @@ class TopicStorage(Protocol):
         """
         ...
 
-    def read_offers(self, place: SegmentKey) -> Sequence[Offer]:
-        """Return what each source offers in a segment, or offered last, linked or not.
+    def read_offers(self, place: SegmentKey) -> Sequence[Offer] | None:
+        """Return what each source offers in a segment, or offered last, linked or not; None: as `offer`.
 
         Guarantees: every offer whose `offer` had returned before the call, unless a later one of its source.
         """

@@ -14,18 +14,18 @@ only once its link is known to be applied, and an unknown link is settled before
     | batch at 17: its link is a: it is in the log; any other: it never will be
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from cassq.errors import (
     CassqError,
     CorruptError,
-    InvalidOptionError,
     OutcomeUnknownError,
     StorageUnavailableError,
     UnavailableError,
 )
-from cassq.model.ids import new_token, shorten
+from cassq.model.ids import new_token
+from cassq.model.offer import is_source
 from cassq.model.topic import (
     LogHead,
     SegmentKey,
@@ -33,12 +33,11 @@ from cassq.model.topic import (
     WriterRow,
     closed,
     first_head,
-    is_source,
     linked,
 )
 from cassq.runtime.clock import rest
 from cassq.storage.topic_port import LogQuery
-from cassq.topics.link import Link, cut
+from cassq.topics.link import Link, count_named, cut, too_many_writers
 from cassq.topics.publish_request import PublishRequest
 from cassq.topics.topic_context import LOOK_PAUSE_S, LOOKS_MAX, TopicContext
 
@@ -231,8 +230,8 @@ class LogEnd:
                     continue
                 if each.writer in rows and each.number <= rows[each.writer].number:
                     continue
-                if row is None and _count(known.keys() | rows.keys() | {each.writer}) > WRITERS_MAX:
-                    each.fail(_too_many_writers(each.writer))
+                if row is None and count_named({*known, *rows, each.writer}) > WRITERS_MAX:
+                    each.fail(too_many_writers(each.writer, WRITERS_MAX))
                     continue
                 rows[each.writer] = WriterRow(each.writer, each.number, offset)
             sent.append(each)
@@ -295,14 +294,3 @@ def open_next(context: TopicContext, place: SegmentKey, head: LogHead) -> None:
     """Create the segment behind a closed one; whoever comes by does, and all write the same."""
     writers = [each for each in context.storage.read_writers(place) if not is_source(each.writer)]
     context.storage.create_segment(place.successor, first_head(place.successor, head.next), writers)
-
-
-def _count(writers: Collection[str]) -> int:
-    return sum(not is_source(each) for each in writers)
-
-
-def _too_many_writers(writer: str) -> InvalidOptionError:
-    return InvalidOptionError(
-        f"writer {shorten(writer)} would be one more than {WRITERS_MAX} in its partition: use a name again, "
-        "or publish without a writer"
-    )

@@ -20,13 +20,20 @@ from itertools import groupby
 from uuid import UUID
 
 from cassq.errors import AccessDeniedError, CassqError, OutcomeUnknownError, UnavailableError
-from cassq.model.topic import Offer, SegmentKey, SegmentState, new_source
+from cassq.model.offer import Offer, new_source
+from cassq.model.topic import SegmentKey, SegmentState
 from cassq.runtime.background_thread import BackgroundThread
 from cassq.runtime.clock import rest
 from cassq.topics.log_end import LogEnd
-from cassq.topics.offer_watch import LOOK_MAX_S, OfferWatch
+from cassq.topics.offer_watch import OfferWatch
 from cassq.topics.publish_request import Numbered, PublishRequest, in_batches
-from cassq.topics.topic_context import TopicContext
+from cassq.topics.topic_context import LOOK_PAUSE_S, TopicContext
+
+#: Whether anything is offered; off, as 64 publishers were not measured on a machine that is theirs alone.
+IS_ON = False
+
+#: Who is refused twice in so long is not alone.
+BUSY_S = 0.5
 
 #: A scribe to whom nobody offers anything for so long is none any more.
 QUIET_S = 1.0
@@ -34,7 +41,7 @@ QUIET_S = 1.0
 #: What a scribe lets come together between two links.
 ROUND_S = 0.005
 
-#: A scribe that is refused so often in turn is not the only one.
+#: A scribe without the claim that is refused so often in turn is not the only one.
 REFUSALS_MAX = 3
 
 Meanwhile = Callable[[bool], None]
@@ -59,19 +66,19 @@ class SharedEnd:
         self._clock = context.clock
         self._storage = context.storage
         self._coordinator = context.coordinator
-        self._claimed = f"{context.name}~", UUID(int=partition)
+        self._claimed = f"{context.name}~", claimed(partition)
         self._partition = partition
         self._thread = thread
         self._end = LogEnd(context, partition)
         self._source = new_source()
         self._number = 0
         self._form = Form.ALONE
-        self._may_offer = True
+        self._may_offer = IS_ON
         #: Where it offers; None where that is to be found.
         self._place: SegmentKey | None = None
         #: As the scribe: what it knows to be linked of each source in a segment.
         self._linked: tuple[SegmentKey | None, dict[str, int]] = (None, {})
-        self._round_at = self._heard_at = float("-inf")
+        self._refused_at = self._round_at = self._heard_at = float("-inf")
         self._refusals = 0
         self._usual_s = ROUND_S
 
@@ -99,8 +106,10 @@ class SharedEnd:
         was_own = self._end.is_its_own
         if self._end.link_once(left, until, meanwhile):
             return
-        if was_own or not self._may_offer:  # somebody published since, perhaps long ago
-            self._end.give_way(1 if was_own else 2, meanwhile)
+        now = self._clock.now()
+        is_first, self._refused_at = was_own and now - self._refused_at > BUSY_S, now
+        if is_first or not self._may_offer:  # somebody published since, perhaps long ago
+            self._end.give_way(1 if is_first else 2, meanwhile)
             return
         self._place = self._end.last
         self._become(Form.SCRIBE if self._claim() else Form.OFFERING)
@@ -109,6 +118,11 @@ class SharedEnd:
         if self._form is Form.SCRIBE:
             self._coordinator.release(*self._claimed, self._source)
         self._form, self._refusals, self._heard_at = form, 0, self._clock.now()
+
+    def _link_for_good(self) -> None:
+        """Offer nothing: a link waits for nobody here."""
+        self._may_offer = False
+        self._become(Form.ALONE)
 
     def _claim(self) -> bool:
         """Ask to be the scribe; that only spares work: the head alone keeps two of them apart."""
@@ -136,10 +150,14 @@ class SharedEnd:
         place = self._end.place()
         linked = self._linked[1] if self._linked[0] == place else {}
         self._linked = place, linked
+        found = self._storage.read_offers(place)
+        if found is None:
+            self._link_for_good()
+            return False
         mine = {each.writer for each in own}
         offered = [
             self._to_request(place, each)
-            for each in self._storage.read_offers(place)
+            for each in found
             if each.number > linked.get(each.source, 0) and each.source not in mine
         ]
         if not offered and self._clock.now() - self._heard_at > QUIET_S and self.is_scribe:
@@ -148,11 +166,12 @@ class SharedEnd:
             return False
         if not self._end.link_once([*offered, *own], until, meanwhile):
             self._refusals += 1
-            if self.is_scribe and self._refusals >= REFUSALS_MAX:
+            has_rival = self.is_scribe and self._refusals >= REFUSALS_MAX
+            if has_rival and not self._coordinator.is_held(*self._claimed, self._source):
                 self._become(Form.OFFERING)
             self._end.give_way(self._refusals, meanwhile)
             return False
-        linked |= {each.writer: each.number for each in offered if each.is_over}
+        linked |= {each.writer: each.number for each in (*offered, *own) if each.segment and each.is_over}
         self._refusals, self._heard_at = 0, self._clock.now() if offered else self._heard_at
         return True
 
@@ -167,8 +186,7 @@ class SharedEnd:
             return
         offered = self._offer(part)
         if offered is None:
-            self._may_offer = False
-            self._become(Form.ALONE)
+            self._link_for_good()
         elif self._wait(offered, until, meanwhile):
             offset = offered.future.result().offset
             for each in part:
@@ -208,24 +226,35 @@ class SharedEnd:
             meanwhile(True)
             try:
                 if (is_linked := self._look(offered, watch)) is not None:
-                    self._usual_s += (self._clock.now() - watch.begun_at - self._usual_s) / 8
+                    self._usual_s += (self._clock.now() - watch.begun_at - self._usual_s) / 2
                     return is_linked
-                if watch.is_over(self._clock.now()):
+                if watch.is_over(self._clock.now()) or (watch.is_late(self._clock.now()) and self._claim()):
                     watch = OfferWatch(self._clock.now(), self._usual_s)
-                    if self._link_all([offered], until, meanwhile) and offered.is_over:
-                        self._become(Form.SCRIBE)
-                        self._claim()
+                    self._take_over(offered, until, meanwhile)
+                    if offered.is_over:
                         return True
             except UnavailableError as error:
                 if self._clock.now() >= until:
                     raise OutcomeUnknownError(f"it is offered, and may be linked: {error}") from error
-                rest(self._clock, LOOK_MAX_S)
+                rest(self._clock, LOOK_PAUSE_S)
             except OutcomeUnknownError:
                 raise
             except CassqError as error:
                 raise OutcomeUnknownError(f"it cannot be told any more: {error}") from error
             if self._clock.now() >= until:
                 raise OutcomeUnknownError("it is offered, and may be linked")
+
+    def _take_over(self, offered: PublishRequest, until: float, meanwhile: Meanwhile) -> None:
+        """Link what all offer, on the head as it is now; who comes through is the scribe."""
+        self._end.forget()
+        for _ in range(REFUSALS_MAX):
+            # Refused or not, it is offered still.
+            if self._link_all([offered], until, lambda _: meanwhile(True)):
+                self._become(Form.SCRIBE)
+                self._claim()
+                return
+            if offered.is_over:
+                return
 
     def _look(self, offered: PublishRequest, watch: OfferWatch) -> bool | None:
         """Tell whether an offer was linked; None where it may be still.
@@ -249,3 +278,8 @@ class SharedEnd:
             return True
         watch.note(head.next, self._clock.now())
         return None if head.state is SegmentState.OPEN else False
+
+
+def claimed(partition: int) -> UUID:
+    """Return what the scribe of a partition claims."""
+    return UUID(int=partition)

@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 
 from cassq.model.ids import new_pipe_id, new_token
+from cassq.model.offer import Offer
 from cassq.model.topic import (
     LogBatch,
     PartitionKey,
@@ -254,6 +255,32 @@ class TestLinks:
         assert storage.load_head(place) == wanted
         assert storage.load_head(place).state is SegmentState.CLOSED
         assert bodies_of(read_all(storage, place)) == [b"a"]
+
+    def test_the_later_offer_of_a_source_stands_whole(self, storage, place):
+        if not storage.offer(place, Offer("~a", 2, (b"x", LARGE), ({"type": "t"}, {}))):
+            assert storage.read_offers(place) is None
+            return
+        assert storage.offer(place, Offer("~a", 3, (b"y",), None))
+        assert storage.offer(place, Offer("~a", 2, (b"x", LARGE), ({"type": "t"}, {})))
+        assert storage.offer(place, Offer("~b", 1, (b"z",), ({"key": "k"},)))
+
+        assert sorted(storage.read_offers(place)) == [
+            Offer("~a", 3, (b"y",), None),
+            Offer("~b", 1, (b"z",), ({"key": "k"},)),
+        ]
+        assert storage.read_offers(place.successor) == []
+        assert bodies_of(read_all(storage, place)) == []
+        storage.delete_segment(place)
+        assert storage.offer(place, Offer("~a", 4, (b"late",), None))
+        assert storage.read_offers(place) == []
+
+    def test_the_row_of_a_writer_is_shown_with_the_head(self, storage, place):
+        head = publish(storage, place, b"a", writers=[WriterRow("~a", 2, 1), WriterRow("~b", 5, 1)])
+
+        assert storage.glance_writer(place, "~b") == (head, WriterRow("~b", 5, 1))
+        assert storage.glance_writer(place, "~c") == (head, None)
+        storage.delete_segment(place)
+        assert storage.glance_writer(place, "~b") == (None, None)
 
     def test_rows_of_writers_come_with_the_link(self, storage, place):
         publish(storage, place, b"a", writers=[WriterRow("x", 1, 1), WriterRow("y", 5, 1)])

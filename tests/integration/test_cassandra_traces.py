@@ -282,7 +282,7 @@ class TestLeasesThatATokenNames:
 
         assert leases.commit([lease]) == [Settled.COMMITTED]
 
-        assert driver.calls() == [Call.SERIAL_READ, Call.WRITE]
+        assert driver.calls() == [Call.READ, Call.WRITE]
         assert rows_and_tombstones(driver.events())[0] <= 2  # its own row, however many the pipe has
 
     def test_away_many_of_a_pipe_at_once(self, driver, leases, lent):
@@ -291,7 +291,7 @@ class TestLeasesThatATokenNames:
 
         assert leases.commit(wanted) == [Settled.COMMITTED] * 20
 
-        assert driver.calls() == [Call.SERIAL_READ, Call.WRITE]
+        assert driver.calls() == [Call.READ, Call.WRITE]
 
     def test_extended(self, driver, leases, lent):
         lease, _ = lent(50)
@@ -299,7 +299,7 @@ class TestLeasesThatATokenNames:
 
         assert leases.extend([lease]) == [Extension.EXTENDED]
 
-        assert driver.calls() == [Call.SERIAL_READ, Call.TRANSACTION]
+        assert driver.calls() == [Call.READ, Call.TRANSACTION]
 
     def test_rolled_back(self, driver, leases, lent):
         lease, row = lent(50)
@@ -308,4 +308,4 @@ class TestLeasesThatATokenNames:
         back = {seq: Rollback() for seq in range(row.first, row.last + 1)}
         assert leases.settle(lease, rolled_back=back) is Settled.COMMITTED
 
-        assert driver.calls() == [Call.SERIAL_READ, Call.TRANSACTION]
+        assert driver.calls() == [Call.READ, Call.TRANSACTION]

@@ -48,7 +48,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A comparison of columns with terms; several columns are compared as a tuple."""
+    """A comparison of columns with terms; several columns are compared as a tuple, one with any of IN (…)."""
 
     columns: tuple[str, ...]
     sign: str
@@ -248,7 +248,13 @@ class _Parser:
                 self._expect(")")
             else:
                 column = self._next()
-                found.append(Relation((column,), self._next(), (self._term(),)))
+                sign = self._next()
+                is_any = sign == "IN"
+                if is_any:
+                    self._expect("(")
+                found.append(Relation((column,), sign, self._terms() if is_any else (self._term(),)))
+                if is_any:
+                    self._expect(")")
         return tuple(found)
 
     def _columns(self) -> tuple[tuple[str, ...], bool]:

@@ -157,6 +157,8 @@ def _compare(one: Any, sign: str, other: Any) -> bool:
             return bool(one > other)
         case ">=":
             return bool(one >= other)
+        case "IN":
+            return one[0] in other
     raise ValueError(f"{sign} is not understood")
 
 
@@ -210,7 +212,11 @@ def _bounds(select: Select) -> list[tuple[list[int], str, list[tuple[str, Term]]
                 relation.sign,
                 [
                     (table.types[name], term)
-                    for name, term in zip(relation.columns, relation.terms, strict=True)
+                    for name, term in zip(
+                        relation.columns * (len(relation.terms) if relation.sign == "IN" else 1),
+                        relation.terms,
+                        strict=True,
+                    )
                 ],
             )
             for relation in select.where

@@ -48,8 +48,8 @@ JOURNAL_MUTANTS: tuple[Mutant, ...] = (
     planted(
         "link an event again without another look",
         "cassq.topics.log_end",
-        "            self._find_repeats(left, head)\n",
-        "            if not refusals:\n                self._find_repeats(left, head)\n",
+        "        self._find_repeats(left, head)\n",
+        "        if not hasattr(self, 'found'):\n            self.found = self._find_repeats(left, head)\n",
         test=_TESTS + "TestTwoReapers::test_a_link_that_lands_late_and_before_another_reapers_is_found",
     ),
     planted(

@@ -37,7 +37,7 @@ from cassq.storage.cassandra import topics
 from cassq.storage.cassandra.storage import CassandraStorage
 from cassq.storage.cassandra.topic_statements import BATCH_KIND
 from cassq.store import Adapters, Store
-from cassq.topics import publish_request, spreading
+from cassq.topics import offer_watch, publish_request, shared_end, spreading
 from cassq.topics.group_message import GroupMessage
 from cassq.topics.topic import Topic
 
@@ -66,6 +66,7 @@ class TopicPlan:
         again: how likely a member has a message handed out again.
         is_large: whether each batch is too large for the row of its link.
         together: how likely what has a number is several messages, which are more than one batch.
+        crowd: whether more publish, without a pause, so that they let one of them link.
     """
 
     seed: int
@@ -89,6 +90,7 @@ class TopicPlan:
     blows: tuple[tuple[float, str, int, str, float], ...]
     relays: RelayPlan
     together: float
+    crowd: bool = False
 
 
 def draw_topic(seed: int, *, has_relays: bool = False, has_journal: bool = False) -> TopicPlan:
@@ -124,10 +126,11 @@ def draw_topic(seed: int, *, has_relays: bool = False, has_journal: bool = False
         blows.append(
             (dice.random() * 3, role, dice.randrange(roles[role]), how, dice.choice((0.2, 1.0, 4.0)))
         )
+    crowd = random.Random(f"crowd {seed}").random() < 0.4
     return TopicPlan(
         seed,
-        partitions=dice.choice((1, 1, 2, 3)),
-        publishers=publishers,
+        partitions=dice.choice((1, 1, 2, 3)) if not crowd else min(1, dice.choice((1, 1, 2, 3))),
+        publishers=publishers + 3 * crowd,
         messages=dice.choice((4, 8, 20)),
         readers=dice.choice((1, 2)),
         members=members,
@@ -157,6 +160,7 @@ def draw_topic(seed: int, *, has_relays: bool = False, has_journal: bool = False
         blows=tuple(sorted(blows)),
         relays=relays,
         together=random.Random(f"together {seed}").choice((0.0, 0.0, 0.0, 0.7)),
+        crowd=crowd,
     )
 
 
@@ -179,7 +183,10 @@ def run_topic(plan: TopicPlan, *, is_traced: bool = False) -> TopicOutcome:
     init = AnsweredFuture.__init__
     small, topics._SMALL = topics._SMALL, 0 if plan.is_large else topics._SMALL
     most = publish_request.BATCH_MESSAGES_MAX
+    patience = offer_watch.PATIENCE_S
     try:
+        offer_watch.PATIENCE_S = 0.3  # publishes here have a second or two
+        shared_end.IS_ON = True
         if plan.together:
             publish_request.BATCH_MESSAGES_MAX = spreading.BATCH_MESSAGES_MAX = 2
         threads.install()
@@ -190,6 +197,8 @@ def run_topic(plan: TopicPlan, *, is_traced: bool = False) -> TopicOutcome:
     finally:
         AnsweredFuture.__init__ = init  # type: ignore[method-assign]
         topics._SMALL = small
+        offer_watch.PATIENCE_S = patience
+        shared_end.IS_ON = False
         publish_request.BATCH_MESSAGES_MAX = spreading.BATCH_MESSAGES_MAX = most
         scheduler.leave()
 
@@ -300,7 +309,7 @@ class _History:
         for number in range(1, self.plan.messages + 1):
             body = f"{process.name}-{number}"
             padded = body.ljust(BODY_BYTES).encode()
-            is_numbered = dice.random() < 0.4
+            is_numbered = dice.random() < (0.1 if self.plan.crowd else 0.4)
             if is_numbered and others.random() < self.plan.together:
                 self._publish_together(topic, process.name, number, others)
                 self.world.sleep(others.choice((0.0, 0.3)))
@@ -329,7 +338,7 @@ class _History:
                     place = (position.partition, position.offset)
                     self._note_told(body, "repeat" if position.is_repeat else place)
                     break
-            self.world.sleep(dice.choice((0.0, 0.0, 0.05, 0.3)))
+            self.world.sleep(dice.choice((0.0, 0.0, 0.05, 0.3)) * (not self.plan.crowd))
         topic.close()
 
     def _publish_together(self, topic: Topic, writer: str, number: int, dice: random.Random) -> None:

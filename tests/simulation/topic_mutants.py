@@ -4,7 +4,9 @@ from planting import Edit, Mutant, planted
 
 _TESTS = "tests/unit/topics/"
 _LANES = _TESTS + "test_lanes_of_publishers.py::TestLane::"
+_OFFERS = _TESTS + "test_offers.py::TestAnOffer::"
 _END = "cassq.topics.log_end"
+_SHARED = "cassq.topics.shared_end"
 _RETENTION = "cassq.topics.retention"
 _READER = "cassq.topics.log_reader"
 _HELD = "cassq.topics.held_partition"
@@ -93,8 +95,8 @@ TOPIC_MUTANTS: tuple[Mutant, ...] = (
     _in_histories(
         "forget the writers of the segment before",
         _END,
-        "    writers = context.storage.read_writers(place)\n",
-        "    writers = ()\n",
+        "for each in context.storage.read_writers(place) if",
+        "for each in () if",
     ),
     _in_histories(
         "publish parts of one number one after the other",
@@ -133,6 +135,46 @@ TOPIC_MUTANTS: tuple[Mutant, ...] = (
         test=_TESTS
         + "test_open_topics.py::TestManyWithANumber::"
         + "test_are_one_link_of_each_partition_and_are_published_once",
+    ),
+    # Offers
+    _in_histories(
+        "link an offer without the row of its source",
+        _END,
+        "batches, list(rows.values())), until",
+        "batches, [each for each in rows.values() if not is_source(each.writer)]), until",
+    ),
+    _in_histories(
+        "link an offer in whatever segment is open",
+        _END,
+        "            if each.segment not in (None, place):\n                continue\n",
+        "",
+    ),
+    _in_histories(
+        "tell of an offer once it is written",
+        _SHARED,
+        "        watch = OfferWatch(self._clock.now(), self._usual_s)\n        while True:\n",
+        "        watch = OfferWatch(self._clock.now(), self._usual_s)\n"
+        "        offered.tell(self._partition, self._end.look())\n        return True\n        while True:\n",
+    ),
+    _in_histories(
+        "offer anew without another look at a segment that was closed",
+        _SHARED,
+        "(place, self._source)\n        if head is None or",
+        "(place, self._source)[0], None\n        if head is None or",
+    ),
+    planted(
+        "offer anew what was offered in a segment that is gone",
+        _SHARED,
+        '            raise OutcomeUnknownError("the segment that it was offered for is gone")\n',
+        "            return False\n",
+        test=_OFFERS + "test_whose_segment_goes_is_told_that_nobody_knows_and_is_never_offered_anew",
+    ),
+    planted(
+        "tell as not published what is offered still",
+        _SHARED,
+        "lambda _: meanwhile(True)",
+        "meanwhile",
+        test=_OFFERS + "test_that_is_refused_again_and_again_is_unknown_and_never_told_as_not_published",
     ),
     # Segments
     _in_histories(

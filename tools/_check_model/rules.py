@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from _check_model.handover_rules import HANDOVER_RULES
 from _check_model.journal_rules import JOURNAL_RULES
 from _check_model.list_rules import LIST_RULES
+from _check_model.offer_rules import OFFER_RULES
 from _check_model.reader_rules import READER_RULES
 from _check_model.relay_rules import RELAY_RULES
 from _check_model.replica_rules import REPLICA_RULES
@@ -253,4 +254,5 @@ RULES = (
     *_rules("relay", *RELAY_RULES),
     *_rules("journal", *JOURNAL_RULES),
     *_rules("token", *TOKEN_RULES),
+    *_rules("offers", *OFFER_RULES),
 )

@@ -76,6 +76,11 @@ def _token(title: str, **bounds: int) -> Run:
     return Run("token", title, tuple(f"{name}={value}" for name, value in every.items()))
 
 
+def _offers(title: str, **bounds: int) -> Run:
+    every = {"FAULTS": 1, "ROLLS": 1, "OTHERS": 1, "RETENTION": 0, **bounds}
+    return Run("offers", title, tuple(f"{name}={value}" for name, value in every.items()))
+
+
 PUSH = Run("push", "push, settle, late, drain, retire, delete", ("FAULTS=2", "CRASHES=1"))
 LEASE = _lease("leases, all together", N=2, FAULTS=1, EXPIRIES=1, ROLLBACKS=1, EXTENSIONS=1)
 LEASE_SPLIT = _lease("runs of three, split", N=3, EXPIRIES=1, ROLLBACKS=1)
@@ -153,6 +158,8 @@ RELAY_EMBEDDED = _relay("two relays, a window, nothing left", "EMBEDDED", FAULTS
 JOURNAL = _journal("two reapers, two lost replies", FAULTS=2, CRASHES=2, OTHERS=2)
 JOURNAL_RETENTION = _journal("two reapers, retention", FAULTS=2, ROLLS=2, RETENTION=2)
 JOURNAL_ANEW = _journal("two reapers, a topic that is made anew", FAULTS=2, RENEWALS=1)
+OFFERS = _offers("offers, two scribes, two lost replies", FAULTS=2)
+OFFERS_GONE = _offers("offers, two scribes, retention", ROLLS=2, OTHERS=0, RETENTION=1)
 
 TOKEN = _token("a token, a lost reply", FAULTS=1)
 TOKEN_REAPER = _token("a token, a reaper beside the taker", OWNERS=2)
@@ -208,6 +215,8 @@ VERIFICATIONS = (
     JOURNAL_ANEW,
     TOKEN_REAPER,
     TOKEN,
+    OFFERS,
+    OFFERS_GONE,
     LIST,
 )
 
@@ -343,6 +352,7 @@ def ablation(rule: Rule) -> Run:
         "relay": _RELAY_BOUNDS.get(rule.name, _relay("")),
         "token": TOKEN if rule.name == "revive_seen" else _token(""),
         "journal": _JOURNAL_BOUNDS.get(rule.name, _journal("")),
+        "offers": _offers("", RETENTION=1),
         "group": _GROUP_BOUNDS.get(rule.name, _GROUP_SMALL),
         "window": _WINDOW_BOUNDS.get(rule.name, _window("", FAULTS=1)),
     }[rule.file]

@@ -152,7 +152,7 @@ READ_STATE_ABOVE = Statement(Call.SERIAL_READ, f"{_READ_STATE} AND seq > ?", pag
 READ_STATE = Statement(Call.SERIAL_READ, _READ_STATE, page_rows=PAGE_OF_STATE)
 _STRETCH = "FROM {ks}.pending WHERE pipe = ? AND seq >= ? AND seq <= ?"
 READ_STRETCH = Statement(
-    Call.SERIAL_READ, f"SELECT {_STATE}, to_timestamp(now()) {_STRETCH}", page_rows=PAGE_OF_STATE
+    Call.READ, f"SELECT {_STATE}, to_timestamp(now()) {_STRETCH}", page_rows=PAGE_OF_STATE
 )
 
 INSERT_HEAD = Statement(

@@ -17,7 +17,6 @@ from cassq.model.subscription import Subscription
 from cassq.model.topic import (
     LogBatch,
     LogHead,
-    Offer,
     PartitionKey,
     Progress,
     Segment,
@@ -30,6 +29,7 @@ from cassq.model.topic import (
 )
 from cassq.model.topic_settings import TopicSettings
 from cassq.storage.cassandra import topic_statements as cql
+from cassq.storage.cassandra.offers import CassandraOffers
 from cassq.storage.cassandra.session import CassandraSession, Work
 from cassq.storage.cassandra.statement import Statement
 from cassq.storage.cassandra.statements import READ_CLOCK
@@ -52,7 +52,7 @@ _SMALL = 16 * KIB
 _NO_PIPE = UUID(int=0)
 
 
-class CassandraTopics:
+class CassandraTopics(CassandraOffers):
     """The part of the port that is about topics."""
 
     _session: CassandraSession
@@ -168,17 +168,6 @@ class CassandraTopics:
         """See `TopicStorage.read_writers`."""
         return list(map(_to_writer, self._session.execute(cql.READ_WRITERS, place)))
 
-    def offer(self, place: SegmentKey, offer: Offer) -> bool:
-        """See `TopicStorage.offer`."""
-        source, number, bodies, headers = offer
-        values = (*place, source, number, len(bodies), bodies, headers or (), number)
-        self._session.execute(cql.INSERT_OFFER, values)
-        return True
-
-    def read_offers(self, place: SegmentKey) -> Sequence[Offer]:
-        """See `TopicStorage.read_offers`."""
-        return list(map(_to_offer, self._session.execute(cql.READ_OFFERS, place)))
-
     def glance_writer(self, place: SegmentKey, writer: str) -> tuple[LogHead | None, WriterRow | None]:
         """See `TopicStorage.glance_writer`."""
         head = row = None
@@ -293,15 +282,6 @@ def _with_bodies(batch: LogBatch, bodies: Any, headers: Any) -> LogBatch:  # noq
 def _to_writer(row: Row) -> WriterRow:
     with decoding("a writer's row", row):
         return WriterRow(to_text(row[2]), to_count(row[11]), to_message_number(row[4]))
-
-
-def _to_offer(row: Row) -> Offer:
-    with decoding("an offer", row):
-        source, count, number, bodies, headers = row[2], row[9], *row[11:14]
-        read, of_each = tuple(bodies), tuple(map(dict, headers or ()))
-        if not len(read) == count == len(of_each or read):
-            raise ValueError(f"it says {count} messages, and has {len(read)} bodies")
-        return Offer(to_text(source), to_message_number(number), read, of_each or None)
 
 
 def _to_progress(row: Row) -> Progress:

@@ -6,10 +6,10 @@ Owns their rows, and that those go which are older than is kept: nothing else de
 import sqlite3
 from collections.abc import Sequence
 from datetime import date
-from typing import Any
 
 from cassq.model.rollup import KEPT, NAMES, Rollup, day_of
-from cassq.storage.sqlite.rows import rollup_row
+from cassq.storage.sqlite.rows import Row
+from cassq.storage.sqlite.values import decoding, time_ms
 
 _ROLLUP = ", ".join(NAMES)
 _SHARD = 0
@@ -31,6 +31,18 @@ def write(db: sqlite3.Connection, queue: str, rollups: Sequence[Rollup], now_ms:
     db.execute("DELETE FROM statistics WHERE rolled_up_at_ms < ?", (forgotten,))
 
 
-def read(db: sqlite3.Connection, queue: str, day: date) -> list[tuple[Any, ...]]:
+def read(db: sqlite3.Connection, queue: str, day: date) -> list[Row]:
     """Return the rows of one day, the oldest first."""
     return db.execute(_READ, (queue, _SHARD, *day_of(day))).fetchall()
+
+
+def rollup_row(rollup: Rollup) -> Row:
+    """Return the columns of `statistics` after the queue and shard."""
+    return tuple(getattr(rollup, name) for name in NAMES)
+
+
+def to_rollup(row: Row) -> Rollup:
+    """Read them back."""
+    with decoding("statistics"):
+        rolled_up_at_ms, minute_ms, *rest = row
+        return Rollup(time_ms(rolled_up_at_ms), time_ms(minute_ms), *rest)

@@ -20,7 +20,6 @@ from cassq.model.message import Batch, Origin
 from cassq.model.past import past_from_text, past_to_text
 from cassq.model.pipe import End, Head, Mark, Phase, PipeEntry, Run, RunState
 from cassq.model.queue_record import QueueRecord, QueueState, Sample, Written
-from cassq.model.rollup import NAMES, Rollup
 from cassq.model.settings import QueueSettings
 from cassq.model.shelf import Shelf
 from cassq.model.tally import Tally
@@ -291,15 +290,3 @@ def to_letter(row: Row) -> DeadLetter:
             type=text(kind),
             key=text(key),
         )
-
-
-def rollup_row(rollup: Rollup) -> Row:
-    """Return the columns of `statistics` after the queue and shard."""
-    return tuple(getattr(rollup, name) for name in NAMES)
-
-
-def to_rollup(row: Row) -> Rollup:
-    """Read them back."""
-    with decoding("statistics"):
-        rolled_up_at_ms, minute_ms, *rest = row
-        return Rollup(time_ms(rolled_up_at_ms), time_ms(minute_ms), *rest)

@@ -252,8 +252,7 @@ class SqliteStorage(SqliteTopics, SqliteDocuments):
     def read_rollups(self, queue: str, day: date) -> Sequence[Rollup]:
         """See `Storage.read_rollups`."""
         with self._file.reading() as db:
-            found = rollups_of.read(db, queue, day)
-        return [rows.to_rollup(row) for row in found]
+            return list(map(rollups_of.to_rollup, rollups_of.read(db, queue, day)))
 
     def read_schedules(self, incarnation: UUID, name: str | None = None) -> Sequence[ScheduleRecord]:
         """See `Storage.read_schedules`."""
