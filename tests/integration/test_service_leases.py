@@ -70,7 +70,7 @@ class Client:
         head = (
             f"POST {self.path}/lease HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
             f"Authorization: Bearer {self._key}\r\nContent-Length: {len(body)}\r\n"
-            "Expect: 100-continue\r\n\r\n"
+            "Connection: close\r\nExpect: 100-continue\r\n\r\n"
         )
         raw.sendall(head.encode())
         assert raw.recv(1000).startswith(b"HTTP/1.1 100")
@@ -371,6 +371,40 @@ def test_a_client_that_left_gets_nothing_and_no_attempt_counts(here, queue):
         leased = lease_one(here)
         assert (bodies(leased), leased["attempt"]) == ([str(number)], 1)
         assert commit(here, leased["lease"]) == (200, ["committed"])
+
+
+def test_who_waits_when_the_queue_is_deleted_hears_of_it_and_a_new_one_is_leased_from(here, queue, url):
+    raw = here.wait()
+    until(lambda: queue._context.coordinator.hungry(queue.name))
+    with cassq.connect(url) as store:
+        store.delete_queue(queue.name)
+        assert ask(raw, b"").startswith(b"HTTP/1.1 404")
+        raw.close()
+        made = store.queue(queue.name)
+        made.push(b"new")
+
+        def leased():
+            answer = here.post("/lease", json={"wait_s": 20})
+            return answer.status_code == 200 and answer.json()["leases"]
+
+        (found,) = until(leased)
+
+    assert bodies(found) == ["new"]
+
+
+def test_who_waits_and_whose_key_is_revoked_gets_nothing(here, there, queue, application):
+    raw = here.wait()
+    until(lambda: queue._context.coordinator.hungry(queue.name))
+    here.serving.applications(lambda found: found.delete(application[0]))
+    until(lambda: here.post("/lease", json={}).status_code == 401)
+
+    queue.push(b"one")
+
+    assert ask(raw, b"").startswith(b"HTTP/1.1 401")
+    raw.close()
+    with queue.lessor() as lessor:
+        (leased,) = lessor.lease(1, WAIT_S)
+    assert [(each.body, each.attempt) for each in leased.messages] == [(b"one", 1)]
 
 
 def test_who_waits_when_the_process_ends_gets_an_empty_answer_and_leases_stand(

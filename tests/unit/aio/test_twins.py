@@ -16,7 +16,17 @@ from cassq.aio.twins import Opening, call_in_thread
 WITHOUT_TWIN = {
     cassq.Store: {"coordinator", "storage", "telemetry", "is_closed", "left_behind"},
     cassq.Queue: {
-        *("push_soon", "leases", "lessor", "run_reader", "staging", "is_closed", "has_closed", "left_behind", "record")
+        *(
+            "push_soon",
+            "leases",
+            "lessor",
+            "run_reader",
+            "staging",
+            "is_closed",
+            "has_closed",
+            "left_behind",
+            "record",
+        )
     },
     cassq.Popper: {"pop_in_hand", "pop_soon", "next_in_hand", "next_soon", "is_closed", "has_closed"},
     cassq.Delivery: {
