@@ -6,7 +6,7 @@ more, gets no lease; what was on its way to it goes to others at once, and count
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from starlette.requests import ClientDisconnect, Request
@@ -15,7 +15,7 @@ import cassq
 from cassq import aio
 from cassq.aio.landing import landed
 from cassq.aio.twins import call_in_thread
-from cassq.errors import ClosedError, QueueNotFoundError
+from cassq.errors import CassqError, ClosedError, QueueNotFoundError
 from cassq.popping.lessor import Leased, LeaseFuture, Lessor
 from cassq.popping.timing import LOOK_TIMEOUT_S
 
@@ -56,7 +56,8 @@ class LendingQueue(aio.Queue):
         is_idle = not self._clients and asyncio.get_running_loop().time() - self._used_at >= idle_s
         if lessor and is_idle and not self._opening.locked():
             self._lessor = None
-            await call_in_thread(lessor.close)
+            with suppress(CassqError):
+                await call_in_thread(lessor.close)
 
 
 @dataclass(frozen=True, slots=True)

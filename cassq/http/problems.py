@@ -1,10 +1,12 @@
 """How errors are told over HTTP: `application/problem+json` of RFC 9457.
 
 Owns the mapping from the tree of errors, and from what HTTP alone can get wrong. What must not break: nobody
-is told what is another's: neither names of other queues, nor what is stored.
+is told what is another's: neither names of other queues, nor what is stored; and no token of a lease is told,
+wherever in a request it was put.
 """
 
 import logging
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -21,6 +23,9 @@ from cassq.errors import (
 _log = logging.getLogger("cassq.http")
 
 MEDIA_TYPE = "application/problem+json"
+
+#: A token of a lease, or a part of one that would do, behind what may be shown of it.
+_TOKEN = re.compile(r"(A[Q-Za-f][A-Za-z0-9_-]{10})[A-Za-z0-9_-]{20,}={0,2}")
 
 _INTERNAL = 500
 _TRY_LATER = {429, 503}
@@ -96,6 +101,7 @@ def to_problem(error: Exception) -> Problem:
 
 
 def _problem(status: int, code: str, detail: str) -> Problem:
+    detail = _TOKEN.sub(r"\1…", detail)
     return Problem(f"urn:cassq:error:{code}", code.replace("-", " "), status, detail, code)
 
 

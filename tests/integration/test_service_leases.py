@@ -446,6 +446,26 @@ class TestTokens:
             assert post(wrong).status_code == 400
         assert commit(there, leased) == (200, ["committed"])
 
+    def test_that_are_put_where_none_belongs_are_hardly_told(self, here):
+        push(here, "one")
+        token = lease_one(here)["lease"]
+        for path, body in (
+            (f"/{token}", {}),
+            (f"$/../{token}$/lease", {}),
+            (f"/messages/{token}", {}),
+            (f"/commit?{token}=1", {}),
+            (f"/commit?a={token}", {}),
+            ("/commit", {token: 1}),
+            ("/commit", {"leases": [f"x{token}"]}),
+            ("/commit", {"leases": {token: token}}),
+            ("/settle", {"lease": token, "reject": [{"id": token}]}),
+            ("/settle", {"lease": token, "reject": [{token: token}]}),
+        ):
+            answer = here.post(path, json=body)
+            assert 400 <= answer.status_code < 500
+            assert token[12:24] not in answer.text
+        assert commit(here, token) == (200, ["committed"])
+
     @pytest.mark.parametrize("call", ["commit", "extend", "settle"])
     def test_of_another_queue_or_application_do_nothing(
         self, at, here, there, keys, servings, application, call

@@ -9,11 +9,12 @@ from starlette.requests import ClientDisconnect, Request
 from support.patience import until
 
 import cassq
-from cassq.errors import AccessDeniedError, DeliveryExpiredError, OutcomeUnknownError
+from cassq.errors import AccessDeniedError, DeliveryExpiredError, InvalidOptionError, OutcomeUnknownError
 from cassq.http.app import Opening, make_app
 from cassq.http.leasing import check_any
 from cassq.http.lending import LendingQueue, Waiting
 from cassq.http.problems import PartlyDoneError, to_problem
+from cassq.model.ids import new_pipe_id, new_token
 
 WAIT_S = 60.0
 
@@ -188,6 +189,15 @@ class TestTheWorstThatLeasesComeTo:
             check_any(outcomes)
         told = to_problem(caught.value)
         assert (told.code, told.status, told.outcomes) == (kind.code, kind.http_status, outcomes)
+
+
+def test_no_error_has_more_of_a_token_than_its_beginning(store):
+    for number in range(50):
+        queue = store.queue(f"q{number}")
+        lease = cassq.Lease(queue.leases.incarnation, new_pipe_id(), 1, 1, new_token(), 1)
+        told = to_problem(InvalidOptionError(f"{lease.to_text()!r} is none, nor is {lease.to_text()[:50]}"))
+        beginning = lease.to_text()[:12]
+        assert told.detail == f"'{beginning}…' is none, nor is {beginning}…"
 
 
 @pytest.mark.parametrize("call", ["commit", "extend", "settle"])
