@@ -94,6 +94,18 @@ def at(request):
 
 
 @pytest.fixture
+def start(url, request):
+    """Start a further process, which ends with the test at the latest."""
+
+    def make():
+        made = Serving(url)
+        request.addfinalizer(made.end)
+        return made
+
+    return make
+
+
+@pytest.fixture
 def here(at, servings, application):
     client = at(servings[0], application[1])
     assert client.put(json={"lease_ms": LEASE_MS, "max_attempts": 3}).status_code == 201
@@ -247,9 +259,9 @@ class TestACommit:
 
         assert commit(there, *(tokens * 25)) == (200, ["committed"] * 1000)
 
-    def test_of_a_process_that_was_killed_is_taken_by_another_one(self, url, at, here, queue, application):
+    def test_of_a_process_that_was_killed_is_taken_by_another_one(self, start, at, here, queue, application):
         push(here, "one")
-        serving = Serving(url)
+        serving = start()
         leased = lease_one(at(serving, application[1]))
         serving.end()
 
@@ -408,10 +420,10 @@ def test_who_waits_and_whose_key_is_revoked_gets_nothing(here, there, queue, app
 
 
 def test_who_waits_when_the_process_ends_gets_an_empty_answer_and_leases_stand(
-    url, at, here, application, queue
+    start, at, here, application, queue
 ):
     push(here, "one")
-    serving = Serving(url)
+    serving = start()
     ending = at(serving, application[1])
     leased = lease_one(ending)
     waiting = [ending.wait() for _ in range(5)]
