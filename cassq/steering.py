@@ -100,6 +100,15 @@ class SteeredQueue:
         self._workers.check_open()
         return self._inspection.peek(count)
 
+    def has(self, message_id: MessageId | str) -> bool:
+        """Tell whether a message is of this queue: in a pipe that has not retired, or among its dead letters.
+
+        Args:
+            message_id: as push returned it, or its str.
+        """
+        self._workers.check_open()
+        return self._inspection.has(to_message_id(message_id))
+
     def status(self, message_id: MessageId | str) -> MessageStatus:
         """Return what became of a message, and what is known of it.
 

@@ -180,6 +180,7 @@ class Queue(ClosingTwin[SyncQueue]):
     rollups = in_thread(SyncQueue.rollups)
     peek = in_thread(SyncQueue.peek)
     runs = in_thread(SyncQueue.runs)
+    has = in_thread(SyncQueue.has)
     status = in_thread(SyncQueue.status)
     cancel = in_thread(SyncQueue.cancel)
     reschedule = in_thread(SyncQueue.reschedule)

@@ -13,15 +13,15 @@ from starlette.requests import Request
 
 from cassq.errors import BodyTooLargeError, InvalidOptionError, OverloadedError
 from cassq.http.problems import RefusedError
-from cassq.limits import KIB, MIB
+from cassq.limits import MIB
 
 T = TypeVar("T")
 
 #: Of all requests of a process together.
 HELD_MAX = 64 * MIB
 
-#: A body of JSON that is no message.
-JSON_MAX = 64 * KIB
+#: A body of JSON that is no message: a thousand leases, or reasons, and more.
+JSON_MAX = 1 * MIB
 
 #: One request with many messages.
 LINES_BYTES_MAX = 64 * MIB

@@ -13,6 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from cassq.model.settings import QueueSettings
 from cassq.model.stored_settings import StoredSettings
 from cassq.model.topic_settings import TopicSettings
+from cassq.observing.inspection import MessageState as State
 
 #: One answer has so many messages, or names, at most.
 LIMIT_MAX = 1000
@@ -155,6 +156,30 @@ class Messages(Struct):
     """Messages that wait."""
 
     messages: list[Message]
+
+
+class MessageState(Struct):
+    """What became of a message; see `cassq.MessageStatus`."""
+
+    id: str
+    state: State
+    attempt: int | None
+    due: datetime | None
+    reason: str
+    waits_for: str | None
+
+
+class CancelQuery(Struct, forbid_unknown_fields=True):
+    """Whether a message is meant, too, that a consumer has."""
+
+    running: bool = False
+
+
+class Cancelled(Struct):
+    """Whether a message was cancelled: not where somebody has it, or where it has ended otherwise."""
+
+    id: str
+    is_cancelled: bool
 
 
 class PublishQuery(Struct, forbid_unknown_fields=True):

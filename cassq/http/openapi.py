@@ -17,6 +17,7 @@ from cassq.limits import NAME_LENGTH_MAX
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _NAME = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]*$", "maxLength": NAME_LENGTH_MAX}
+_ID = {"type": "string", "pattern": "^[0-9a-f-]{36}:[0-9]{1,19}$"}
 _REF = "#/components/schemas/{name}"
 
 #: Media types of bodies that are no JSON document.
@@ -27,7 +28,8 @@ def make_document(routes: Sequence[Route]) -> dict[str, Any]:
     """Return the document."""
     kinds: list[type] = [Problem]
     for route in routes:
-        kinds += [kind for kind in (*route.answers.values(), route.body) if isinstance(kind, type)]
+        told = [kind for each in route.answers.values() for kind in _forms(each)]
+        kinds += [kind for kind in (*told, route.body) if isinstance(kind, type)]
     schemas, components = msgspec.json.schema_components(kinds, ref_template=_REF)
     schema_of = dict(zip(map(str, kinds), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
@@ -73,16 +75,23 @@ def _operation(route: Route, schema_of: dict[str, Any]) -> dict[str, Any]:
     return told
 
 
-def _answer(kind: Any, schema_of: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401 - a type, or a media type
-    if isinstance(kind, str):
-        return {"description": "A stream", "content": {kind: {"schema": {"type": "string"}}}}
-    schema = schema_of.get(str(kind), {"type": "object"})
-    return {"description": "Done", "content": {JSON: {"schema": schema}}}
+def _forms(told: Any) -> tuple[Any, ...]:  # noqa: ANN401 - types, or media types
+    return told if isinstance(told, tuple) else () if told is None else (told,)
+
+
+def _answer(told: Any, schema_of: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401 - as above
+    content: dict[str, Any] = {}
+    for kind in _forms(told):
+        if isinstance(kind, str):
+            content[kind] = {"schema": {"type": "string"}}
+        else:
+            content[JSON] = {"schema": schema_of.get(str(kind), {"type": "object"})}
+    return {"description": "Done", "content": content} if content else {"description": "Nothing"}
 
 
 def _path_words(route: Route) -> list[dict[str, Any]]:
     return [
-        {"name": name, "in": "path", "required": True, "schema": _NAME}
+        {"name": name, "in": "path", "required": True, "schema": _ID if name == "id" else _NAME}
         for name in _PARAMETER.findall(route.path)
     ]
 

@@ -1,10 +1,12 @@
 """How errors are told over HTTP: `application/problem+json` of RFC 9457.
 
 Owns the mapping from the tree of errors, and from what HTTP alone can get wrong. What must not break: nobody
-is told what is another's: neither names of other queues, nor what is stored.
+is told what is another's: neither names of other queues, nor what is stored; and no token of a lease is told,
+wherever in a request it was put.
 """
 
 import logging
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -22,6 +24,9 @@ _log = logging.getLogger("cassq.http")
 
 MEDIA_TYPE = "application/problem+json"
 
+#: A token of a lease, or a part of one that would do, behind what may be shown of it.
+_TOKEN = re.compile(r"(A[Q-Za-f][A-Za-z0-9_-]{10})[A-Za-z0-9_-]{20,}={0,2}")
+
 _INTERNAL = 500
 _TRY_LATER = {429, 503}
 
@@ -34,6 +39,7 @@ class Problem(msgspec.Struct, omit_defaults=True):
         title: its name.
         detail: what, and the way out.
         done: of many messages: so many at least are durable.
+        outcomes: of many leases: what each came to.
     """
 
     type: str
@@ -42,6 +48,7 @@ class Problem(msgspec.Struct, omit_defaults=True):
     detail: str
     code: str
     done: int | None = None
+    outcomes: list[str] | None = None
 
 
 class RefusedError(CassqError):
@@ -60,24 +67,26 @@ class RefusedError(CassqError):
 
 
 class PartlyDoneError(CassqError):
-    """Raised when some messages of a request are durable and others are not.
+    """Raised when it is known of each part of a request whether it was done, and not all was.
 
     Attributes:
         cause: why.
-        done: how many are durable at least.
+        done: how many messages are durable at least.
+        outcomes: what each lease came to.
     """
 
-    def __init__(self, cause: CassqError, done: int) -> None:
+    def __init__(self, cause: CassqError, done: int | None = None, outcomes: list[str] | None = None) -> None:
         super().__init__(str(cause))
         self.cause = cause
         self.done = done
+        self.outcomes = outcomes
 
 
 def to_problem(error: Exception) -> Problem:
     """Return what is told of an error."""
     if isinstance(error, PartlyDoneError):
         told = to_problem(error.cause)
-        told.done = error.done
+        told.done, told.outcomes = error.done, error.outcomes
         return told
     if isinstance(error, RefusedError):
         return _problem(error.status, error.name, str(error))
@@ -92,6 +101,7 @@ def to_problem(error: Exception) -> Problem:
 
 
 def _problem(status: int, code: str, detail: str) -> Problem:
+    detail = _TOKEN.sub(r"\1…", detail)
     return Problem(f"urn:cassq:error:{code}", code.replace("-", " "), status, detail, code)
 
 

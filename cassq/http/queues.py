@@ -8,12 +8,24 @@ from typing import Any
 
 from starlette.responses import Response
 
+from cassq import aio
 from cassq.errors import InvalidOptionError, QueueNotFoundError
 from cassq.gate.names import own_name
-from cassq.http.forms import Done, Message, Messages, Names, Settings, to_options
+from cassq.http.forms import (
+    Cancelled,
+    Done,
+    Message,
+    Messages,
+    MessageState,
+    Names,
+    Settings,
+    to_options,
+)
 from cassq.http.problems import RefusedError
 from cassq.http.routes import Call, answer, body_to_text
+from cassq.model.ids import MessageId
 from cassq.model.settings import QueueSettings
+from cassq.observing.inspection import MessageState as State
 
 
 def page_of(names: list[str], call: Call) -> Response:
@@ -91,6 +103,44 @@ async def peek(call: Call) -> Response:
         for each in found
     ]
     return answer(Messages(messages))
+
+
+async def status(call: Call) -> Response:
+    """Answer with what became of a message of the queue."""
+    async with call.service.queues.get(call.name("queue")) as queue:
+        message_id = await _own_message(call, queue)
+        found = await queue.status(message_id)
+    if found.state is State.UNKNOWN:
+        raise _no_message()
+    before = None if found.waits_for is None else str(found.waits_for)
+    return answer(MessageState(str(message_id), found.state, found.attempt, found.due, found.reason, before))
+
+
+async def cancel(call: Call) -> Response:
+    """End a message of the queue."""
+    async with call.service.queues.get(call.name("queue")) as queue:
+        message_id = await _own_message(call, queue)
+        is_cancelled = await queue.cancel(message_id, running=call.query.running)
+    return answer(Cancelled(str(message_id), is_cancelled))
+
+
+async def _own_message(call: Call, queue: aio.Queue) -> MessageId:
+    """Return the id that the path has.
+
+    Raises:
+        InvalidOptionError: it is none.
+        RefusedError: the queue has no such message: what others have is told to nobody.
+    """
+    message_id = MessageId.parse(call.own("id"))
+    if not await queue.has(message_id):
+        raise _no_message()
+    return message_id
+
+
+def _no_message() -> RefusedError:
+    return RefusedError(
+        404, "message-not-found", "the queue has no message of this id, or all around it has ended long ago"
+    )
 
 
 async def pause(call: Call) -> Response:

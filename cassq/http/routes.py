@@ -71,7 +71,8 @@ class Route:
         query: the words of its query.
         body: its JSON; None where it takes none.
         media: of a body that the handler reads itself.
-        answers: by status: a type of JSON, or a media type; None for nothing.
+        answers: by status: a type of JSON, a media type, or several of them, as clients accept; None for
+            nothing.
     """
 
     method: str

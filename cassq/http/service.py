@@ -22,6 +22,7 @@ from cassq.errors import (
 from cassq.gate.addresses import Proxies
 from cassq.gate.gate import KNOWN_S, LOOK_S, Admitted, Asked
 from cassq.http.bodies import Budget
+from cassq.http.lending import LendingQueue
 from cassq.http.tails import Tails
 
 #: So long a request waits until it is known who may come in.
@@ -98,6 +99,11 @@ class InUse(Generic[Opened]):
             entry.users -= 1
             entry.used_at = clock()
 
+    @property
+    def opened(self) -> list[Opened]:
+        """What is open."""
+        return [entry.opened for entry in self._entries.values()]
+
     def forget(self, name: str, entry: "_Entry[Opened] | None" = None) -> None:
         """Have the next request open it anew."""
         if entry is None or self._entries.get(name) is entry:
@@ -125,11 +131,14 @@ class Service:
         self.gate = gate
         self.proxies = proxies
         self.budget = Budget()
-        self.queues = InUse(store.find_queue)
+        self.queues = InUse(self._find_queue)
         self.topics = InUse(store.find_topic)
         self.tails = Tails()
         self.draining = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
+
+    async def _find_queue(self, name: str) -> LendingQueue:
+        return LendingQueue((await self.store.find_queue(name)).sync)
 
     async def admit(self, asked: Asked, *, is_counted: bool = True) -> Admitted:
         """Return who asks; see `Gate.admit`.
@@ -173,6 +182,8 @@ class Service:
         """Close what is idle, again and again."""
         while True:
             await asyncio.sleep(IDLE_S / 4)
+            for queue in self.queues.opened:
+                await queue.close_idle(IDLE_S)
             await self.queues.close_idle()
             await self.topics.close_idle()
 

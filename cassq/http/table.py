@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from cassq.errors import StorageUnavailableError
 from cassq.gate.applications import Right
-from cassq.http import following, forms, messages, queues, topics
+from cassq.http import following, forms, lease_forms, leasing, messages, queues, topics
 from cassq.http.routes import Call, Route, answer
 
 #: So old at most is the last answer of the database in a process that is ready.
@@ -64,6 +64,15 @@ QUEUES = [
         query=forms.Limit,
     ),
     Route(
+        *("GET", f"{_QUEUE}/messages/{{id}}", Right.LOOK, queues.status, "Tell what became of a message"),
+        {200: forms.MessageState},
+    ),
+    Route(
+        *("DELETE", f"{_QUEUE}/messages/{{id}}", Right.STEER, queues.cancel, "Cancel a message"),
+        {200: forms.Cancelled},
+        query=forms.CancelQuery,
+    ),
+    Route(
         "GET", f"{_QUEUE}/stats", Right.LOOK, queues.stats, "Tell figures of a queue", {200: dict[str, Any]}
     ),
     Route("POST", f"{_QUEUE}/pause", Right.STEER, queues.pause, "Stop deliveries", {200: forms.Done}),
@@ -72,6 +81,29 @@ QUEUES = [
         *("POST", f"{_QUEUE}/purge", Right.STEER, queues.purge, "End all messages that no consumer has"),
         {200: forms.Done},
         body=forms.Confirmation,
+    ),
+]
+
+LEASES = [
+    Route(
+        *("POST", f"{_QUEUE}/lease", Right.POP, leasing.lease, "Lease messages, or wait for some"),
+        {200: (lease_forms.Leases, messages.NDJSON, leasing.BYTES), 204: None},
+        body=lease_forms.Wanted,
+    ),
+    Route(
+        *("POST", f"{_QUEUE}/commit", Right.POP, leasing.commit, "Commit leases"),
+        {200: lease_forms.Outcomes},
+        body=lease_forms.GivenLeases,
+    ),
+    Route(
+        *("POST", f"{_QUEUE}/settle", Right.POP, leasing.settle, "End a lease of which not all is committed"),
+        {200: lease_forms.Outcome},
+        body=lease_forms.Settlement,
+    ),
+    Route(
+        *("POST", f"{_QUEUE}/extend", Right.POP, leasing.extend, "Have leases run for longer"),
+        {200: lease_forms.Extensions},
+        body=lease_forms.GivenLeases,
     ),
 ]
 
@@ -127,4 +159,4 @@ HEALTH = [
     Route("GET", "/readyz", None, _tell_ready, "Tell whether the database answers", {200: forms.Health}),
 ]
 
-ROUTES = [*QUEUES, *TOPICS, *HEALTH]
+ROUTES = [*QUEUES, *LEASES, *TOPICS, *HEALTH]

@@ -22,7 +22,7 @@ from cassq.pipes.batch_reader import BatchReader, check_disjoint, read_all
 from cassq.pipes.expiry import Lifetime, lifetime_in
 from cassq.pipes.outside_view import find_newest, load_seen, progress_seen
 from cassq.pipes.pipe_order import in_order
-from cassq.pipes.shelves import find_moved, list_pipes
+from cassq.pipes.shelves import find_entry, find_moved, list_pipes
 from cassq.storage.forms import BatchQuery
 
 #: Batches that `peek` reads at once.
@@ -131,6 +131,10 @@ class Inspection:
                 if len(found) == count:
                     return found
         return found
+
+    def has(self, message_id: MessageId) -> bool:
+        """Tell whether a message is in a pipe of the queue, or among its dead letters."""
+        return bool(find_entry(self._context, message_id.pipe) or self._status_of_letter(message_id))
 
     def status(self, message_id: MessageId) -> MessageStatus:
         """Return what became of a message, as far as its pipe, or the dead letters, remember."""

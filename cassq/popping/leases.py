@@ -69,11 +69,8 @@ class Leases:
         leases = self._checked(leases)
         events, told = self._context.events, dict[Lease, Settled]()
         begun_at = events.now() if events else 0.0
-        begun: list[LeaseCommit] = []
-        for lease in dict.fromkeys(leases):
-            lent = self._live(lease)
-            if lent:
-                begun.append(LeaseCommit(lease, lent, lent.parts))
+        live = ((lease, self._live(lease)) for lease in dict.fromkeys(leases))
+        begun = [LeaseCommit(lease, lent, lent.parts) for lease, lent in live if lent]
         late = self._marks.write(begun, told)
         home = {each.lease for each in begun}
         away = [lease for lease in dict.fromkeys(leases) if lease not in home] + [each.lease for each in late]
@@ -186,6 +183,10 @@ class Leases:
                     told[lease] = Extension.EXTENDED
             left = [lease for lease in left if told[lease] is Extension.UNKNOWN]
         return [told[lease] for lease in leases]
+
+    def left_s(self, lease: Lease) -> float:
+        """Return for how many seconds a lease runs from now on, as far as this process knows."""
+        return lent.ends_at - self._clock.latest() if (lent := self._live(lease)) else 0.0
 
     def note(self, lease: Lease, lent: LentRow) -> None:
         """Know a lease that this process has from now on."""

@@ -290,6 +290,47 @@ class TestPushing:
         assert sorted(int(each.body) for each in found) == list(range(200))
 
 
+class TestOneMessage:
+    def test_is_told_of_from_its_push_to_its_end(self, client, queue):
+        path = f"{queue}/messages"
+        waits, delayed = (
+            client.post(path, content=b"x", params=params).json()["id"] for params in ({}, {"delay_s": 3600})
+        )
+
+        assert client.get(f"{path}/{waits}").json() == {
+            "id": waits,
+            "state": "waiting",
+            "attempt": 0,
+            "due": None,
+            "reason": "",
+            "waits_for": None,
+        }
+        assert client.get(f"{path}/{delayed}").json()["state"] == "delayed"
+        client.post(f"{queue}/lease")
+        assert client.get(f"{path}/{waits}").json()["state"] == "pending"
+
+    def test_is_cancelled_unless_somebody_has_it_and_that_is_not_meant(self, client, queue):
+        path = f"{queue}/messages"
+        first, second = (client.post(path, content=b"x").json()["id"] for _ in range(2))
+
+        assert client.delete(f"{path}/{second}").json() == {"id": second, "is_cancelled": True}
+        client.post(f"{queue}/lease").raise_for_status()
+        assert client.delete(f"{path}/{first}").json()["is_cancelled"] is False
+        assert client.delete(f"{path}/{first}", params={"running": "true"}).json()["is_cancelled"] is True
+
+    def test_of_another_queue_is_not_to_be_found(self, client, queue):
+        client.put("/v1/queues/others")
+        foreign = client.post("/v1/queues/others/messages", content=b"x").json()["id"]
+        own = client.post(f"{queue}/messages", content=b"x").json()["id"]
+
+        for each in (foreign, own.partition(":")[0] + ":99", "00000000-0000-1000-8000-000000000000:1"):
+            answer = client.get(f"{queue}/messages/{each}")
+            assert (answer.status_code, answer.json()["code"]) == (404, "message-not-found")
+        assert client.delete(f"{queue}/messages/{foreign}").status_code == 404
+        assert client.get(f"/v1/queues/others/messages/{foreign}").json()["state"] == "waiting"
+        assert client.get(f"{queue}/messages/nonsense").status_code == 400
+
+
 class Following:
     """A client of a stream."""
 

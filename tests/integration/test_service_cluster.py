@@ -70,3 +70,51 @@ def test_two_services_push_publish_follow_and_hear_of_a_revoked_key(servings, cl
         store.delete_topic(f"{name}.news")
     for each in servings:
         assert each.stop(signal.SIGTERM)[0] == 0
+
+
+def test_what_one_service_leases_another_one_settles_also_once_the_first_was_killed(servings, cluster_url):
+    name = f"app{secrets.token_hex(4)}"
+    first, second = servings
+    key = first.key(name)
+    with first.client(key) as one, second.client(key) as other:
+        until(lambda: other.get("/v1/queues").status_code == 200)
+        path = "/v1/queues/orders"
+        brief = {"lease_ms": 2000, "clock_skew_max_ms": 500}
+        assert one.put(path, json=brief).status_code == 201
+
+        def lease(client, count):
+            answer = client.post(f"{path}/lease", json={"count": count, "wait_s": 60})
+            assert answer.status_code == 200
+            return answer.json()["leases"]
+
+        lines = b"".join(b'{"body": "%d"}\n' % number for number in range(40))
+        many = {"Content-Type": "application/x-ndjson"}
+        assert one.post(f"{path}/messages", content=lines, headers=many).status_code == 201
+        (leased,) = lease(one, 4)
+        told = other.post(f"{path}/extend", json={"leases": [leased["lease"]]}).json()["outcomes"]
+        assert told[0]["outcome"] == "extended"
+        back = {"id": leased["messages"][0]["id"], "delay_s": 0}
+        settled = other.post(f"{path}/settle", json={"lease": leased["lease"], "rollback": [back]})
+        assert settled.json() == {"outcome": "committed"}
+        ended = [each["body"] for each in leased["messages"][1:]]
+        dropped = lease(one, 5)  # whose client is never heard of again
+        late = lease(one, 5)
+        first.process.kill()
+        tokens = [each["lease"] for each in late]
+        told = other.post(f"{path}/commit", json={"leases": tokens}).json()["outcomes"]
+        assert set(told) <= {"committed", "expired"}  # by a slow machine its time may be over
+        ended += [
+            message["body"]
+            for each, how in zip(late, told, strict=True)
+            if how == "committed"
+            for message in each["messages"]
+        ]
+        while len(ended) < 40:
+            found = lease(other, 10)
+            outcomes = other.post(f"{path}/commit", json={"leases": [each["lease"] for each in found]})
+            for each, how in zip(found, outcomes.json()["outcomes"], strict=True):
+                ended += [message["body"] for message in each["messages"]] if how == "committed" else []
+        assert sorted(map(int, ended)) == list(range(40))
+        assert all(each["attempt"] == 1 for each in dropped)
+        assert other.get(f"{path}/stats").json()["committed"] == 40
+        other.delete(path)

@@ -17,12 +17,19 @@ from support.serving import ALL, Serving, keys_of
 import cassq
 from cassq.gate import Right, to_networks
 from cassq.gate.keys import Key
+from cassq.http.bodies import JSON_MAX
 from cassq.http.table import ROUTES
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
 LOCKED = [route for route in ROUTES if route.right is not None]
+MESSAGE_ID = "00000000-0000-1000-8000-000000000000:1"
 #: What each route is sent so that it does what it says, if it is let in.
-BODIES = {"purge": {"confirm": "orders"}}
+BODIES = {
+    "purge": {"confirm": "orders"},
+    "commit": {"leases": ["x"]},
+    "extend": {"leases": ["x"]},
+    "settle": {"lease": "x"},
+}
 
 
 def _id(route):
@@ -62,7 +69,7 @@ def ask_as(serving):
     def call(route, key, **options):
         client = serving.client(key)
         clients.append(client)
-        path = route.path.format(queue="orders", topic="news")
+        path = route.path.format(queue="orders", topic="news", id=MESSAGE_ID)
         body = BODIES.get(path.rpartition("/")[2])
         with client.stream(route.method, path, json=body, **options) as answer:
             if answer.status_code != httpx.codes.OK or route.path.endswith("/follow") is False:
@@ -197,7 +204,7 @@ class TestBodies:
         [
             ("/v1/queues/orders/messages", {}, 2 * 1024 * 1024),
             ("/v1/queues/orders/messages", NDJSON, 65 * 1024 * 1024),
-            ("/v1/queues/orders/purge", {}, 65 * 1024),
+            ("/v1/queues/orders/purge", {}, JSON_MAX + 65_536),
         ],
     )
     def test_what_is_too_large_is_refused(self, serving, client, keys, path, headers, size, how):
@@ -319,7 +326,7 @@ def test_guesses_do_not_slow_a_good_client_down_to_a_standstill(serving, keys):
         assert client.get("/v1/queues").status_code == 200
 
 
-def test_no_key_is_in_what_a_process_says_or_in_its_arguments(tmp_path):
+def test_no_key_or_token_is_in_what_a_process_says_or_in_its_arguments(tmp_path):
     serving = Serving(f"sqlite:///{tmp_path}/orders.db", "--debug")
     key = serving.key("shop")
     with serving.client(key) as client:
@@ -327,6 +334,13 @@ def test_no_key_is_in_what_a_process_says_or_in_its_arguments(tmp_path):
         client.post("/v1/queues/orders/messages", content=b"body-of-a-message")
         client.get("/v1/queues/none")
         client.get("/v1/queues", params={"key": key})
+        (leased,) = client.post("/v1/queues/orders/lease").json()["leases"]
+        token = leased["lease"]
+        for call in ("extend", "commit"):
+            for each in (token, changed(token), token + "=" * 4):
+                client.post(f"/v1/queues/orders/{call}", json={"leases": [each]})
+        client.post("/v1/queues/orders/settle", json={"lease": token, "reject": [{"id": token}]})
+        client.get(f"/v1/queues/{token}")
     with serving.client(changed(key)) as client:
         client.get("/v1/queues")
     assert b"cassq_" not in Path(f"/proc/{serving.process.pid}/cmdline").read_bytes()
@@ -335,6 +349,8 @@ def test_no_key_is_in_what_a_process_says_or_in_its_arguments(tmp_path):
 
     assert code == 0
     assert "/v1/queues/{queue}/messages 201" in words  # it does log
+    assert "/v1/queues/{queue}/commit 200" in words
+    assert token[12:30] not in words
     assert Key.parse(key).id in words
     assert Key.parse(key).secret not in words
     assert Key.parse(changed(key)).secret not in words

@@ -38,6 +38,13 @@ class Serving:
         self.url = url
         self.process = CommandLine(url).start("serve", "--port", 0, *options)
         self.words = []
+        try:
+            self._find_place()
+        except BaseException:
+            self.end()
+            raise
+
+    def _find_place(self):
         place = self.say(r"serving at (\S+)")
         self.base = place
         self.uds = place.removeprefix("unix:") if place.startswith("unix:") else None

@@ -98,6 +98,7 @@ def looks(queue: cassq.Queue) -> None:
     assert_type(queue.stats(), cassq.QueueStats)
     assert_type(queue.pipes(), list[cassq.PipeStats])
     assert_type(queue.peek(), list[cassq.Message])
+    assert_type(queue.has("id"), bool)
     assert_type(queue.status("id"), cassq.MessageStatus)
     assert_type(queue.status("id").state, cassq.MessageState)
     assert_type(queue.cancel("id", running=True), bool)

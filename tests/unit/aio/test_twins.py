@@ -15,7 +15,19 @@ from cassq.aio.twins import Opening, call_in_thread
 #: What is not awaited: futures for those who have no event loop, connectors' business, and the inside.
 WITHOUT_TWIN = {
     cassq.Store: {"coordinator", "storage", "telemetry", "is_closed", "left_behind"},
-    cassq.Queue: {"push_soon", "run_reader", "staging", "is_closed", "has_closed", "left_behind", "record"},
+    cassq.Queue: {
+        *(
+            "push_soon",
+            "leases",
+            "lessor",
+            "run_reader",
+            "staging",
+            "is_closed",
+            "has_closed",
+            "left_behind",
+            "record",
+        )
+    },
     cassq.Popper: {"pop_in_hand", "pop_soon", "next_in_hand", "next_soon", "is_closed", "has_closed"},
     cassq.Delivery: {
         *(

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from support.patience import until
 
 import cassq
 from cassq.model.ids import MessageId
@@ -34,6 +35,23 @@ def test_a_message_that_was_given_up_is_dead_for_as_long_as_its_letter_is_there(
         # Until it is dealt with
         queue.dead.discard(dead)
         assert queue.status(dead).state is MessageState.ENDED
+
+
+def test_a_queue_has_what_is_in_its_pipes_and_what_is_dead():
+    with cassq.connect("memory:") as store:
+        queue = store.queue("q", max_attempts=1)
+        dead, committed = queue.push(b"dead"), queue.push(b"committed")
+        foreign = store.queue("others").push(b"x")
+        assert [queue.has(each) for each in (dead, str(committed), foreign)] == [True, True, False]
+
+        # And once their pipe has retired, what is a dead letter
+        with queue.popper() as popper:
+            popper.pop(timeout=60).rollback()
+            popper.pop(timeout=60).commit()
+        queue.close()
+        until(lambda: store.reap() and not store.queue("q").pipes())
+        again = store.queue("q")
+        assert [again.has(each) for each in (dead, committed)] == [True, False]
 
 
 @pytest.mark.parametrize("has_come_back", [False, True])

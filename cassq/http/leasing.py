@@ -1,0 +1,225 @@
+"""The calls about leases: lease, commit, settle, extend.
+
+Owns how leases and their outcomes are told. What must not break: a token is told to the client that leases
+alone, and no error or log has more of it than its first characters.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from datetime import timedelta
+
+import msgspec
+from starlette.responses import Response
+
+import cassq
+from cassq.aio.landing import landed
+from cassq.aio.twins import call_in_thread
+from cassq.errors import CassqError, DeliveryExpiredError, InvalidOptionError, OutcomeUnknownError
+from cassq.http import lease_forms as forms
+from cassq.http.lending import LendingQueue, Waiting
+from cassq.http.messages import HEADER, NDJSON
+from cassq.http.problems import PartlyDoneError
+from cassq.http.routes import Call, answer, body_to_text
+from cassq.model.ids import MessageId
+from cassq.popping.lessor import Leased, LeasedMessage
+
+#: One message as it is; its lease and its headers are headers of the answer.
+BYTES = "application/octet-stream"
+
+#: Of what names no message so much is told: it may be a token.
+_SHOWN = 12
+
+#: Headers of a message that can be headers of an answer, and come back as they are when they are pushed.
+_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
+_VALUE = re.compile(r"(?:[^\x00-\x20\x7f](?:[^\x00-\x08\x0a-\x1f\x7f]*[^\x00-\x20\x7f])?)?")
+
+_Return = forms.Return | forms.Rejection
+
+
+async def lease(call: Call) -> Response:
+    """Answer with leases, as soon as there are messages; 204 where none came in time."""
+    wanted, accepted = call.body, _accepted(call)
+    if accepted == BYTES and wanted.count != 1:
+        raise InvalidOptionError(
+            f"count={wanted.count} with Accept: {BYTES}, which has one message: leave it out"
+        )
+
+    async def check() -> None:
+        await call.service.admit(call.asked, is_counted=False)
+
+    waiting = Waiting(call.request, wanted.count, wanted.wait_s, call.service.draining, check)
+    async with call.service.queues.get(call.name("queue")) as queue, queue.lessor() as lessor:
+        leased = await waiting.lease(lessor)
+    if not leased:
+        return Response(status_code=204)
+    if accepted == BYTES:
+        return _one(leased[0])
+    if accepted == NDJSON:
+        lines = b"".join(msgspec.json.encode(line) + b"\n" for each in leased for line in _lines(each))
+        return Response(lines, media_type=NDJSON)
+    return answer(forms.Leases(list(map(_whole, leased))))
+
+
+def _accepted(call: Call) -> str | None:
+    given = {
+        each.partition(";")[0].strip().lower() for each in call.request.headers.get("accept", "").split(",")
+    }
+    return next((each for each in (NDJSON, BYTES) if each in given), None)
+
+
+def _whole(leased: Leased) -> forms.Lease:
+    return forms.Lease(
+        leased.lease.to_text(), leased.lease.attempt, leased.left_s, list(map(_told, leased.messages))
+    )
+
+
+def _lines(leased: Leased) -> Iterator[forms.Line]:
+    whole = _whole(leased)
+    return (forms.Line(whole.lease, whole.attempt, whole.left_s, each) for each in whole.messages)
+
+
+def _told(message: LeasedMessage) -> forms.LeasedMessage:
+    return forms.LeasedMessage(
+        str(message.message_id),
+        *body_to_text(message.body),
+        dict(message.headers),
+        message.pushed_at,
+        message.priority,
+        message.type,
+    )
+
+
+def _one(leased: Leased) -> Response:
+    """Return one message as it is: its headers as they are pushed; in JSON what no header can carry."""
+    message = leased.messages[0]
+    response = Response(message.body, media_type=BYTES)
+    for name, value in (
+        ("Cassq-Lease", leased.lease.to_text()),
+        ("Cassq-Id", str(message.message_id)),
+        ("Cassq-Attempt", str(message.attempt)),
+        ("Cassq-Left-S", f"{leased.left_s:.3f}"),
+        ("Cassq-Pushed-At", message.pushed_at.isoformat()),
+        ("Cassq-Priority", str(message.priority)),
+        ("Cassq-Type", message.type),
+    ):
+        if value is not None:
+            response.headers[name] = value
+    others: dict[str, str] = {}
+    for name, value in message.headers.items():
+        if _NAME.fullmatch(name) and _VALUE.fullmatch(value):
+            response.raw_headers.append((HEADER + name.encode(), value.encode()))
+        else:
+            others[name] = value
+    if others:
+        response.headers["Cassq-Headers"] = json.dumps(others)  # in ASCII, on one line
+    return response
+
+
+async def commit(call: Call) -> Response:
+    """End all messages of leases, and tell what each came to."""
+    async with call.service.queues.get(call.name("queue")) as queue:
+        leases = [_parse(queue, text) for text in call.body.leases]
+
+        def begin() -> "dict[cassq.Lease, Future[cassq.Settled]]":
+            return {each: queue.sync.leases.commit_soon(each) for each in dict.fromkeys(leases)}
+
+        # Those of all requests of a moment are written together.
+        begun = {each: landed(future) for each, future in (await call_in_thread(begin)).items()}
+        told = await asyncio.gather(*(begun[each] for each in leases))
+    check_any([each.value for each in told])
+    return answer(forms.Outcomes(told))
+
+
+async def extend(call: Call) -> Response:
+    """Begin leases anew, and tell how long each runs now."""
+    async with call.service.queues.get(call.name("queue")) as queue:
+        own = queue.sync.leases
+        leases = [_parse(queue, text) for text in call.body.leases]
+        told = await call_in_thread(own.extend, leases)
+        outcomes = [forms.Extended(how, own.left_s(each)) for each, how in zip(leases, told, strict=True)]
+    check_any([each.value for each in told])
+    return answer(forms.Extensions(outcomes))
+
+
+async def settle(call: Call) -> Response:
+    """End a lease: some messages go back, some are given up, all others are committed."""
+    given = call.body
+    async with call.service.queues.get(call.name("queue")) as queue:
+        lease = _parse(queue, given.lease)
+        returns = _by_number(lease, [*given.rollback, *given.reject])
+        told = await call_in_thread(
+            queue.sync.leases.settle,
+            lease,
+            {seq: _to_rollback(how) for seq, how in returns.items() if isinstance(how, forms.Return)},
+            {seq: how.reason for seq, how in returns.items() if isinstance(how, forms.Rejection)},
+        )
+    return answer(forms.Outcome(told))
+
+
+def _parse(queue: LendingQueue, text: str) -> cassq.Lease:
+    """Read a token.
+
+    Raises: InvalidOptionError: it is none, or another queue's: no row is looked at.
+    """
+    lease = cassq.Lease.parse(text)
+    if lease.incarnation != queue.sync.leases.incarnation:
+        raise InvalidOptionError(
+            f"{lease} is of another queue, or of an earlier one of this name: send it where it was leased"
+        )
+    return lease
+
+
+def check_any(outcomes: list[str]) -> None:
+    """Raise where no lease came to what its client wanted.
+
+    Raises: PartlyDoneError: by a client that looks at the status alone, one of them is not taken for done.
+    """
+    if set(outcomes) - {"expired", "unknown"}:
+        return
+    cause: CassqError = DeliveryExpiredError(
+        "no lease stands any more: what has not ended of its messages is delivered again"
+    )
+    if "unknown" in outcomes:
+        cause = OutcomeUnknownError("it may have happened or not: call again")
+    raise PartlyDoneError(cause, outcomes=outcomes)
+
+
+def _by_number(lease: cassq.Lease, returns: Sequence[_Return]) -> dict[int, _Return]:
+    """Return how messages go back, by their numbers; one without an id is for all that have none.
+
+    Raises: InvalidOptionError: an id is none, or of another lease; or a message is named twice.
+    """
+    found: dict[int, _Return] = {}
+    rest: _Return | None = None
+    for each in returns:
+        if each.id is None:
+            if rest is not None:
+                raise InvalidOptionError("two entries have no id: one may be for all that are not named")
+            rest = each
+            continue
+        seq = _to_number(lease, each.id)
+        if seq in found:
+            raise InvalidOptionError(f"message {each.id} is named twice: name it once")
+        found[seq] = each
+    if rest is not None:
+        found = dict.fromkeys(range(lease.first, lease.last + 1), rest) | found
+    return found
+
+
+def _to_number(lease: cassq.Lease, text: str) -> int:
+    try:
+        pipe, seq = MessageId.parse(text)
+    except InvalidOptionError:
+        raise InvalidOptionError(
+            f"{text[:_SHOWN]!r}… is no id of a message: send it as the lease had it"
+        ) from None
+    if pipe != lease.pipe or not lease.first <= seq <= lease.last:
+        raise InvalidOptionError(f"message {text} is not of {lease}")
+    return seq
+
+
+def _to_rollback(how: forms.Return) -> cassq.Rollback:
+    return cassq.Rollback(None if how.delay_s is None else timedelta(seconds=how.delay_s), how.reason)

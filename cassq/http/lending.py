@@ -1,0 +1,136 @@
+"""A queue of whose messages clients have leases: its lessor in this process, and how clients wait for it.
+
+Owns when the lessor is opened and closed. What must not break: a client that left, or whose key is good no
+more, gets no lease; what was on its way to it goes to others at once, and counts as no attempt.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+from starlette.requests import ClientDisconnect, Request
+
+import cassq
+from cassq import aio
+from cassq.aio.landing import landed
+from cassq.aio.twins import call_in_thread
+from cassq.errors import CassqError, ClosedError, QueueNotFoundError
+from cassq.popping.lessor import Leased, LeaseFuture, Lessor
+from cassq.popping.timing import LOOK_TIMEOUT_S
+
+
+class LendingQueue(aio.Queue):
+    """A queue, and its lessor while somebody leases."""
+
+    def __init__(self, sync: cassq.Queue) -> None:
+        super().__init__(sync)
+        self._lessor: Lessor | None = None
+        self._opening = asyncio.Lock()
+        self._clients = 0
+        self._used_at = 0.0
+
+    @asynccontextmanager
+    async def lessor(self) -> AsyncIterator[Lessor]:
+        """Open the lessor, if need be, and keep it for the block.
+
+        Raises: as `cassq.Queue.lessor`.
+        """
+        async with self._opening:
+            if self._lessor is None or self._lessor.is_closed:
+                self._lessor = await call_in_thread(self.sync.lessor)
+        lessor = self._lessor
+        self._clients += 1
+        try:
+            yield lessor
+        except (QueueNotFoundError, ClosedError):
+            await call_in_thread(lessor.close)
+            raise
+        finally:
+            self._clients -= 1
+            self._used_at = asyncio.get_running_loop().time()
+
+    async def close_idle(self, idle_s: float) -> None:
+        """Close the lessor where nobody leases, nor has for so long; leases run on."""
+        lessor = self._lessor
+        is_idle = not self._clients and asyncio.get_running_loop().time() - self._used_at >= idle_s
+        if lessor and is_idle and not self._opening.locked():
+            self._lessor = None
+            with suppress(CassqError):
+                await call_in_thread(lessor.close)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A client that waits for leases.
+
+    Attributes:
+        count, seconds: of messages; for the first of them.
+        draining: set once the process is about to end: nobody waits any more.
+        check: raises where the client may have nothing any more.
+    """
+
+    request: Request
+    count: int
+    seconds: float
+    draining: asyncio.Event
+    check: Callable[[], Awaitable[object]]
+
+    async def lease(self, lessor: Lessor) -> list[Leased]:
+        """Return what it gets; empty when nothing came in time, or the process is about to end.
+
+        The body of the request has been read: what is received now is that the client left.
+
+        Raises:
+            ClientDisconnect: it left.
+            As `cassq.Lessor.lease`, and `check`.
+        """
+        future = lessor.lease_soon(self.count)
+        ended = landed(future)
+        gone = asyncio.create_task(_disconnected(self.request))
+        draining = asyncio.create_task(self.draining.wait())
+        try:
+            await self._wait(future, ended, gone, draining)
+            leased = [] if ended.cancelled() else ended.result()
+            if leased:
+                await self.check()
+            if gone.done():
+                raise ClientDisconnect
+        except BaseException:
+            future.give_back()
+            if not ended.cancel() and not ended.cancelled():
+                ended.exception()  # nobody else hears of it
+            raise
+        finally:
+            gone.cancel()
+            draining.cancel()
+        return leased
+
+    async def _wait(
+        self,
+        future: LeaseFuture,
+        ended: "asyncio.Future[list[Leased]]",
+        gone: "asyncio.Task[None]",
+        draining: "asyncio.Task[bool]",
+    ) -> None:
+        """Wait until the future has ended, or was cancelled; raise where the client left."""
+        timeout = self.seconds
+        while not ended.done():
+            await asyncio.wait((ended, gone, draining), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            if gone.done():
+                raise ClientDisconnect
+            if ended.done():
+                return
+            if draining.done():
+                if future.cancel():
+                    ended.cancel()
+                else:  # messages are on their way
+                    await asyncio.wait((ended,))
+                return
+            future.hurry(is_looking=not self.seconds)
+            timeout = LOOK_TIMEOUT_S
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
