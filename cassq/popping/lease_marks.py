@@ -36,6 +36,7 @@ class LeaseMarks:
     """Writes the marks of one queue's leases."""
 
     def __init__(self, context: QueueContext) -> None:
+        self._context = context
         self._storage = context.storage
         self._clock = context.clock
 
@@ -65,7 +66,8 @@ class LeaseMarks:
         left_s = min(each.lent.ends_at for each in commits) - self._clock.latest()
         try:
             with Deadline(self._clock.now() + left_s):
-                self._storage.mark(commits[0].lease.pipe, [mark for own in marks for mark in own])
+                together = self._context.timed([mark for own in marks for mark in own])
+                self._storage.mark(commits[0].lease.pipe, together)
         except OutcomeUnknownError:
             told.update((each.lease, Settled.UNKNOWN) for each in commits)
             return commits

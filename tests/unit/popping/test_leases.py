@@ -266,6 +266,22 @@ class TestALease:
         assert [each.attempt for leased in _all(lessor, 2) for each in leased.messages] == [1, 1]
 
 
+class TestPipesOfSeveralRanks:
+    @pytest.fixture
+    def ranked(self, queue):
+        for priority in (1, 0):
+            for _ in range(5):
+                queue.push(b"ranked", priority=priority)
+        return queue
+
+    def test_a_client_gets_leases_of_several_together(self, ranked, lessor):
+        assert sorted(len(each.messages) for each in lessor.lease(10, WAIT_S)) == [5, 5]
+
+    def test_a_popper_gets_what_one_look_found_in_the_first(self, ranked):
+        with ranked.popper() as popper:
+            assert len(popper.pop_many(10, WAIT_S)) == 5
+
+
 class TestACommit:
     def test_ends_a_lease_at_home_and_away(self, queue, lessor, away):
         pushed(queue, 4)
@@ -275,6 +291,16 @@ class TestACommit:
         assert away.commit([Lease.parse(other.lease.to_text())]) == [Settled.COMMITTED]
 
         assert queue.stats().committed == 4
+
+    def test_tells_the_journal_when_it_was(self, store):
+        queue = store.queue("told", journal="outline")
+        with queue.lessor() as lessor:
+            pushed(queue, 1)
+            lease = lease_one(lessor, 1).lease
+            queue.leases.commit([lease])
+
+            (mark,) = queue._context.storage.load_pipe(lease.pipe).marks
+            assert mark.ended_at_ms
 
     def test_that_is_repeated_anywhere_says_that_it_has_ended(self, queue, lessor, away):
         pushed(queue, 1)
