@@ -180,8 +180,7 @@ class Queue(SteeredQueue):
         May be called twice: the second call waits for the first. In the middle of another call of its thread
         it returns at once, as `Store.close`.
         """
-        self._workers.close()
-        self.leases.close()
+        self._workers.close(self.leases.close)
 
     @property
     def is_closed(self) -> bool:

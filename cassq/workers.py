@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Literal
 from uuid import UUID
 
@@ -223,13 +224,13 @@ class Workers:
             hungry = coordinator.hungry(self._queue, types=EVERY_POPPER)
             coordinator.wake(self._queue, max(1, hungry), types=EVERY_POPPER)
 
-    def close(self) -> None:
-        """Close poppers and readers, end housekeeping, push what is on its way; see `Queue.close`."""
-        if not self._birthplace.is_here:
-            return
-        self._closing.run(self._close)
+    def close(self, before: Callable[[], None]) -> None:
+        """Call `before`, close poppers and readers, push what is on its way; see `Queue.close`."""
+        if self._birthplace.is_here:
+            self._closing.run(partial(self._close, before))
 
-    def _close(self) -> None:
+    def _close(self, before: Callable[[], None]) -> None:
+        before()
         with self._making:
             self._is_closed = True
             poppers, self._poppers, self._intakes = self._poppers, [], {}

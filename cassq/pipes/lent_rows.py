@@ -18,7 +18,8 @@ anew, and how a part of it goes back. Refuses to know clients. What must not bre
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 from cassq.catalog.queue_context import QueueContext
 from cassq.limits import RETURN_PARTS_MAX, TAKE_MESSAGES_MAX
@@ -42,13 +43,13 @@ class LentRow:
         row: as it was read, or taken; who took it does not know its leased_at.
         parts: the messages of it that had not ended.
         ends_at: the clock's latest reading from which on nothing is marked under it here.
-        note: tells the owner of the pipe, where that is this process, of marks and rows.
+        note: tells the owner of the pipe of marks and rows; None where another process leased it.
     """
 
     row: Run
     parts: Ranges
     ends_at: float
-    note: Callable[..., None] = lambda *_: None
+    note: Callable[..., None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ class Seen:
     Attributes:
         row: None where nothing stands under the lease.
         left: what has not ended of its messages; where nobody knows the lease, all of them.
+        buried: what of its numbers stands in rows that are to become dead letters, or to be dropped.
         now_ms: the database's clock.
         asked_at: the own clock's latest reading before that was asked for.
     """
@@ -66,6 +68,7 @@ class Seen:
     left: Ranges
     now_ms: int
     asked_at: float
+    buried: Ranges = field(default_factory=Ranges)
 
     @property
     def ends_at(self) -> float:
@@ -122,12 +125,14 @@ class LentRows:
         if not (stretch.runs or stretch.marks) and self._storage.load_pipe(pipe) is None:
             return {lease: Seen(None, Ranges(), 0, asked_at) for lease in leases}  # all in the pipe has ended
         ended = Ranges((mark.first, mark.last) for mark in stretch.marks)
+        buried = Ranges((run.first, run.last) for run in stretch.runs if run.is_burial)
         return {
             lease: Seen(
                 self._find(lease, stretch),
                 Ranges(ended.missing(lease.first, lease.last)),
                 stretch.now_ms,
                 asked_at,
+                buried,
             )
             for lease in leases
         }
@@ -153,31 +158,25 @@ class LentRows:
         return sent_at + row.lease_ms / 1000
 
     def settle(self, lease: Lease, seen: Seen, back: Mapping[int, Return]) -> list[Run] | None:
-        """Return messages; None where the row has changed, and nothing was written.
+        """Return messages, in one transaction; None where the row has changed, and nothing was written.
 
-        Everything else of the lease has ended. By as many transactions as that takes: what a later one is for
-        is leased under a fresh id meanwhile, which nobody else knows.
+        Everything else of the lease has ended.
 
         Raises: as `Storage.transact`.
         """
         row = seen.row
         if row is None:
             return None
-        written: list[Run] = []
-        parts = _parts(row, back)
-        leased_at_ms: int | None = row.leased_at_ms
-        while parts and row:
-            own, parts = parts[:RETURN_PARTS_MAX], parts[RETURN_PARTS_MAX:]
-            rows = [_settled(row, part, how, seen.now_ms) for part, how in own]
-            if parts:
-                rows.append(replace(row, first=parts[0][0].first, lease_id=new_token(), rolled_back=0))
-            changes = [RunChange(rows[0], row.lease_id, leased_at_ms)]
-            changes += [RunChange(each, is_leased_now=each.state is RunState.LEASED) for each in rows[1:]]
-            if not self._storage.transact(lease.pipe, Transaction(runs=tuple(changes))).is_applied:
-                return written or None
-            written += rows
-            row, leased_at_ms = (rows[-1] if parts else None), None
-        return written
+        own = Ranges((seq, seq) for seq in back)
+        parts = [(part, how, own.count_within(*part)) for part, how in _parts(row, back)]
+        rows = [_settled(row, *part, seen.now_ms) for part in parts]
+        changes = RunChange(rows[0], row.lease_id, row.leased_at_ms), *map(RunChange, rows[1:])
+        return rows if self._storage.transact(lease.pipe, Transaction(runs=changes)).is_applied else None
+
+
+def count_ways(back: Mapping[int, Return]) -> int:
+    """Return how many rows messages need that go back, where what has ended lies between them."""
+    return sum(1 for _ in groupby(how for _, how in sorted(back.items())))
 
 
 def to_marks(lent: LentRow, parts: Iterable[Range]) -> list[Mark]:
@@ -187,19 +186,36 @@ def to_marks(lent: LentRow, parts: Iterable[Range]) -> list[Mark]:
 
 
 def _parts(row: Run, back: Mapping[int, Return]) -> list[tuple[Range, Return | None]]:
-    """Return the stretches of a row that go the same way; None for how: it has ended."""
-    parts: list[tuple[Range, Return | None]] = []
+    """Return the stretches of a row that go the same way; None for how: it has ended.
+
+    Where they are more than one transaction carries, what has ended goes with what is before it.
+    """
+    parts = _stretches(row, [back.get(seq) for seq in range(row.first, row.last + 1)])
+    if len(parts) <= RETURN_PARTS_MAX:
+        return parts
+    how, hows = back[min(back)], list[Return | None]()
     for seq in range(row.first, row.last + 1):
-        how = back.get(seq)
-        if parts and parts[-1][1] == how:
-            parts[-1] = Range(parts[-1][0].first, seq), how
-        else:
-            parts.append((Range(seq, seq), how))
+        how = back.get(seq, how)
+        hows.append(how)
+    return _stretches(row, hows)
+
+
+def _stretches(row: Run, hows: Iterable[Return | None]) -> list[tuple[Range, Return | None]]:
+    parts: list[tuple[Range, Return | None]] = []
+    first = row.first
+    for how, own in groupby(hows):
+        last = first + sum(1 for _ in own) - 1
+        parts.append((Range(first, last), how))
+        first = last + 1
     return parts
 
 
-def _settled(row: Run, part: Range, how: Return | None, now_ms: int) -> Run:
-    """Return a part of a row as it stands afterwards: returned, under an id that nobody has used."""
+def _settled(row: Run, part: Range, how: Return | None, count: int, now_ms: int) -> Run:
+    """Return a part of a row as it stands afterwards: returned, under an id that nobody has used.
+
+    Args:
+        count: how many of its messages go back.
+    """
     own = row.rolled_back if part.first == row.first else 0
     settled = replace(
         row,
@@ -212,10 +228,12 @@ def _settled(row: Run, part: Range, how: Return | None, now_ms: int) -> Run:
     )
     if how is None:
         return settled
+    if not how.is_counted:
+        return replace(settled, attempt=row.attempt - 1)
     return replace(
         settled,
         not_before_ms=now_ms + how.delay_ms if how.delay_ms else 0,
         attempt=BURIAL + row.attempt if how.is_last else row.attempt,
-        rolled_back=own + part.size,
+        rolled_back=own + count,
         reason=how.reason or row.reason,
     )

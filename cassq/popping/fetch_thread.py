@@ -197,9 +197,8 @@ class FetchThread:
         self._has_all = found < wanted
         if fetched:
             self._pace.note_found(found, self._clock.now())
-        if fetched:
-            found_parts = ((run, part) for run, taken in fetched for part in taken.parts)
-            self._buffer.put(BatchSlice(run, part, self._committer) for run, part in found_parts)
+        for run, taken in fetched:
+            self._buffer.put(BatchSlice(run, part, self._committer) for part in taken.parts)
         self._buffer.end_round(number, None if fetched else self._fetcher.trouble())
         if fetched:
             self._fetcher.share()

@@ -9,6 +9,7 @@ from functools import partial
 from itertools import islice, takewhile
 
 from cassq.catalog.queue_context import QueueContext
+from cassq.errors import CassqError
 from cassq.limits import TAKE_RUNS_MAX
 from cassq.model.lease import holder_of
 from cassq.model.portions import Portions
@@ -62,6 +63,7 @@ class LeaseBuffer(DeliveryBuffer):
         super().__init__(context.clock, silence_of(context))
         self._hand = WholeRuns(context.clock.until_shown)
         self._portions = Portions()
+        self._found: list[BatchSlice] = []
         self.taker = Taker(holder_of(context.queue), portions=self._portions)
 
     def wanted(self) -> int:
@@ -74,6 +76,16 @@ class LeaseBuffer(DeliveryBuffer):
         with self._lock:
             self._portions.begin(self._asked())
             return super().begin_round()
+
+    def put(self, slices: Iterable[BatchSlice]) -> None:
+        """Add messages once the look ends: who is in line gets what was cut for them, of several pipes."""
+        self._found += slices
+
+    def end_round(self, number: int, trouble: CassqError | None = None) -> bool:
+        """Hand out what a look found, and note that it ended; see `DeliveryBuffer.end_round`."""
+        found, self._found = self._found, []
+        super().put(found)
+        return super().end_round(number, trouble)
 
     def _asked(self) -> list[int]:
         """Return how much each of the first in line wants; what is in hand goes to them before, or back."""

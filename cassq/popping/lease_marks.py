@@ -20,37 +20,36 @@ from cassq.runtime.deadline import Deadline
 
 @dataclass(slots=True, eq=False)
 class LeaseCommit:
-    """Messages of a lease on their way to be committed.
-
-    Attributes:
-        may_have_happened: marks were sent, and nobody knows whether they were written.
-    """
+    """Messages of a lease on their way to be committed."""
 
     lease: Lease
     lent: LentRow
     parts: Ranges
-    may_have_happened: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many messages they are."""
+        return sum(part.size for part in self.parts)
 
 
 class LeaseMarks:
     """Writes the marks of one queue's leases."""
 
     def __init__(self, context: QueueContext) -> None:
+        self._context = context
         self._storage = context.storage
         self._clock = context.clock
 
     def write(self, commits: Sequence[LeaseCommit], told: dict[Lease, Settled]) -> list[LeaseCommit]:
-        """Write marks, again while leases run; return those of which nothing was sent in time."""
+        """Write marks, again while leases run; return those of which nothing was sent in time.
+
+        What was sent, and is not known to be written in time, is noted as unknown.
+        """
         pause_s, late = PAUSE_S, list[LeaseCommit]()
         left = list(commits)
         while left:
             living = [each for each in left if self._clock.latest() < each.lent.ends_at]
-            for each in left:
-                if each not in living:
-                    if each.may_have_happened:
-                        told[each.lease] = Settled.UNKNOWN
-                    else:
-                        late.append(each)
+            late += [each for each in left if each not in living and each.lease not in told]
             by_pipe: dict[UUID, list[LeaseCommit]] = {}
             for each in living:
                 by_pipe.setdefault(each.lease.pipe, []).append(each)
@@ -67,16 +66,16 @@ class LeaseMarks:
         left_s = min(each.lent.ends_at for each in commits) - self._clock.latest()
         try:
             with Deadline(self._clock.now() + left_s):
-                self._storage.mark(commits[0].lease.pipe, [mark for own in marks for mark in own])
+                together = self._context.timed([mark for own in marks for mark in own])
+                self._storage.mark(commits[0].lease.pipe, together)
         except OutcomeUnknownError:
-            for each in commits:
-                each.may_have_happened = True
+            told.update((each.lease, Settled.UNKNOWN) for each in commits)
             return commits
         except StorageUnavailableError:
             return commits
         for each, own in zip(commits, marks, strict=True):
             is_in_time = self._clock.latest() < each.lent.ends_at
             told[each.lease] = Settled.COMMITTED if is_in_time else Settled.UNKNOWN
-            if is_in_time:
+            if is_in_time and each.lent.note:
                 each.lent.note(*own)
         return []

@@ -7,9 +7,11 @@ goes one way.
 from collections.abc import Iterable, Mapping
 
 from cassq.errors import InvalidOptionError
+from cassq.limits import RETURN_PARTS_MAX
 from cassq.model.lease import Lease, Rollback
 from cassq.model.retrying import NO_REASON, NO_REASON_TO_REJECT, rest_ms, to_delay_ms, to_reason
 from cassq.model.settings import QueueSettings
+from cassq.pipes.lent_rows import count_ways
 from cassq.pipes.run_rows import Return
 
 
@@ -20,8 +22,15 @@ def to_returns(
     rejected: Mapping[int, str],
 ) -> dict[int, Return]:
     """Return how messages go back, by their numbers; what is rolled back together rests alike."""
+    for name, named in (("rolled_back", rolled_back), ("rejected", rejected)):
+        if not isinstance(named, Mapping):
+            raise InvalidOptionError(
+                f"{name} must be a dict of message numbers, not {named!r:.40}: "
+                "rolled_back={seq: Rollback()}, rejected={seq: 'why'}"
+            )
     for seq in (*rolled_back, *rejected):
-        if not isinstance(seq, int) or not lease.first <= seq <= lease.last:
+        is_number = isinstance(seq, int) and not isinstance(seq, bool)
+        if not is_number or not lease.first <= seq <= lease.last:
             raise InvalidOptionError(
                 f"message {seq!r:.40} is not of {lease}, which has {lease.first} to {lease.last}"
             )
@@ -40,6 +49,11 @@ def to_returns(
         returns[seq] = Return(0 if is_last else delay_ms, reason=reason, is_last=is_last)
     for seq, why in rejected.items():
         returns[seq] = Return(reason=to_reason(why) or NO_REASON_TO_REJECT, is_last=True)
+    if (ways := count_ways(returns)) > RETURN_PARTS_MAX:
+        raise InvalidOptionError(
+            f"messages of {lease} go back in {ways} stretches with a delay and a reason of their own, "
+            f"and {RETURN_PARTS_MAX} is the most: give neighbours the same, or lease fewer at a time"
+        )
     return returns
 
 

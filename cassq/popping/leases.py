@@ -25,9 +25,10 @@ from cassq.model.pipe import Run
 from cassq.model.ranges import Ranges
 from cassq.model.uses import EVERY_POPPER
 from cassq.pipes.lent_rows import LentRow, LentRows, Seen
+from cassq.pipes.run_rows import Return
+from cassq.popping.lease_futures import LeaseFutures
 from cassq.popping.lease_marks import LeaseCommit, LeaseMarks
 from cassq.popping.lease_returns import to_returns, without
-from cassq.runtime.background_thread import BackgroundThread
 
 #: So often a row is read again that changed between a read and what was conditional on it.
 ATTEMPTS = 5
@@ -48,9 +49,7 @@ class Leases:
         self._marks = LeaseMarks(context)
         self._known: OrderedDict[Lease, LentRow] = OrderedDict()  # about in the order in which they end
         self._lock = threading.RLock()
-        self._is_inside: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]  # noqa: SLF001
-        self._soon: list[tuple[Lease, Future[Settled]]] = []
-        self._thread = BackgroundThread("cassq-commit")
+        self._futures = LeaseFutures(self._commit)
 
     @property
     def incarnation(self) -> bytes:
@@ -66,48 +65,34 @@ class Leases:
             InvalidOptionError: one is of another queue, or of an earlier one of its name; nothing was begun.
             ClosedError, QueueNotFoundError, AccessDeniedError: nothing more was written.
         """
-        leases = self._checked(leases)
-        events, told = self._context.events, dict[Lease, Settled]()
+        leases, told = self._checked(leases), dict[Lease, Settled]()
+        self._commit(leases, told)
+        return [told[lease] for lease in leases]
+
+    def _commit(self, leases: Sequence[Lease], told: dict[Lease, Settled]) -> None:
+        events = self._context.events
         begun_at = events.now() if events else 0.0
-        live = ((lease, self._live(lease)) for lease in dict.fromkeys(leases))
-        begun = [LeaseCommit(lease, lent, lent.parts) for lease, lent in live if lent]
-        late = self._marks.write(begun, told)
-        home = {each.lease for each in begun}
-        away = [lease for lease in dict.fromkeys(leases) if lease not in home] + [each.lease for each in late]
-        for each in self._marks.write(self._begin_away(away, told), told):
-            told[each.lease] = Settled.UNKNOWN
+        begun: dict[Lease, LeaseCommit] = {}
+        for lease in dict.fromkeys(leases):
+            if lent := self._live(lease):
+                begun[lease] = LeaseCommit(lease, lent, lent.parts)
+        late = {each.lease for each in self._marks.write(list(begun.values()), told)}
+        away = [lease for lease in dict.fromkeys(leases) if lease not in begun or lease in late]
+        begun.update(self._commit_away(away, told))
         self._forget(lease for lease, how in told.items() if how is not Settled.UNKNOWN)
         if events:
-            done = (lease.count for lease, how in told.items() if how is Settled.COMMITTED)
+            done = (each.count for lease, each in begun.items() if told[lease] is Settled.COMMITTED)
             events.note_committed(begun_at, sum(done))
-        return [told[lease] for lease in leases]
 
     def commit_soon(self, lease: Lease) -> "Future[Settled]":
         """Commit together with others, without waiting; return the future of what it comes to.
 
+        Its callbacks are called one after the other, by a thread that writes nothing.
+
         Raises: as `commit`, what is wrong with the lease or the queue.
         """
         self._checked((lease,))
-        future: Future[Settled] = Future()
-        future.set_running_or_notify_cancel()
-        with self._lock:
-            self._soon.append((lease, future))
-            is_first = len(self._soon) == 1
-        if is_first:  # who comes while these are written is written next, with all who come until then
-            self._thread.submit(self._commit_waiting)
-        return future
-
-    def _commit_waiting(self) -> None:
-        with self._lock:
-            waiting, self._soon = self._soon, []
-        try:
-            told = self.commit([lease for lease, _ in waiting])
-        except BaseException as error:  # each of them is told
-            for _, future in waiting:
-                future.set_exception(error)
-            return
-        for (_, future), how in zip(waiting, told, strict=True):
-            future.set_result(how)
+        return self._futures.commit_soon(lease)
 
     def settle(
         self,
@@ -122,45 +107,66 @@ class Leases:
                 message becomes a dead letter.
             rejected: why messages become dead letters, by their numbers.
 
-        Returns: COMMITTED, or ENDED where all that is not to go back had ended before.
+        Returns: COMMITTED: what was to be committed is, and the rest goes back. ENDED: this call committed
+            nothing; what was to be committed had ended before, by whoever's call, what was rejected is or
+            becomes a dead letter, and what was rolled back is delivered again, or had ended. It does not say
+            that its delay and its reason stand: the lease may have run out instead.
 
         Raises:
             DeliveryExpiredError: the lease had ended, was settled before, or nobody knows it: messages that
-                have not ended are delivered again.
-            OutcomeUnknownError: it may have happened, or a part of it; call again.
+                have not ended are delivered again, also some that were rejected.
+            OutcomeUnknownError: it may have happened; call again.
             StorageUnavailableError: the database does not answer; call again.
-            InvalidOptionError: a number, a delay or a reason breaks a rule, a message is named twice, or the
-                lease is of another queue; nothing was written.
+            InvalidOptionError: a number, a delay or a reason breaks a rule, a message is named twice, they go
+                back in too many ways, or the lease is of another queue; nothing was written.
         """
         self._checked((lease,))
         back = to_returns(self._context.settings, lease, rolled_back or {}, rejected or {})
-        may_have_begun = False
+        done, may_have_begun = Settled.ENDED, False
         for _ in range(ATTEMPTS):
             seen = self._rows.read((lease,))[lease]
             kept = Ranges(part for left in seen.left for part in without(left, back))
+            going = {seq: how for seq, how in back.items() if seq in seen.left}
             if seen.row is None:
-                return self._told(
-                    lease, kept, is_gone=bool(seen.left) and len(back) == lease.count and not may_have_begun
-                )
+                self._forget((lease,))
+                is_gone = bool(kept or (going and len(back) == lease.count and not may_have_begun))
+                _check_settled(lease, seen, going, is_gone=is_gone)
+                return done
+            if kept:
+                if not self._commit_kept(lease, seen, kept):
+                    continue
+                done = Settled.COMMITTED
+                if seen.is_short and going:
+                    continue  # it began anew: its leased_at is to be read
             try:
-                if kept:
-                    lent = self._lend(lease, seen)
-                    if lent is None:
-                        continue
-                    self._commit_one(lease, lent, kept)
-                    if seen.is_short and back:
-                        continue  # it began anew: its leased_at is to be read
-                going = {seq: how for seq, how in back.items() if seq in seen.left}
                 rows = self._rows.settle(lease, seen, going) if going else []
             except OutcomeUnknownError:
                 may_have_begun = True
                 continue
             if rows is not None:
-                known = self._known.get(lease)
-                (known.note if known else self._wake)(*rows)
-                self._forget((lease,))
-                return Settled.COMMITTED
-        raise OutcomeUnknownError(f"{lease}: nobody knows whether it was settled; settle it again")
+                self._note_returned(self._known.pop(lease, None), rows, going)
+                return Settled.COMMITTED if going else done
+        raise OutcomeUnknownError(
+            f"{lease}: nobody knows whether it was settled; settle it again, or all else comes again"
+        )
+
+    def give_back(self, lease: Lease) -> None:
+        """Give a lease back of which no client heard; that counts as no attempt.
+
+        What was not written comes again when the lease ends.
+
+        Raises: AccessDeniedError: the role may not write.
+        """
+        known = self._known.pop(lease, None)  # its client must not act under it here without a read
+        for _ in range(ATTEMPTS):
+            with suppress(OutcomeUnknownError, StorageUnavailableError):
+                seen = self._rows.read((lease,))[lease]
+                back = Return(is_counted=False)
+                going = {seq: back for part in seen.left for seq in range(part.first, part.last + 1)}
+                rows = self._rows.settle(lease, seen, going) if seen.row and going else []
+                if rows is not None:
+                    self._note_returned(known, rows, going)
+                    return
 
     def extend(self, leases: Iterable[Lease]) -> list[Extension]:
         """Begin leases anew; return what each came to, in their order. Nothing is raised for some of them.
@@ -194,17 +200,17 @@ class Leases:
         with self._lock:
             self._known[lease] = lent
             self._known.move_to_end(lease)
-            while (oldest := next(iter(self._known.items()))) and oldest[1].ends_at <= now:
-                del self._known[oldest[0]]
-                if not self._known:
-                    break
+            while (oldest := next(iter(self._known.items()), None)) and oldest[1].ends_at <= now:
+                self._known.pop(oldest[0], None)  # a call that interrupted this one may have taken it out
 
     def close(self) -> None:
-        """Write the commits that nobody waits for; what interrupted a call of its thread does not wait."""
-        self._thread.shutdown(wait=not self._is_inside())
+        """Write the commits that nobody waits for, and end their futures."""
+        self._futures.close()
 
     def _checked(self, leases: Iterable[Lease]) -> Sequence[Lease]:
         self._check_usable()
+        if isinstance(leases, Lease | str):
+            raise InvalidOptionError(f"{leases!s:.20} is to be one of a list: call it with [lease]")
         checked = list(leases)
         for lease in checked:
             if not isinstance(lease, Lease):
@@ -220,18 +226,14 @@ class Leases:
         lent = self._known.get(lease)
         return lent if lent and self._clock.latest() < lent.ends_at else None
 
-    def forget(self, lease: Lease) -> None:
-        """Know a lease no more: it goes back, and its client must not act under it here without a read."""
-        self._forget((lease,))
-
     def _forget(self, leases: Iterable[Lease]) -> None:
         with self._lock:
             for lease in leases:
                 self._known.pop(lease, None)
 
-    def _begin_away(self, leases: Sequence[Lease], told: dict[Lease, Settled]) -> list[LeaseCommit]:
-        """Read leases that are not known here, or whose time is over; tell of those that are settled."""
-        begun: list[LeaseCommit] = []
+    def _commit_away(self, leases: Sequence[Lease], told: dict[Lease, Settled]) -> dict[Lease, LeaseCommit]:
+        """Commit leases that are not known here, or whose time is over; return what was begun."""
+        begun: dict[Lease, LeaseCommit] = {}
         left = list(leases)
         for _ in range(ATTEMPTS):
             try:
@@ -241,20 +243,20 @@ class Leases:
             for lease, seen in found.items():
                 if not seen.left or seen.row is None:
                     told[lease] = Settled.EXPIRED if seen.left else Settled.ENDED
-                    continue
-                try:
-                    lent = self._lend(lease, seen)
-                except (StorageUnavailableError, OutcomeUnknownError):
-                    continue
-                if lent:
-                    begun.append(LeaseCommit(lease, lent, seen.left))
-            begun_with = {each.lease for each in begun}
-            left = [lease for lease in left if lease not in told and lease not in begun_with]
+            # Those that run are marked before others begin anew, which takes a transaction for each.
+            for is_short in (False, True):
+                own: dict[Lease, LeaseCommit] = {}
+                for lease, seen in found.items():
+                    if lease not in told and seen.is_short is is_short and (lent := self._lend(lease, seen)):
+                        own[lease] = LeaseCommit(lease, lent, seen.left)
+                self._marks.write(list(own.values()), told)
+                begun.update(own)
+            left = [lease for lease in left if lease not in told]
         told.update(dict.fromkeys(left, Settled.UNKNOWN))
         return begun
 
     def _lend(self, lease: Lease, seen: Seen) -> LentRow | None:
-        """Be at home in a lease; None where its row has changed. Raises as `LentRows.begin_anew`."""
+        """Be at home in a lease; None where its row has changed, or may have."""
         if seen.is_short:
             return self._begin_anew(lease, seen)
         return self._be_home(lease, seen, seen.ends_at)
@@ -270,30 +272,32 @@ class Leases:
     def _be_home(self, lease: Lease, seen: Seen, ends_at: float) -> LentRow:
         assert seen.row  # noqa: S101 - as above
         known = self._known.get(lease)
-        lent = LentRow(seen.row, seen.left, ends_at, known.note if known else lambda *_: None)
+        lent = LentRow(seen.row, seen.left, ends_at, known.note if known else None)
         self.note(lease, lent)
         return lent
 
-    def _commit_one(self, lease: Lease, lent: LentRow, parts: Ranges) -> None:
+    def _commit_kept(self, lease: Lease, seen: Seen, parts: Ranges) -> bool:
+        """Commit a part of a lease; False where its row has changed, or it may have been too late."""
         told: dict[Lease, Settled] = {}
-        late = self._marks.write([LeaseCommit(lease, lent, parts)], told)
-        if late or told[lease] is not Settled.COMMITTED:
-            raise OutcomeUnknownError(f"{lease}: its time was over before a commit was acknowledged")
+        if lent := self._lend(lease, seen):
+            self._marks.write([LeaseCommit(lease, lent, parts)], told)
+        return told.get(lease) is Settled.COMMITTED
 
-    def _wake(self, *rows: Run) -> None:
-        """Wake somebody who waits, of whatever type, for what may be taken again; its owner is elsewhere."""
-        if any(row.reason and not row.not_before_ms for row in rows):
+    def _note_returned(self, known: LentRow | None, rows: Sequence[Run], back: Mapping[int, Return]) -> None:
+        """Tell the owner where it is here; else wake somebody, of whatever type, for what need not rest."""
+        if known and known.note:
+            known.note(*rows)
+        elif not all(how.delay_ms for how in back.values()):
             coordinator, queue = self._context.coordinator, self._context.queue
             with suppress(CoordinationUnavailableError, AccessDeniedError):
                 if coordinator.hungry(queue, types=EVERY_POPPER):
                     coordinator.wake(queue, 1, types=EVERY_POPPER)
 
-    def _told(self, lease: Lease, kept: Ranges, *, is_gone: bool) -> Settled:
-        """Tell of a lease of which no row stands; what was to go back comes again in any case."""
-        self._forget((lease,))
-        if kept or is_gone:
-            raise DeliveryExpiredError(
-                f"{lease} had ended, was settled before, or is not known: its messages that have not ended "
-                "are delivered again"
-            )
-        return Settled.ENDED
+
+def _check_settled(lease: Lease, seen: Seen, going: Mapping[int, Return], *, is_gone: bool) -> None:
+    """Raise where no row stands under a lease, and others have what it was to commit or to reject."""
+    if is_gone or any(how.is_last and seq not in seen.buried for seq, how in going.items()):
+        raise DeliveryExpiredError(
+            f"{lease} had ended, was settled before, or is not known: its messages that have not ended "
+            "are delivered again"
+        )

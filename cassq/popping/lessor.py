@@ -5,13 +5,14 @@ that of `cassq.popping.leases`, at whatever process.
 """
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self
 
 from cassq.catalog.queue_context import QueueContext
-from cassq.errors import InvalidOptionError
+from cassq.errors import AccessDeniedError, InvalidOptionError
 from cassq.limits import TAKE_MESSAGES_MAX
 from cassq.model.arguments import check_count
 from cassq.model.ids import MessageId
@@ -21,7 +22,7 @@ from cassq.model.uses import uses_keys
 from cassq.pipes.held_run import HeldRun
 from cassq.pipes.lent_rows import LentRow
 from cassq.popping.delivery import Delivery
-from cassq.popping.delivery_groups import give_all_back
+from cassq.popping.delivery_groups import finish_all
 from cassq.popping.leases import Leases
 from cassq.popping.pop_future import PopFuture
 from cassq.popping.popper import Popper
@@ -109,10 +110,17 @@ class Leased:
 
         What was not written comes again when the lease ends.
 
-        Raises: ClosedError: it was given back before.
+        Raises:
+            ClosedError: it was given back before.
+            AccessDeniedError: the role may not write; it can be given back later.
         """
-        self._leases.forget(self.lease)
-        give_all_back(self._deliveries)
+        finish_all(self._deliveries, "given back")
+        try:
+            self._leases.give_back(self.lease)
+        except AccessDeniedError:
+            for each in self._deliveries:
+                each.unfinish()
+            raise
 
 
 class LeaseFuture(AnsweredFuture[list[Leased]]):
@@ -127,12 +135,17 @@ class LeaseFuture(AnsweredFuture[list[Leased]]):
         super().__init__(thread, "a lease")
         self._popped = popped
         self._lessor = lessor
+        self._is_unwanted = False
         popped.add_done_callback(lambda _: self._end())
 
     def _end(self) -> None:
         if self._popped.cancelled():
             return
-        if error := self._popped.exception():
+        if self._is_unwanted:
+            super().cancel()
+            self.set_running_or_notify_cancel()
+            self._popped.give_back()  # nobody has seen it: the next in line gets it as it is
+        elif error := self._popped.exception():
             self.set_exception(error)
         else:
             self.set_result(self._lessor.lend(self._popped.result()))
@@ -147,20 +160,23 @@ class LeaseFuture(AnsweredFuture[list[Leased]]):
 
     def give_back(self) -> None:
         """Want nothing of it: cancel it, or give back what it ends with, or has ended with."""
-        if not self.done():
-            if not self.cancel():
-                self._popped.give_back()  # nobody has seen it: the next in line gets it as it is
-            return
-        if self.cancelled() or self.exception():
-            return
-        thread = BackgroundThread("cassq-give-back")  # this need not wait for the database
-        for leased in self.result():
-            thread.submit(leased.give_back)
-        thread.shutdown(wait=False)
+        self._is_unwanted = True  # before all else: what is lent after this is lent to nobody
+        if not self.cancel():
+            self.add_done_callback(_give_back)
 
     def hurry(self, *, is_looking: bool = True) -> None:
         """Have one look made, and end with what it finds, be it nothing. See `PopFuture.hurry`."""
         self._popped.hurry(is_looking=is_looking)
+
+
+def _give_back(future: "Future[list[Leased]]") -> None:
+    """Give back what a client may have seen: each message comes again under another lease id."""
+    if future.cancelled() or future.exception():
+        return
+    thread = BackgroundThread("cassq-give-back")  # this need not wait for the database
+    for leased in future.result():
+        thread.submit(leased.give_back)
+    thread.shutdown(wait=False)
 
 
 class Lessor:

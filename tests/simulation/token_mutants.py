@@ -14,7 +14,7 @@ TOKEN_MUTANTS: tuple[Mutant, ...] = (
         "                if not seen.left or seen.row is None:\n",
         "                if seen.left and seen.row is None:\n"
         "                    lent = LentRow(lease, seen.left, self._clock.latest() + 60)\n"
-        "                    begun.append(LeaseCommit(lease, lent, seen.left))\n"
+        "                    self._marks.write([LeaseCommit(lease, lent, seen.left)], told)\n"
         "                    continue\n"
         "                if not seen.left or seen.row is None:\n",
         about="tokens",
@@ -61,14 +61,15 @@ TOKEN_MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "return a part of a lease before the rest is marked",
         (
-            Edit(_LEASES, "                if kept:\n", "                if kept and not back:\n"),
+            Edit(_LEASES, "            if kept:\n", "            if kept and not going:\n"),
             Edit(
                 _LEASES,
-                "            if rows is not None:\n",
+                "            if rows is not None:\n                self._note_returned(",
                 "            if rows is not None:\n"
-                "                if kept and back:\n"
+                "                if kept and going:\n"
                 "                    lent = LentRow(seen.row, seen.left, seen.ends_at)\n"
-                "                    self._commit_one(lease, lent, kept)\n",
+                "                    self._marks.write([LeaseCommit(lease, lent, kept)], {})\n"
+                "                self._note_returned(",
             ),
         ),
         about="tokens",
@@ -79,6 +80,27 @@ TOKEN_MUTANTS: tuple[Mutant, ...] = (
         "            if is_meant and is_leased and run.holder == self._holder:\n",
         "            if is_meant and is_leased:\n",
         test=_TESTS + "TestWhoInventsATokenOrLearnsALease::test_what_a_popper_has_no_token_names",
+    ),
+    planted(
+        "lend what its client wants no more",
+        "cassq.popping.lessor",
+        "        if self._is_unwanted:\n",
+        "        if self._is_unwanted and self._popped.give_back() is not None:\n",
+        test=_TESTS + "TestALease::test_of_a_future_that_is_given_back_while_it_ends_is_one_client_s",
+    ),
+    planted(
+        "say that a rejection happened of what others have",
+        _LEASES,
+        "    if is_gone or any(how.is_last and seq not in seen.buried for seq, how in going.items()):\n",
+        "    if is_gone:\n",
+        test=_TESTS + "TestASettlement::test_whose_rejection_never_arrived_before_others_took_it_raises",
+    ),
+    planted(
+        "let what is committed of many stretches stand for itself",
+        _ROWS,
+        "        how = back.get(seq, how)\n",
+        "        how = back.get(seq)\n",
+        test=_TESTS + "TestASettlement::test_of_many_stretches_takes_one_transaction",
     ),
     planted(
         "join the marks of two leases",

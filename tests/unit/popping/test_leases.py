@@ -1,5 +1,8 @@
 """Leases that a token names, in the embedded store: what a client is told at home and away."""
 
+import sys
+import threading
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 
@@ -7,11 +10,20 @@ import pytest
 from support.patience import until
 
 import cassq
-from cassq.errors import ClosedError, DeliveryExpiredError, InvalidOptionError, OutcomeUnknownError
+from cassq.errors import (
+    AccessDeniedError,
+    ClosedError,
+    DeliveryExpiredError,
+    InvalidOptionError,
+    OutcomeUnknownError,
+    StorageUnavailableError,
+)
 from cassq.model.ids import new_pipe_id, new_token
 from cassq.model.lease import Extension, Lease, Rollback, Settled
-from cassq.model.pipe import RunState
+from cassq.model.pipe import End, Mark, RunState
+from cassq.model.transaction import RunChange, Transaction
 from cassq.popping.leases import Leases
+from cassq.storage.sqlite.storage import SqliteStorage
 
 WAIT_S = 60.0
 
@@ -66,6 +78,59 @@ def clock_moves(storage, pipe):
     """Wait until the database's clock shows another millisecond, as between two extensions it does."""
     before_ms = storage.load_pipe(pipe).now_ms
     until(lambda: storage.load_pipe(pipe).now_ms > before_ms)
+
+
+def with_a_gap(queue, lessor):
+    """Return a lease of three numbers, of which the second had ended before it was leased."""
+    pushed(queue, 3)
+    storage = queue._context.storage
+    pipe = until(lambda: storage.list_pipes("orders").entries)[0].pipe
+    storage.mark(pipe, [Mark(2, 2, End.PURGED)])
+    leased = lease_one(lessor, 3)
+    assert [each.seq for each in leased.messages] == [1, 3]
+    return leased
+
+
+def file_of(storage):
+    """Return the file behind what a queue calls."""
+    while not isinstance(storage, SqliteStorage):
+        storage = vars(storage)["_storage"]
+    return storage._file
+
+
+@contextmanager
+def the_clock_standing(storage, now_ms):
+    """Have the database's clock show one millisecond."""
+    file = file_of(storage)
+    now = file.now_ms
+    file.now_ms = lambda: now_ms
+    try:
+        yield
+    finally:
+        file.now_ms = now
+
+
+def never_arrives(storage, name, error):
+    """Have the next call of a method fail without being carried out."""
+    method = getattr(storage, name)
+
+    def call(*_):
+        setattr(storage, name, method)
+        raise error
+
+    setattr(storage, name, call)
+
+
+@contextmanager
+def held(storage, name):
+    """Have calls of a method wait until the event is set."""
+    method, goes_on = getattr(storage, name), threading.Event()
+    setattr(storage, name, lambda *values: (goes_on.wait(WAIT_S), method(*values))[1])
+    try:
+        yield goes_on
+    finally:
+        goes_on.set()
+        setattr(storage, name, method)
 
 
 def fails_once(storage, name, error):
@@ -143,6 +208,79 @@ class TestALease:
         assert queue.leases.commit([seen.lease]) == away.commit([seen.lease]) == [Settled.EXPIRED]
         assert queue.leases.commit([again.lease]) == [Settled.COMMITTED]
 
+    def test_of_a_future_that_is_given_back_while_it_ends_is_one_client_s(self, queue, lessor):
+        """Given back when its messages are on their way: it tells nobody of a lease that the next one has."""
+        reached, goes_on, seen = threading.Event(), threading.Event(), []
+        lessor._thread.submit(lambda: (reached.set(), goes_on.wait(WAIT_S)))
+        assert reached.wait(WAIT_S)
+        future = lessor.lease_soon(1)
+        future.add_done_callback(lambda ended: seen.extend([] if ended.cancelled() else ended.result()))
+        pushed(queue, 1)
+        until(lambda: not lessor._popper._intake.buffer._line)
+
+        future.give_back()
+        following = lessor.lease_soon(1)
+        goes_on.set()
+        (leased,) = following.result(WAIT_S)
+
+        assert [each.lease for each in seen] == []
+        assert future.cancelled()
+        assert [each.attempt for each in leased.messages] == [1]
+
+    def test_of_a_future_that_is_given_back_once_it_is_lent_goes_back_under_another_id(self, queue, lessor):
+        pushed(queue, 1)
+        future, seen = lessor.lease_soon(1), []
+        lend = lessor.lend
+
+        def give_back_then(deliveries):
+            leased = lend(deliveries)
+            future.give_back()
+            return leased
+
+        future.add_done_callback(lambda ended: seen.extend(ended.result()))
+        lessor.lend = give_back_then
+        (first,) = future.result(WAIT_S) if not future.done() else seen
+        lessor.lend = lend
+        again = lease_one(lessor, 1)
+
+        assert again.lease.lease_id != first.lease.lease_id
+
+    def test_that_is_given_back_twice_was_given_back(self, queue, lessor):
+        pushed(queue, 1)
+        leased = lease_one(lessor, 1)
+        leased.give_back()
+
+        with pytest.raises(ClosedError):
+            leased.give_back()
+
+    def test_that_is_given_back_leaves_nothing_under_its_id(self, queue, lessor, away):
+        """One that has a gap, while another process extends it by what it read before, in one millisecond."""
+        leased = with_a_gap(queue, lessor)
+        storage, (row,) = queue._context.storage, rows(queue, leased)
+        extension = Transaction(runs=(RunChange(row, row.lease_id, row.leased_at_ms, is_leased_now=True),))
+        with the_clock_standing(storage, row.leased_at_ms):
+            leased.give_back()
+            assert not storage.transact(leased.lease.pipe, extension).is_applied
+
+        assert leased.lease.lease_id not in {each.lease_id for each in rows(queue, leased)}
+        assert [each.attempt for leased in _all(lessor, 2) for each in leased.messages] == [1, 1]
+
+
+class TestPipesOfSeveralRanks:
+    @pytest.fixture
+    def ranked(self, queue):
+        for priority in (1, 0):
+            for _ in range(5):
+                queue.push(b"ranked", priority=priority)
+        return queue
+
+    def test_a_client_gets_leases_of_several_together(self, ranked, lessor):
+        assert sorted(len(each.messages) for each in lessor.lease(10, WAIT_S)) == [5, 5]
+
+    def test_a_popper_gets_what_one_look_found_in_the_first(self, ranked):
+        with ranked.popper() as popper:
+            assert len(popper.pop_many(10, WAIT_S)) == 5
+
 
 class TestACommit:
     def test_ends_a_lease_at_home_and_away(self, queue, lessor, away):
@@ -153,6 +291,16 @@ class TestACommit:
         assert away.commit([Lease.parse(other.lease.to_text())]) == [Settled.COMMITTED]
 
         assert queue.stats().committed == 4
+
+    def test_tells_the_journal_when_it_was(self, store):
+        queue = store.queue("told", journal="outline")
+        with queue.lessor() as lessor:
+            pushed(queue, 1)
+            lease = lease_one(lessor, 1).lease
+            queue.leases.commit([lease])
+
+            (mark,) = queue._context.storage.load_pipe(lease.pipe).marks
+            assert mark.ended_at_ms
 
     def test_that_is_repeated_anywhere_says_that_it_has_ended(self, queue, lessor, away):
         pushed(queue, 1)
@@ -274,15 +422,89 @@ class TestASettlement:
         assert lessor.lease(1, 0) == []
         assert [(each.reason, each.attempts) for each in letters_of(queue)] == [("broken", 3)]
 
-    def test_of_many_stretches_takes_as_many_transactions(self, queue, lessor, away):
+    def test_of_many_stretches_takes_one_transaction(self, queue, lessor, away):
         pushed(queue, 200)
         leased = lease_one(lessor, 200)
         every_other = {each.seq: Rollback(timedelta(0)) for each in leased.messages[1::2]}
+        storage, sent = queue._context.storage, []
+        transact = storage.transact
+        storage.transact = lambda *values: (sent.append(values[1].runs), transact(*values))[1]
+        try:
+            assert away.settle(leased.lease, rolled_back=every_other) is Settled.COMMITTED
+        finally:
+            storage.transact = transact
 
-        assert away.settle(leased.lease, rolled_back=every_other) is Settled.COMMITTED
-
+        assert [len(changes) for changes in sent if changes[0].if_lease_id == leased.lease.lease_id] == [1]
         again = [each.body for leased in _all(lessor, 100) for each in leased.messages]
         assert sorted(again, key=int) == [b"%d" % number for number in range(1, 200, 2)]
+
+    @pytest.mark.parametrize("fails", [fails_once, never_arrives])
+    @pytest.mark.parametrize("error", [OutcomeUnknownError, StorageUnavailableError])
+    def test_whose_answer_is_lost_rejects_all_of_many_stretches(self, queue, lessor, away, fails, error):
+        pushed(queue, 100)
+        leased = lease_one(lessor, 100)
+        every_other = {each.seq: "bad" for each in leased.messages[1::2]}
+        fails(queue._context.storage, "transact", error("no answer"))
+
+        if error is StorageUnavailableError:
+            with pytest.raises(error):
+                away.settle(leased.lease, rejected=every_other)
+        assert away.settle(leased.lease, rejected=every_other) in {Settled.COMMITTED, Settled.ENDED}
+
+        assert all(row.is_burial for row in rows(queue, leased) if row.state is RunState.RETURNED)
+        assert leased.lease.lease_id not in {row.lease_id for row in rows(queue, leased)}
+        assert until(lambda: queue.reap() and queue.stats().dead == 50)
+        assert queue.stats().committed == 50
+
+    def test_that_goes_back_in_too_many_ways_writes_nothing(self, queue, lessor, away):
+        pushed(queue, 40)
+        leased = lease_one(lessor, 40)
+        ways = {each.seq: Rollback(timedelta(0), f"error {each.seq}") for each in leased.messages}
+
+        with pytest.raises(InvalidOptionError, match="in 40 stretches"):
+            away.settle(leased.lease, rolled_back=ways)
+
+        assert away.commit([leased.lease]) == [Settled.COMMITTED]
+
+    def test_whose_rejection_never_arrived_before_others_took_it_raises(self, queue, lessor, away):
+        pushed(queue, 1)
+        leased = lease_one(lessor, 1)
+        storage = queue._context.storage
+
+        def lose(*_):
+            storage.transact = transact
+            leased.give_back()
+            lease_one(lessor, 1)
+            raise OutcomeUnknownError("no answer")
+
+        transact, storage.transact = storage.transact, lose
+
+        with pytest.raises(DeliveryExpiredError):
+            away.settle(leased.lease, rejected={leased.lease.first: "poison"})
+
+    def test_of_what_was_committed_before_ended_before(self, queue, lessor, away):
+        pushed(queue, 2)
+        lease = lease_one(lessor, 2).lease
+        away.commit([lease])
+
+        assert away.settle(lease, rolled_back={lease.first: Rollback()}) is Settled.ENDED
+
+    def test_away_wakes_somebody_also_where_a_part_was_committed(self, queue, lessor, away):
+        pushed(queue, 2)
+        lease, coordinator, asked = lease_one(lessor, 2).lease, queue._context.coordinator, []
+        hungry = coordinator.hungry
+
+        def ask(*values, **named):
+            asked.extend(values if threading.current_thread() is threading.main_thread() else ())
+            return hungry(*values, **named)
+
+        coordinator.hungry = ask
+        try:
+            away.settle(lease, rolled_back={lease.first: Rollback(timedelta(0))})
+        finally:
+            coordinator.hungry = hungry
+
+        assert asked == ["orders"]
 
     def test_that_is_repeated_has_ended(self, queue, lessor, away):
         pushed(queue, 2)
@@ -299,7 +521,7 @@ class TestASettlement:
 
         told = away.settle(leased.lease, rolled_back={leased.lease.last: Rollback(timedelta(0))})
 
-        assert told is Settled.ENDED
+        assert told is Settled.COMMITTED
         assert bodies(lease_one(lessor, 2)) == [b"1"]
 
     def test_of_a_lease_that_nobody_knows_raises(self, queue, lessor, away):
@@ -318,6 +540,9 @@ class TestASettlement:
             ({1: timedelta(0)}, {}, "not by a Rollback"),
             ({1: Rollback(timedelta(days=8))}, {}, "from 0 to 604800s"),
             ({}, {1: b"x"}, "must be a text"),
+            ([1], {}, "must be a dict"),
+            ({}, [1], "must be a dict"),
+            ({True: Rollback()}, {}, "message True is not of lease"),
         ],
     )
     def test_that_breaks_a_rule_writes_nothing(self, queue, lessor, away, rolled_back, rejected, words):
@@ -404,9 +629,131 @@ class TestWhoInventsATokenOrLearnsALease:
 
         assert away.commit([lease]) == [Settled.ENDED]
 
+    def test_one_lease_is_not_a_list_of_them(self, queue, lessor, away):
+        pushed(queue, 1)
+        lease = lease_one(lessor, 1).lease
+
+        for call in (away.commit, away.extend):
+            for one in (lease, lease.to_text()):
+                with pytest.raises(InvalidOptionError, match=r"call it with \[lease\]"):
+                    call(one)
+
     def test_what_is_no_lease_is_refused(self, away):
         with pytest.raises(InvalidOptionError, match=r"Lease\.parse"):
             away.commit(["text"])
+
+
+class TestCommitsThatNobodyWaitsFor:
+    def test_go_on_after_one_was_interrupted(self, queue, lessor, away, monkeypatch):
+        pushed(queue, 2)
+        first, second = (lease_one(lessor, 1).lease for _ in range(2))
+
+        def interrupt(*_):
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(away._futures._thread, "submit", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                away.commit_soon(first)
+
+        assert away.commit_soon(second).result(WAIT_S) is Settled.COMMITTED
+        assert away.commit([first]) == [Settled.ENDED]
+
+    def test_are_told_whatever_the_callback_of_another_one_does(self, queue, lessor, away):
+        pushed(queue, 3)
+        leases = [lease_one(lessor, 1).lease for _ in range(3)]
+        with held(queue._context.storage, "mark") as goes_on:
+            futures = [away.commit_soon(lease) for lease in leases]
+            futures[0].add_done_callback(lambda _: sys.exit(1))
+            futures[1].add_done_callback(lambda _: sys.exit(1))
+            goes_on.set()
+
+        assert [future.result(WAIT_S) for future in futures] == [Settled.COMMITTED] * 3
+
+    def test_are_written_while_a_callback_runs(self, queue, lessor, away):
+        pushed(queue, 2)
+        first, second = (lease_one(lessor, 1).lease for _ in range(2))
+        is_over = threading.Event()
+        with held(queue._context.storage, "mark") as goes_on:
+            future = away.commit_soon(first)
+            future.add_done_callback(lambda _: is_over.wait(WAIT_S))
+            goes_on.set()
+        future.result(WAIT_S)
+
+        away.commit_soon(second)
+
+        until(lambda: queue.stats().committed == 2)
+        is_over.set()
+
+    def test_are_told_what_each_came_to_where_one_is_refused(self, queue, lessor, away):
+        pushed(queue, 2)
+        known, unknown = (lease_one(lessor, 1).lease for _ in range(2))
+        assert away.extend([known]) == [Extension.EXTENDED]
+        storage = queue._context.storage
+
+        def refuse(*_):
+            storage.read_stretch = read
+            raise AccessDeniedError("the role may not read")
+
+        read, storage.read_stretch = storage.read_stretch, refuse
+        with held(away._futures, "_commit_waiting") as goes_on:
+            futures = [away.commit_soon(lease) for lease in (known, unknown)]
+            goes_on.set()
+
+        assert futures[0].result(WAIT_S) is Settled.COMMITTED
+        assert isinstance(futures[1].exception(WAIT_S), AccessDeniedError)
+
+    def test_are_written_before_the_queue_is_closed(self, queue, lessor):
+        pushed(queue, 3)
+        leases = [lease_one(lessor, 1).lease for _ in range(3)]
+        with held(queue._context.storage, "mark") as goes_on:
+            futures = [queue.leases.commit_soon(lease) for lease in leases]
+            closing = threading.Thread(target=queue.close)
+            closing.start()
+            goes_on.set()
+        closing.join(WAIT_S)
+
+        assert [future.result(WAIT_S) for future in futures] == [Settled.COMMITTED] * 3
+
+    def test_may_close_the_queue_in_a_callback(self, queue, lessor):
+        pushed(queue, 1)
+        lease, told = lease_one(lessor, 1).lease, []
+
+        def close(_):
+            queue.close()
+            told.append("closed")
+
+        with held(queue._context.storage, "mark") as goes_on:
+            future = queue.leases.commit_soon(lease)
+            future.add_done_callback(close)
+            goes_on.set()
+
+        assert future.result(WAIT_S) is Settled.COMMITTED
+        until(lambda: told == ["closed"] and queue.has_closed)
+
+    def test_do_not_hold_up_a_close_that_interrupted_another_commit(self, tmp_path):
+        """A signal handler closes the queue while its thread has the file that they wait for."""
+        with cassq.connect(f"sqlite:///{tmp_path}/q.db") as store:
+            queue = store.queue("orders", lease=timedelta(minutes=5))
+            with queue.lessor() as lessor:
+                pushed(queue, 2)
+                first, second = (lease_one(lessor, 1).lease for _ in range(2))
+                file, futures = file_of(queue._context.storage), []
+                commit = file._commit
+
+                def interrupted(*values):
+                    if not futures and threading.current_thread() is threading.main_thread():
+                        futures.append(queue.leases.commit_soon(second))
+                        queue.close()
+                    return commit(*values)
+
+                file._commit = interrupted
+                try:
+                    assert queue.leases.commit([first]) == [Settled.COMMITTED]
+                finally:
+                    file._commit = commit
+                assert futures[0].result(WAIT_S) is Settled.COMMITTED
+            until(lambda: queue.has_closed)
 
 
 class TestAClosedQueue:
