@@ -85,6 +85,7 @@ def make_app(opening: Opening) -> Router:
                 yield {"service": service}
             finally:
                 service.drain()
+                service.close()
                 for task in tasks:
                     task.cancel()
                     with suppress(asyncio.CancelledError):

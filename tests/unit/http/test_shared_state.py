@@ -2,6 +2,10 @@
 
 import asyncio
 import inspect
+import queue
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
@@ -20,6 +24,8 @@ from cassq.http import service as services
 from cassq.http.bodies import Budget
 from cassq.http.problems import PartlyDoneError, answer_problem, to_problem
 from cassq.http.service import InUse, Service
+
+WAIT_S = 30.0
 
 
 class Opened:
@@ -166,10 +172,51 @@ class TestKnowledge:
         with pytest.raises(StorageUnavailableError, match="away"):
             admitted(Gate(KNOWN_S, error=StorageUnavailableError("away")))
 
-    def test_nobody_is_let_in_by_what_stays_too_old(self, monkeypatch):
+    def test_nobody_is_let_in_where_a_look_takes_too_long(self, monkeypatch):
+        gate = Gate(KNOWN_S)
+        gate.look = lambda: time.sleep(1)
         monkeypatch.setattr(services, "PATIENCE_S", 0.1)
         with pytest.raises(StorageUnavailableError, match="nobody is let in"):
-            admitted(Gate(KNOWN_S, is_slow=True))
+            admitted(gate)
+
+    def test_a_look_that_ended_in_this_turn_of_the_loop_does_not_hold_it_up(self):
+        async def run():
+            gate = Gate(KNOWN_S)
+            service = Service(Store(), gate, Proxies())
+            # It was slow, so that what it found is too old, and nothing that waits for it was called yet.
+            service._looking = asyncio.create_task(asyncio.sleep(0))
+            await service._looking
+            await service.know(KNOWN_S)
+            return gate.looks
+
+        assert run_apart(run) == 1
+
+    def test_a_gate_that_stays_too_old_is_not_read_for_ever(self):
+        gate = Gate(KNOWN_S, is_slow=True)
+        with pytest.raises(StorageUnavailableError, match="nobody is let in"):
+            admitted(gate)
+        assert gate.looks == services.LOOKS
+
+    def test_who_is_known_is_read_while_all_other_threads_are_held(self):
+        async def run():
+            held = threading.Event()
+            loop = asyncio.get_running_loop()
+            loop.set_default_executor(ThreadPoolExecutor(1))
+            waiting = loop.run_in_executor(None, held.wait, WAIT_S)
+            try:
+                await asyncio.wait_for(Service(Store(), Gate(KNOWN_S), Proxies()).know(KNOWN_S), 5)
+            finally:
+                held.set()
+                await waiting
+
+        asyncio.run(run())
+
+
+def run_apart(run):
+    """Run in a thread of its own: a loop that never turns again could not be ended."""
+    ended = queue.SimpleQueue()
+    threading.Thread(target=lambda: ended.put(asyncio.run(run())), daemon=True).start()
+    return ended.get(timeout=WAIT_S)
 
 
 def test_no_more_is_held_than_a_process_may_and_what_was_is_given_back():
