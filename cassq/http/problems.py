@@ -13,6 +13,7 @@ from starlette.responses import Response
 from cassq.errors import (
     CassqError,
     KeyRefusedError,
+    OutcomeUnknownError,
     QueueNotFoundError,
     RateExceededError,
     TopicNotFoundError,
@@ -21,6 +22,17 @@ from cassq.errors import (
 _log = logging.getLogger("cassq.http")
 
 MEDIA_TYPE = "application/problem+json"
+
+#: What is told where the words of the error name files, hosts, names in the store, or calls of the library.
+_WORDS = {
+    QueueNotFoundError.code: "there is no queue of this name: PUT /v1/queues/NAME makes one",
+    TopicNotFoundError.code: "there is no topic of this name: PUT /v1/topics/NAME makes one",
+    "unavailable": "this cannot be done at present: try again",
+    "storage-unavailable": "the database does not answer as it should: try again",
+    "coordination-unavailable": "the coordination service does not answer as it should: try again",
+    "outcome-unknown": "it may have been done, or not: look, before you do it again",
+    "closed": "the service closed it meanwhile: try again",
+}
 
 _INTERNAL = 500
 _TRY_LATER = {429, 503}
@@ -60,17 +72,22 @@ class RefusedError(CassqError):
 
 
 class PartlyDoneError(CassqError):
-    """Raised when some messages of a request are durable and others are not.
+    """Raised when some messages of a request are durable, and others are not or nobody knows.
 
     Attributes:
         cause: why.
         done: how many are durable at least.
     """
 
-    def __init__(self, cause: CassqError, done: int) -> None:
+    def __init__(self, cause: Exception, done: int) -> None:
         super().__init__(str(cause))
         self.cause = cause
         self.done = done
+
+
+def cut_off() -> OutcomeUnknownError:
+    """Return the error of a request that was under way when the process ended."""
+    return OutcomeUnknownError("the process ended meanwhile")
 
 
 def to_problem(error: Exception) -> Problem:
@@ -81,12 +98,8 @@ def to_problem(error: Exception) -> Problem:
         return told
     if isinstance(error, RefusedError):
         return _problem(error.status, error.name, str(error))
-    if isinstance(error, QueueNotFoundError):
-        return _problem(404, error.code, "there is no queue of this name: PUT /v1/queues/NAME makes one")
-    if isinstance(error, TopicNotFoundError):
-        return _problem(404, error.code, "there is no topic of this name: PUT /v1/topics/NAME makes one")
     if isinstance(error, CassqError) and error.http_status != _INTERNAL:
-        return _problem(error.http_status, error.code, str(error))
+        return _problem(error.http_status, error.code, _WORDS.get(error.code, str(error)))
     code = error.code if isinstance(error, CassqError) else "internal"
     return _problem(_INTERNAL, code, "the service cannot do this; its log tells why")
 
@@ -100,10 +113,12 @@ def answer_problem(error: Exception) -> Response:
     told = to_problem(error)
     if told.status == _INTERNAL:
         _log.error("a request failed: %s", error, exc_info=error)
+    elif told.status > _INTERNAL and told.code in _WORDS:
+        _log.warning("a request was answered %d %s: %s", told.status, told.code, error)
     headers = dict(error.headers) if isinstance(error, RefusedError) else {}
     if isinstance(error, RateExceededError):
         headers["Retry-After"] = str(max(1, round(error.retry_after_s + 0.5)))
-    elif told.status in _TRY_LATER:
+    elif told.status in _TRY_LATER and told.done is None:  # to send all of it again would double some
         headers["Retry-After"] = "1"
     if isinstance(error, KeyRefusedError):
         headers["WWW-Authenticate"] = "Bearer"

@@ -1,8 +1,8 @@
 """HTTP/1.1 on a connection, with deadlines: uvicorn has none for what a client does not send.
 
 Owns how slow and how large the parts of a request may be before anybody reads them. What must not break: a
-client that stops, or is slow on purpose, holds a connection for seconds, not for ever; and nothing but its own
-answer is written to a client whose request is under way.
+client that stops, or is slow on purpose, holds a connection for seconds, not for ever; and nothing but its
+own answer is written to a client whose request is under way.
 """
 
 import asyncio

@@ -136,7 +136,7 @@ def test_what_comes_behind_a_request_that_is_under_way_is_not_its_answer(server,
             answer = ask(raw, SLOW + behind)
 
     assert answer.startswith(b"HTTP/1.1 200")
-    head, _, rest = answer.partition(b"\r\n\r\n")
+    _, _, rest = answer.partition(b"\r\n\r\n")
     assert rest[:1] == b"3"
     assert rest[1:] == b"" or rest[1:].startswith(b"HTTP/1.1 408")
 
