@@ -37,7 +37,10 @@ class DeadlineProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Expect the first request."""
         super().connection_made(transport)
-        self._arm(HEADERS_S)
+        if self.limit_concurrency is not None and len(self.connections) > self.limit_concurrency:
+            self._refuse(503)  # also one that sends nothing holds a file
+        else:
+            self._arm(HEADERS_S)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Expect nothing any more."""

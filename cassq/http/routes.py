@@ -19,11 +19,12 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from cassq.errors import CassqError, InvalidOptionError, KeyRefusedError, UnavailableError
-from cassq.gate.addresses import origin_of
+from cassq.gate.addresses import check_no_proxy, origin_of
 from cassq.gate.applications import Application, Right
 from cassq.gate.gate import Admitted, Asked
 from cassq.gate.names import full_name
 from cassq.http.bodies import JSON_MAX, Share, convert, decode, read_body
+from cassq.http.browsers import check_no_page
 from cassq.http.problems import RefusedError, answer_problem, cut_off
 from cassq.http.service import Service
 
@@ -174,6 +175,7 @@ class Door:
         asked = Asked(None, route.right or Right.LOOK, _origin(request, service))
         call = Call(request, service, asked, NOBODY, None)
         if route.right is not None:
+            _check_sender(request, service)
             call.asked = Asked(_key_of(request), route.right, asked.origin)
             call.admitted = await service.admit(call.asked)
             admitted.append(call.admitted)
@@ -196,10 +198,17 @@ class Door:
 NOBODY = Admitted(Application("", frozenset()), "")
 
 
+def _check_sender(request: Request, service: Service) -> None:
+    client = request.scope.get("client")
+    check_no_proxy(client[0] if client else None, request.headers, service.proxies)
+    if service.is_open:
+        check_no_page(request)
+
+
 def _check_media(request: Request, text: bytes) -> None:
-    media = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if text and media != JSON:
-        raise RefusedError(415, "content-type", f"this call takes {JSON}")
+        raise RefusedError(415, "content-type", f"this call takes `Content-Type: {JSON}`")
 
 
 def _origin(request: Request, service: Service) -> Any:  # noqa: ANN401

@@ -124,12 +124,14 @@ class Service:
     """What the requests of one process share.
 
     Attributes:
+        is_open: whether everybody is let in, without a key.
         draining: set once the process is about to end: streams end.
         parts: who sends a part of many messages holds it.
     """
 
-    def __init__(self, store: aio.Store, gate: AnyGate, proxies: Proxies) -> None:
+    def __init__(self, store: aio.Store, gate: AnyGate, proxies: Proxies, *, is_open: bool = False) -> None:
         self.store = store
+        self.is_open = is_open
         self.gate = gate
         self.proxies = proxies
         self.budget = Budget()

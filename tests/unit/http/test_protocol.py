@@ -1,7 +1,10 @@
 """Connections of clients that stop, are slow on purpose, or send too much: real sockets, short deadlines."""
 
 import asyncio
+import resource
 import socket
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -25,7 +28,7 @@ class Server:
         begun: is set once a request is there whole that is answered slowly.
     """
 
-    def __init__(self):
+    def __init__(self, limit=None):
         self.left = threading.Event()
         self.begun = threading.Event()
         config = uvicorn.Config(
@@ -37,6 +40,7 @@ class Server:
             log_config=None,
             access_log=False,
             timeout_keep_alive=1,
+            limit_concurrency=limit,
         )
         self._server = uvicorn.Server(config)
         self._socket = socket.create_server(("127.0.0.1", 0))
@@ -276,3 +280,31 @@ def test_a_client_that_takes_nothing_is_left(server):
         raw.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
         assert server.left.wait(WAIT_S)
     assert get(server).startswith(b"HTTP/1.1 200")
+
+
+def test_a_connection_beyond_what_a_process_may_have_is_refused_before_it_sends_anything():
+    server = Server(limit=2)
+    try:
+        with server.connect() as first, server.connect() as second:
+            with server.connect() as third:
+                assert receive(third).startswith(b"HTTP/1.1 503")
+            first.close()
+            assert ask(second, b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n").startswith(b"HTTP/1.1")
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "files", "connections"),
+    [(100, 200, 200, 100), (256, 3000, 3000, 2500), (256, 100_000, 20_500, 20_000), (3000, 3000, 3000, 2500)],
+)
+def test_a_process_may_open_as_many_files_as_it_may_have_connections(soft, hard, files, connections):
+    if 0 <= resource.getrlimit(resource.RLIMIT_NOFILE)[1] < hard:
+        pytest.skip("this machine allows fewer files")
+    words = (
+        "import resource; from cassq.http.process import raise_files; "
+        f"resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard})); "
+        "print(raise_files(), resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
+    )
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(connections), str(files)]
