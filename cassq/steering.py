@@ -91,14 +91,17 @@ class SteeredQueue:
         self._workers.check_usable()
         return list(self._context.storage.read_rollups(self.name, to_day(day)))
 
-    def peek(self, count: int = 10) -> list[Message]:
+    def peek(self, count: int = 10, *, bytes_max: int | None = None) -> list[Message]:
         """Return the next `count` messages that could be delivered now; nothing is taken.
 
         Some may be there whose push has not returned: their pusher may push these again, under other ids.
+
+        Args:
+            bytes_max: end before bodies and headers have more together; one message is always there.
         """
         check_count(count)
         self._workers.check_open()
-        return self._inspection.peek(count)
+        return self._inspection.peek(count, bytes_max)
 
     def has(self, message_id: MessageId | str) -> bool:
         """Tell whether a message is of this queue: in a pipe that has not retired, or among its dead letters.

@@ -64,7 +64,8 @@ def serve(session: Session, **options: Unpack[_Options]) -> None:
         from cassq.http.process import Listening, run  # noqa: PLC0415
     except ImportError as error:
         raise click.UsageError(f"cassq serve needs more: pip install 'cassq[http]' ({error})") from None
-    Proxies.of(options["trusted_proxy"])
+    if Proxies.of(options["trusted_proxy"]).is_unix and options["uds"] is None:
+        raise click.UsageError("--trusted-proxy unix is for --uds: give the proxy's network")
     _check_private(options)
     with cassq.connect(url):  # or it says here what is wrong
         pass

@@ -8,7 +8,7 @@ import ipaddress
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from cassq.errors import InvalidOptionError
+from cassq.errors import AccessDeniedError, InvalidOptionError
 from cassq.model.ids import shorten
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -35,10 +35,17 @@ class Proxies:
     def of(cls, words: Iterable[str]) -> "Proxies":
         """Return them from networks and the word `unix`.
 
-        Raises: InvalidOptionError: one is neither.
+        Raises: InvalidOptionError: one is neither, or has everybody in it.
         """
         given = list(words)
-        return cls(to_networks(each for each in given if each != UNIX), UNIX in given)
+        networks = to_networks(each for each in given if each != UNIX)
+        for each in networks:
+            if not each.prefixlen:
+                raise InvalidOptionError(
+                    f"{each} as a trusted proxy has everybody in it, and anybody could write an address: "
+                    "name the proxy's own network"
+                )
+        return cls(networks, UNIX in given)
 
     def trusts(self, address: Address | None) -> bool:
         """Tell whether a peer is one of them; None came by a Unix socket."""
@@ -90,6 +97,27 @@ def to_address(text: str) -> Address:
             return to_address(str(address).partition("%")[0])
         return address.ipv4_mapped or address
     return address
+
+
+def check_no_proxy(peer: str | None, headers: Iterable[str], proxies: Proxies) -> None:
+    """Let in a request of this machine that no proxy passed on, or one that is trusted.
+
+    Without its name it would seem to come from here, and a key that others could read would be taken.
+
+    Args:
+        headers: their names, in small letters.
+
+    Raises: AccessDeniedError: a proxy of this machine passed it on that nobody named.
+    """
+    address = None if peer is None else to_address(peer)
+    if proxies.trusts(address) or not (address is None or address.is_loopback):
+        return
+    for name in headers:
+        if name == "forwarded" or name.startswith("x-forwarded-"):
+            raise AccessDeniedError(
+                f"a proxy on this machine passed this on (it has {name}), and nobody said so: "
+                f"name it by --trusted-proxy {address or UNIX}"
+            )
 
 
 def origin_of(

@@ -33,6 +33,7 @@ from cassq.runtime.clock import SystemClock
 #: Calls of the library that wait have so many threads at most.
 THREADS = 32
 
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 #: How often a process looks whether the one is there that started it.
 PARENT_S = 1.0
@@ -74,17 +75,20 @@ def make_app(opening: Opening) -> Router:
 
     @asynccontextmanager
     async def live(_: Any) -> AsyncIterator[Mapping[str, Any]]:  # noqa: ANN401 - the application
-        if opening.is_told:
-            logging.basicConfig(level=logging.INFO, force=True)
+        # What clients are not told, as what a fault was, the log tells.
+        level = logging.INFO if opening.is_told else logging.WARNING
+        logging.basicConfig(level=level, format=LOG_FORMAT, force=True)
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(THREADS, "cassq-http"))
         async with aio.connect(opening.url) as store:
-            service = Service(store, _gate_of(opening, store), Proxies.of(opening.proxies))
+            gate, proxies = _gate_of(opening, store), Proxies.of(opening.proxies)
+            service = Service(store, gate, proxies, is_open=opening.is_open)
             tasks = [asyncio.create_task(service.tend()), asyncio.create_task(_follow_parent())]
             try:
                 yield {"service": service}
             finally:
                 service.drain()
+                service.close()
                 for task in tasks:
                     task.cancel()
                     with suppress(asyncio.CancelledError):

@@ -4,6 +4,7 @@ Owns the bounds. What must not break: however much is sent, and however slowly, 
 bytes of all requests together are in memory.
 """
 
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -36,35 +37,46 @@ PART_BYTES = 1 * MIB
 
 
 class Budget:
-    """The bytes that a process holds of what clients send."""
+    """The bytes that a process holds of what clients send; half of them at most for one application."""
 
     def __init__(self, most: int = HELD_MAX) -> None:
         self._left = most
+        self._most_each = most // 2
+        self._held: Counter[str] = Counter()
 
     @contextmanager
-    def share(self) -> Iterator["Share"]:
-        """Yield a share that grows, and is given back in the end."""
-        share = Share(self)
+    def share(self, owner: str) -> Iterator["Share"]:
+        """Yield a share of an application that grows, and is given back in the end."""
+        share = Share(self, owner)
         try:
             yield share
         finally:
             share.resize(0)
 
-    def take(self, count: int) -> None:
+    def take(self, count: int, owner: str) -> None:
         """Take, or give back what is below 0.
 
         Raises: OverloadedError: there is not so much left.
         """
+        held = self._held[owner] + count
+        if count > 0 and held > self._most_each:
+            raise OverloadedError(
+                "this process holds as much of what this application sends as it may: try again"
+            )
         if count > self._left:
             raise OverloadedError("this process holds as much of what clients send as it may: try again")
         self._left -= count
+        self._held[owner] = held
+        if not held:
+            del self._held[owner]
 
 
 class Share:
     """What one request holds."""
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: Budget, owner: str) -> None:
         self._budget = budget
+        self._owner = owner
         self._size = 0
 
     def resize(self, size: int) -> None:
@@ -72,7 +84,7 @@ class Share:
 
         Raises: OverloadedError: there is no room.
         """
-        self._budget.take(size - self._size)
+        self._budget.take(size - self._size, self._owner)
         self._size = size
 
 
@@ -212,5 +224,7 @@ async def read_lines(request: Request, share: Share) -> AsyncIterator[list[bytes
         share.resize(lines.size + len(chunk))
         for part in lines.cut(chunk):
             yield part
+            del part  # whoever has it counts it
+        share.resize(lines.size)
     if part := lines.end():
         yield part

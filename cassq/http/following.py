@@ -22,6 +22,7 @@ from cassq.http.problems import to_problem
 from cassq.http.routes import Call
 from cassq.http.tails import Tail
 from cassq.http.topics import to_form
+from cassq.limits import KIB
 from cassq.model.ids import shorten
 from cassq.topics.topic_reader import Start, filter_of
 
@@ -29,6 +30,9 @@ EVENTS = "text/event-stream"
 
 #: So many messages of a partition are sent before the next partition has its turn.
 LOT = 100
+
+#: And so many bytes at most are made into one piece of a stream, or one message.
+PIECE_BYTES = 256 * KIB
 
 #: Where nothing is published, a comment tells that the stream lives.
 ALIVE_S = 15.0
@@ -145,12 +149,16 @@ async def _looked(topic: aio.Topic, tail: Tail, place: _Place) -> AsyncIterator[
             if not messages:
                 continue
             has_more = True
-            events = []
+            piece = bytearray()
             for message in messages:
                 place.positions[partition] = message.offset + 1
                 if wants(message):
-                    events.append(_event(message, place.positions))
-            yield b"".join(events)
+                    piece += _event(message, place.positions)
+                if len(piece) >= PIECE_BYTES:
+                    yield bytes(piece)
+                    piece.clear()
+                    await asyncio.sleep(0)  # others have their turn
+            yield bytes(piece)
 
 
 def _event(message: cassq.TopicMessage, positions: Mapping[int, int]) -> bytes:

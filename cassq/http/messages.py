@@ -6,18 +6,18 @@ failure it says how many are, at least.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 from msgspec import UNSET
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from cassq.aio.twins import call_in_thread
-from cassq.errors import CassqError, InvalidOptionError
-from cassq.http.bodies import decode, read_body, read_lines
+from cassq.errors import InvalidOptionError, OverloadedError
+from cassq.http.bodies import Share, decode, read_body, read_lines
 from cassq.http.forms import Line, Published, Pushed, PushQuery
-from cassq.http.problems import PartlyDoneError
+from cassq.http.problems import PartlyDoneError, cut_off
 from cassq.http.routes import Call, answer
 from cassq.model.message import Headers, MessageIds
 
@@ -45,7 +45,7 @@ async def push(call: Call) -> Response:
 
             await _send_all(call, push_part)
             return answer(_tell_many(ids, has_all=call.query.ids), 201)
-        with call.service.budget.share() as share:
+        with call.share() as share:
             body = await read_body(
                 call.request, share, queue.settings.body_bytes_max, "a message of this queue"
             )
@@ -102,7 +102,7 @@ async def publish(call: Call) -> Response:
             for name in ("key", "type", "partition", "writer", "number")
             if (value := getattr(query, name)) is not None
         }
-        with call.service.budget.share() as share:
+        with call.share() as share:
             most = topic.settings.body_bytes_max
             body = await read_body(call.request, share, most, "a message of this topic")
             place = await topic.publish(body, headers_of(call), timeout=TIMEOUT_S, **options)
@@ -143,17 +143,37 @@ class _Sending:
         done: how many messages are durable, at least.
     """
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, call: Call, send: Send, share: Share) -> None:
+        self._parts = call.service.parts
         self._send = send
+        self._share = share
         self._flying: asyncio.Future[None] | None = None
         self._size = self._so_far = 0
         self.done = 0
 
-    async def put(self, part: Part) -> None:
-        """Send a part once the one before it is durable; return at once then."""
+    async def put(self, part: Part, size: int) -> None:
+        """Send a part of so many bytes once the one before it is durable; return at once then."""
         await self.land()
+        self._share.resize(size)
         self._size, self._so_far = len(part), 0
-        self._flying = asyncio.ensure_future(call_in_thread(self._send, part, self._note))
+        self._flying = asyncio.ensure_future(self._fly(part))
+        self._flying.add_done_callback(self._note_landing)
+
+    async def _fly(self, part: Part) -> None:
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                await self._parts.acquire()
+        except TimeoutError:
+            raise OverloadedError("other requests with many messages are in the way: try again") from None
+        try:
+            await call_in_thread(self._send, part, self._note)
+        finally:
+            self._parts.release()
+
+    def _note_landing(self, flying: "asyncio.Future[None]") -> None:
+        self._share.resize(0)
+        if not flying.cancelled():
+            flying.exception()  # where nobody waits for it any more, nobody asks how it ended
 
     def _note(self, count: int) -> None:
         self._so_far = count
@@ -165,31 +185,55 @@ class _Sending:
             return
         try:
             await flying
-        except CassqError:
+        except BaseException:
             self.done += self._so_far
             raise
         self.done += self._size
+
+    def leave(self) -> int:
+        """Wait for nothing; return how many are durable by now."""
+        return self.done + (self._so_far if self._flying else 0)
 
 
 async def _send_all(call: Call, send: Send) -> None:
     """Send the lines of a request in parts: one is on its way while the next one comes.
 
-    Raises: PartlyDoneError: some are durable.
+    Raises:
+        PartlyDoneError: some are durable, or may be.
+        Exception: none are.
     """
-    sending, number = _Sending(send), 0
+    with call.share() as share, call.share() as held:
+        sending = _Sending(call, send, held)
+        try:
+            await _put_all(call, sending, share)
+            await sending.land()
+        except asyncio.CancelledError:  # the process ends, and what was sent goes on
+            raise PartlyDoneError(cut_off(), sending.leave()) from None
+        except Exception as error:
+            first = await _failure_of(sending) or error
+            if sending.done and not isinstance(first, ClientDisconnect):
+                raise PartlyDoneError(first, sending.done) from first
+            raise first from None
+
+
+async def _put_all(call: Call, sending: _Sending, share: Share) -> None:
+    number = 0
+    async for lines in read_lines(call.request, share):
+        part = [_to_message(line, number + place) for place, line in enumerate(lines, 1)]
+        number += len(lines)
+        size = sum(map(len, lines))
+        del lines  # what is held is counted until it is durable, and then it is gone
+        await sending.put(part, size)
+        del part
+
+
+async def _failure_of(sending: _Sending) -> Exception | None:
+    """Return how the part failed that is still on its way: its lines came before whatever else went wrong."""
     try:
-        with call.service.budget.share() as share:
-            async for lines in read_lines(call.request, share):
-                part = [_to_message(line, number + place) for place, line in enumerate(lines, 1)]
-                number += len(lines)
-                await sending.put(part)
-            await sending.land()
-    except BaseException as error:
-        with suppress(CassqError):  # what it is worth is in `done`
-            await sending.land()
-        if isinstance(error, CassqError) and sending.done:
-            raise PartlyDoneError(error, sending.done) from error
-        raise
+        await sending.land()
+    except Exception as error:
+        return error
+    return None
 
 
 def _to_message(text: bytes, number: int) -> tuple[bytes, Headers]:

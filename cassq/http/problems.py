@@ -15,6 +15,7 @@ from starlette.responses import Response
 from cassq.errors import (
     CassqError,
     KeyRefusedError,
+    OutcomeUnknownError,
     QueueNotFoundError,
     RateExceededError,
     TopicNotFoundError,
@@ -26,6 +27,16 @@ MEDIA_TYPE = "application/problem+json"
 
 #: A token of a lease, or a part of one that would do, behind what may be shown of it.
 _TOKEN = re.compile(r"(A[Q-Za-f][A-Za-z0-9_-]{10})[A-Za-z0-9_-]{20,}={0,2}")
+#: What is told where the words of the error name files, hosts, names in the store, or calls of the library.
+_WORDS = {
+    QueueNotFoundError.code: "there is no queue of this name: PUT /v1/queues/NAME makes one",
+    TopicNotFoundError.code: "there is no topic of this name: PUT /v1/topics/NAME makes one",
+    "unavailable": "this cannot be done at present: try again",
+    "storage-unavailable": "the database does not answer as it should: try again",
+    "coordination-unavailable": "the coordination service does not answer as it should: try again",
+    "outcome-unknown": "it may have been done, or not: look, before you do it again",
+    "closed": "the service closed it meanwhile: try again",
+}
 
 _INTERNAL = 500
 _TRY_LATER = {429, 503}
@@ -67,7 +78,7 @@ class RefusedError(CassqError):
 
 
 class PartlyDoneError(CassqError):
-    """Raised when it is known of each part of a request whether it was done, and not all was.
+    """Raised when not all of a request was done, and what was is known: of how many messages, or of each lease.
 
     Attributes:
         cause: why.
@@ -75,11 +86,16 @@ class PartlyDoneError(CassqError):
         outcomes: what each lease came to.
     """
 
-    def __init__(self, cause: CassqError, done: int | None = None, outcomes: list[str] | None = None) -> None:
+    def __init__(self, cause: Exception, done: int | None = None, outcomes: list[str] | None = None) -> None:
         super().__init__(str(cause))
         self.cause = cause
         self.done = done
         self.outcomes = outcomes
+
+
+def cut_off() -> OutcomeUnknownError:
+    """Return the error of a request that was under way when the process ended."""
+    return OutcomeUnknownError("the process ended meanwhile")
 
 
 def to_problem(error: Exception) -> Problem:
@@ -90,30 +106,31 @@ def to_problem(error: Exception) -> Problem:
         return told
     if isinstance(error, RefusedError):
         return _problem(error.status, error.name, str(error))
-    if isinstance(error, QueueNotFoundError):
-        return _problem(404, error.code, "there is no queue of this name: PUT /v1/queues/NAME makes one")
-    if isinstance(error, TopicNotFoundError):
-        return _problem(404, error.code, "there is no topic of this name: PUT /v1/topics/NAME makes one")
     if isinstance(error, CassqError) and error.http_status != _INTERNAL:
-        return _problem(error.http_status, error.code, str(error))
+        return _problem(error.http_status, error.code, _WORDS.get(error.code, str(error)))
     code = error.code if isinstance(error, CassqError) else "internal"
     return _problem(_INTERNAL, code, "the service cannot do this; its log tells why")
 
 
 def _problem(status: int, code: str, detail: str) -> Problem:
-    detail = _TOKEN.sub(r"\1…", detail)
-    return Problem(f"urn:cassq:error:{code}", code.replace("-", " "), status, detail, code)
+    return Problem(f"urn:cassq:error:{code}", code.replace("-", " "), status, _without_tokens(detail), code)
+
+
+def _without_tokens(told: object) -> str:
+    return _TOKEN.sub(r"\1…", str(told))
 
 
 def answer_problem(error: Exception) -> Response:
     """Return the answer for an error; what is nobody's fault outside is logged."""
     told = to_problem(error)
     if told.status == _INTERNAL:
-        _log.error("a request failed: %s", error, exc_info=error)
+        _log.error("a request failed: %s", _without_tokens(error), exc_info=error)
+    elif told.status > _INTERNAL and told.code in _WORDS:
+        _log.warning("a request was answered %d %s: %s", told.status, told.code, _without_tokens(error))
     headers = dict(error.headers) if isinstance(error, RefusedError) else {}
     if isinstance(error, RateExceededError):
         headers["Retry-After"] = str(max(1, round(error.retry_after_s + 0.5)))
-    elif told.status in _TRY_LATER:
+    elif told.status in _TRY_LATER and told.done is None:  # to send all of it again would double some
         headers["Retry-After"] = "1"
     if isinstance(error, KeyRefusedError):
         headers["WWW-Authenticate"] = "Bearer"

@@ -3,6 +3,7 @@
 Owns what uvicorn is told. What must not break: where the address cannot be used, nothing begins.
 """
 
+import resource
 import socket
 import ssl
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ from cassq.http.protocol import DeadlineProtocol
 
 #: So many connections a process has at most; those beyond it are answered 503.
 CONNECTIONS_MAX = 20_000
+
+#: What else it has open: connections of the database, sockets, files.
+FILES_BESIDE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,7 @@ def _remove_stale(path: str) -> None:
 
 def run(opening: Opening, listening: Listening, bound: socket.socket) -> None:
     """Serve until a signal."""
+    connections_max = raise_files()
     config = uvicorn.Config(
         partial(make_app, opening),
         factory=True,
@@ -92,7 +97,7 @@ def run(opening: Opening, listening: Listening, bound: socket.socket) -> None:
         server_header=False,
         access_log=False,
         log_config=None,
-        limit_concurrency=CONNECTIONS_MAX,
+        limit_concurrency=connections_max,
         timeout_graceful_shutdown=listening.grace_s,
         ssl_certfile=listening.tls_cert,
         ssl_keyfile=listening.tls_key,
@@ -107,6 +112,20 @@ def run(opening: Opening, listening: Listening, bound: socket.socket) -> None:
     finally:  # a signal is told once more at the end
         bound.close()
         _remove(listening)
+
+
+def raise_files() -> int:
+    """Have this process, and those it starts, open more files; return how many connections that allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = CONNECTIONS_MAX + FILES_BESIDE
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    if soft == resource.RLIM_INFINITY:
+        return CONNECTIONS_MAX
+    return min(CONNECTIONS_MAX, max(soft - FILES_BESIDE, soft // 2))
 
 
 def _remove(listening: Listening) -> None:

@@ -1,10 +1,12 @@
 """HTTP/1.1 on a connection, with deadlines: uvicorn has none for what a client does not send.
 
 Owns how slow and how large the parts of a request may be before anybody reads them. What must not break: a
-client that stops, or is slow on purpose, holds a connection for seconds, not for ever.
+client that stops, or is slow on purpose, holds a connection for seconds, not for ever; and nothing but its
+own answer is written to a client whose request is under way.
 """
 
 import asyncio
+from collections import deque
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -17,8 +19,9 @@ HEADERS_BYTES_MAX = 64 * 1024
 BODY_S = 10.0
 BODY_BYTES = 64 * 1024
 
-#: A client that takes nothing of an answer for so long is left.
+#: Of an answer that waits so much has to be taken in so long, or all of it.
 TAKE_S = 30.0
+TAKE_BYTES = 64 * 1024
 
 
 class DeadlineProtocol(HttpToolsProtocol):
@@ -34,7 +37,10 @@ class DeadlineProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Expect the first request."""
         super().connection_made(transport)
-        self._arm(HEADERS_S)
+        if self.limit_concurrency is not None and len(self.connections) > self.limit_concurrency:
+            self._refuse(503)  # also one that sends nothing holds a file
+        else:
+            self._arm(HEADERS_S)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Expect nothing any more."""
@@ -48,7 +54,7 @@ class DeadlineProtocol(HttpToolsProtocol):
             return
         if self._is_in_headers:
             self._head_size += len(data)
-            if self._deadline is None:
+            if self._deadline is None and not self._is_busy:
                 self._arm(HEADERS_S)
         super().data_received(data)
         if self._is_in_headers and self._head_size > HEADERS_BYTES_MAX:
@@ -102,6 +108,24 @@ class DeadlineProtocol(HttpToolsProtocol):
         self._is_in_headers, self._head_size = True, 0
         super().on_message_complete()
 
+    def on_response_complete(self) -> None:
+        """Expect the next request, unless what came behind this one was refused."""
+        if self._is_refused:
+            self.pipeline = deque(each for each in self.pipeline if not each[0].more_body)
+            if not self.pipeline:
+                self.transport.close()
+        elif self._is_in_headers and self._head_size and self._deadline is None:
+            self._arm(HEADERS_S)  # its beginning came meanwhile
+        super().on_response_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP."""
+        if self._is_refused:
+            return
+        if not self._is_answering:
+            super().send_400_response(msg)
+        self._refuse(400)
+
     def shutdown(self) -> None:
         """Have the application end its streams, too."""
         service: Any = self.app_state.get("service")
@@ -113,7 +137,17 @@ class DeadlineProtocol(HttpToolsProtocol):
         """Hear that the client takes less than is sent."""
         super().pause_writing()
         if self._taking is None:
-            self._taking = self.loop.call_later(TAKE_S, self.transport.abort)
+            self._expect_taking()
+
+    def _expect_taking(self) -> None:
+        size = self.transport.get_write_buffer_size()
+        self._taking = self.loop.call_later(TAKE_S, self._check_taking, size - TAKE_BYTES)
+
+    def _check_taking(self, most: int) -> None:
+        if self.transport.get_write_buffer_size() > most:
+            self.transport.abort()
+        else:
+            self._expect_taking()
 
     def resume_writing(self) -> None:
         """Hear that it takes more again."""
@@ -131,10 +165,25 @@ class DeadlineProtocol(HttpToolsProtocol):
             self._deadline.cancel()
             self._deadline = None
 
+    @property
+    def _is_busy(self) -> bool:
+        """Whether a request is under way: in its body, or at its answer."""
+        return self.cycle is not None and not self.cycle.response_complete
+
+    @property
+    def _is_answering(self) -> bool:
+        """Whether what is written now would be taken for the answer of a request that came whole."""
+        if self.pipeline:
+            return True
+        return self._is_busy and (self.cycle.response_started or not self.cycle.more_body)
+
     def _note_late(self) -> None:
         self._deadline = None
         if self.flow.read_paused:  # it is this side that is slow
             self._arm(BODY_S)
+        elif self._is_in_headers and not self._head_size:  # nothing came, so that nobody waits for an answer
+            self._is_refused = True
+            self.transport.close()
         else:
             self._refuse(408)
 
@@ -143,9 +192,8 @@ class DeadlineProtocol(HttpToolsProtocol):
             return
         self._is_refused = True
         self._disarm()
-        has_begun = (
-            self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
-        )
-        if not has_begun and not self.transport.is_closing():
+        if self._is_answering:
+            return  # the connection ends behind the answer
+        if not self.transport.is_closing():
             self.transport.write(STATUS_LINE[status] + b"content-length: 0\r\nconnection: close\r\n\r\n")
         self.transport.close()

@@ -26,6 +26,7 @@ from cassq.http.routes import Call, answer, body_to_text
 from cassq.model.ids import MessageId
 from cassq.model.settings import QueueSettings
 from cassq.observing.inspection import MessageState as State
+from cassq.topics.pages import PAGE_BYTES
 
 
 def page_of(names: list[str], call: Call) -> Response:
@@ -89,7 +90,7 @@ async def stats(call: Call) -> Response:
 async def peek(call: Call) -> Response:
     """Answer with what waits."""
     async with call.service.queues.get(call.name("queue")) as queue:
-        found = await queue.peek(call.query.limit)
+        found = await queue.peek(call.query.limit, bytes_max=PAGE_BYTES)
     messages = [
         Message(
             str(each.message_id),

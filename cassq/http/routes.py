@@ -4,10 +4,12 @@ Owns what a route is and the order in which a request is looked at: who asks fir
 before that. What must not break: nothing is read, or done, for somebody whom the gate did not let in.
 """
 
+import asyncio
 import logging
 import time
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,18 +18,23 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from cassq.errors import CassqError, InvalidOptionError, KeyRefusedError
-from cassq.gate.addresses import origin_of
-from cassq.gate.applications import Right
+from cassq.errors import CassqError, InvalidOptionError, KeyRefusedError, UnavailableError
+from cassq.gate.addresses import check_no_proxy, origin_of
+from cassq.gate.applications import Application, Right
 from cassq.gate.gate import Admitted, Asked
 from cassq.gate.names import full_name
-from cassq.http.bodies import JSON_MAX, convert, decode, read_body
-from cassq.http.problems import RefusedError, answer_problem
+from cassq.http.bodies import JSON_MAX, Share, convert, decode, read_body
+from cassq.http.browsers import check_no_page
+from cassq.http.problems import RefusedError, answer_problem, cut_off
 from cassq.http.service import Service
 
 _access = logging.getLogger("cassq.http.access")
 
 JSON = "application/json"
+
+#: Methods that change nothing.
+_READING = {"GET", "HEAD"}
+_LATE = UnavailableError("the process ended meanwhile")
 
 
 class Nothing(msgspec.Struct, forbid_unknown_fields=True):
@@ -53,6 +60,10 @@ class Call:
     def name(self, what: str) -> str:
         """Return the name in the store of the queue, or topic, that the path names."""
         return full_name(self.admitted.application.prefix, self.request.path_params[what], f"{what} name")
+
+    def share(self) -> AbstractContextManager[Share]:
+        """Return what this request holds of its application's share of memory."""
+        return self.service.budget.share(self.admitted.application.name)
 
     def own(self, what: str) -> str:
         """Return that name as the path has it."""
@@ -134,6 +145,8 @@ class Door:
             response = await self._answer(request, route, admitted)
         except ClientDisconnect:
             return
+        except asyncio.CancelledError:  # the end of --grace
+            response = answer_problem(_LATE if scope["method"] in _READING else cut_off())
         except CassqError as error:
             response = answer_problem(error)
         except Exception as error:
@@ -161,8 +174,9 @@ class Door:
             raise RefusedError(405, "method-not-allowed", f"this path takes {allowed}", {"Allow": allowed})
         service = self.service_of(request)
         asked = Asked(None, route.right or Right.LOOK, _origin(request, service))
-        call = Call(request, service, asked, _NOBODY, None)
+        call = Call(request, service, asked, NOBODY, None)
         if route.right is not None:
+            _check_sender(request, service)
             call.asked = Asked(_key_of(request), route.right, asked.origin)
             call.admitted = await service.admit(call.asked)
             admitted.append(call.admitted)
@@ -171,7 +185,7 @@ class Door:
         call.query = convert(_words(request), route.query, "the query")
         if route.body is None and route.media:
             return await route.handle(call)
-        with service.budget.share() as share:
+        with call.share() as share:
             text = await read_body(request, share, JSON_MAX)
             if route.body is not None:
                 _check_media(request, text)
@@ -181,13 +195,21 @@ class Door:
             return await route.handle(call)
 
 
-_NOBODY: Any = None
+#: Who calls a route that needs no right.
+NOBODY = Admitted(Application("", frozenset()), "")
+
+
+def _check_sender(request: Request, service: Service) -> None:
+    client = request.scope.get("client")
+    check_no_proxy(client[0] if client else None, request.headers, service.proxies)
+    if service.is_open:
+        check_no_page(request)
 
 
 def _check_media(request: Request, text: bytes) -> None:
-    media = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if text and media != JSON:
-        raise RefusedError(415, "content-type", f"this call takes {JSON}")
+        raise RefusedError(415, "content-type", f"this call takes `Content-Type: {JSON}`")
 
 
 def _origin(request: Request, service: Service) -> Any:  # noqa: ANN401

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Generic, Protocol, TypeVar
 
 from cassq import aio
-from cassq.aio.twins import call_in_thread
+from cassq.aio.landing import landed
 from cassq.errors import (
     CassqError,
     ClosedError,
@@ -24,9 +24,16 @@ from cassq.gate.gate import KNOWN_S, LOOK_S, Admitted, Asked
 from cassq.http.bodies import Budget
 from cassq.http.lending import LendingQueue
 from cassq.http.tails import Tails
+from cassq.runtime.background_thread import BackgroundThread
 
 #: So long a request waits until it is known who may come in.
 PATIENCE_S = 5.0
+
+#: A request waits for so many looks at most: for one that was under way, and for one of its own.
+LOOKS = 2
+
+#: So many parts of many messages are on their way at once: each holds a thread, and other calls need some.
+PARTS_MAX = 8
 
 #: A queue that nobody asked for in so long is closed.
 IDLE_S = 60.0
@@ -123,11 +130,14 @@ class Service:
     """What the requests of one process share.
 
     Attributes:
+        is_open: whether everybody is let in, without a key.
         draining: set once the process is about to end: streams end.
+        parts: who sends a part of many messages holds it.
     """
 
-    def __init__(self, store: aio.Store, gate: AnyGate, proxies: Proxies) -> None:
+    def __init__(self, store: aio.Store, gate: AnyGate, proxies: Proxies, *, is_open: bool = False) -> None:
         self.store = store
+        self.is_open = is_open
         self.gate = gate
         self.proxies = proxies
         self.budget = Budget()
@@ -135,6 +145,9 @@ class Service:
         self.topics = InUse(store.find_topic)
         self.tails = Tails()
         self.draining = asyncio.Event()
+        self.parts = asyncio.Semaphore(PARTS_MAX)
+        # Its own: where slow writes hold all others, it is still known who may come in.
+        self._looker = BackgroundThread("cassq-gate")
         self._looking: asyncio.Task[None] | None = None
 
     async def _find_queue(self, name: str) -> LendingQueue:
@@ -158,25 +171,25 @@ class Service:
             self._look_soon()
         if known_s < age_s:
             return
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE_S):
-                while self.gate.age_s >= age_s:
+                for _ in range(LOOKS):
                     await asyncio.shield(self._look_soon())
-        except TimeoutError:
-            raise StorageUnavailableError(
-                f"the applications cannot be read within {PATIENCE_S:g} s, so nobody is let in: try again"
-            ) from None
+                    if self.gate.age_s < age_s:
+                        return
+        raise StorageUnavailableError(
+            "the applications cannot be read in time, so nobody is let in, and nothing happened: try again"
+        )
 
     def _look_soon(self) -> "asyncio.Task[None]":
-        if self._looking is None:
-            self._looking = asyncio.create_task(call_in_thread(self.gate.look))
-            self._looking.add_done_callback(self._note_look)
+        # One that is done may not have been noted yet, and waiting for it would not let the loop turn.
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look())
+            self._looking.add_done_callback(_hear)
         return self._looking
 
-    def _note_look(self, task: "asyncio.Task[None]") -> None:
-        self._looking = None
-        if not task.cancelled():
-            task.exception()  # who waited for it hears of it; others go by what is known
+    async def _look(self) -> None:
+        await landed(self._looker.submit(self.gate.look))
 
     async def tend(self) -> None:
         """Close what is idle, again and again."""
@@ -190,3 +203,12 @@ class Service:
     def drain(self) -> None:
         """Have streams end, and tell that the process is not ready."""
         self.draining.set()
+
+    def close(self) -> None:
+        """End the thread of looks, after the one that is under way."""
+        self._looker.shutdown(wait=False)
+
+
+def _hear(looking: "asyncio.Task[None]") -> None:
+    if not looking.cancelled():
+        looking.exception()  # who waited for it hears of it; others go by what is known

@@ -5,19 +5,27 @@ its place on, in order, once; whatever is not here it reads from the log itself.
 """
 
 import asyncio
+import logging
 import threading
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import cassq
+from cassq.limits import MIB
+from cassq.model.message import size_of
 from cassq.runtime.clock import SystemClock, rest
+
+_log = logging.getLogger("cassq.http")
 
 #: So many of the newest messages of a partition are kept.
 KEPT = 1000
 
-#: And so many bytes of bodies.
-KEPT_BYTES = 4 * 1024 * 1024
+#: And so many bytes of a topic, or one message.
+KEPT_BYTES = 4 * MIB
+
+#: What a message takes besides, roughly.
+OVERHEAD = 256
 
 #: How long a look of the thread waits: so long after the last follower left it ends.
 LOOK_S = 1.0
@@ -41,7 +49,10 @@ class Tail:
         self._loop = loop
         self._ends: dict[int, int] = {}  # the offset behind the newest message that was read
         self._kept: dict[int, deque[cassq.TopicMessage]] = {}
-        self._sizes: dict[int, int] = {}
+        self._sizes: OrderedDict[tuple[int, int], int] = (
+            OrderedDict()
+        )  # by partition and offset, oldest first
+        self._size = 0
         self._news = asyncio.Event()
         self._is_over = False
         threading.Thread(target=self._run, name=f"cassq-follow-{topic.name}", daemon=True).start()
@@ -80,6 +91,10 @@ class Tail:
             except cassq.CassqError as error:
                 self._tell([], failure=error)
                 return
+            except Exception as error:
+                _log.exception("topic %s: a fault ended what its followers read", self._topic.name)
+                self._tell([], failure=cassq.CassqError(str(error)))
+                return
 
     def _tell(
         self,
@@ -104,19 +119,25 @@ class Tail:
             self._ends = dict(ends)
             self._kept.clear()  # a new reader may have left something out
             self._sizes.clear()
+            self._size = 0
         for message in found:
             self._ends[message.partition] = message.offset + 1
             kept = self._kept.setdefault(message.partition, deque())
-            if kept and kept[-1].offset + 1 != message.offset:
-                kept.clear()
-                self._sizes[message.partition] = 0
+            while kept and (kept[-1].offset + 1 != message.offset or len(kept) >= KEPT):
+                self._drop(message.partition)
             kept.append(message)
-            size = self._sizes.get(message.partition, 0) + len(message.body)
-            while len(kept) > KEPT or (size > KEPT_BYTES and len(kept) > 1):
-                size -= len(kept.popleft().body)
-            self._sizes[message.partition] = size
+            size = OVERHEAD + size_of(message.body, message.headers)
+            self._sizes[message.partition, message.offset] = size
+            self._size += size
+            while self._size > KEPT_BYTES and len(self._sizes) > 1:
+                self._drop(next(iter(self._sizes))[0])
         news, self._news = self._news, asyncio.Event()
         news.set()
+
+    def _drop(self, partition: int) -> None:
+        """Drop the oldest message of a partition."""
+        gone = self._kept[partition].popleft()
+        self._size -= self._sizes.pop((partition, gone.offset))
 
 
 class Tails:

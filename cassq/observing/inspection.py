@@ -13,7 +13,7 @@ from uuid import UUID
 
 from cassq.catalog.queue_context import QueueContext
 from cassq.model.ids import MessageId
-from cassq.model.message import Batch, Message, to_datetime
+from cassq.model.message import Batch, Message, size_of, to_datetime
 from cassq.model.pipe import End, PipeEntry, PipeState, Run, RunState
 from cassq.model.progress import Progress
 from cassq.model.shelf import Shelf
@@ -121,12 +121,16 @@ class Inspection:
         self._storage = context.storage
         self._queue = context.queue
 
-    def peek(self, count: int) -> list[Message]:
-        """Return the next `count` messages that may be delivered now, in the order of the pipes."""
+    def peek(self, count: int, bytes_max: int | None = None) -> list[Message]:
+        """Return the next messages that may be delivered now, in the order of the pipes; see `Queue.peek`."""
         found: list[Message] = []
+        size = 0
         listed = list_pipes(self._context, Shelf.READY, Shelf.DUE, Shelf.KEYED)
         for entry in in_order(listed, self._context.settings.ageing):
             for message in self._waiting_in(entry):
+                size += size_of(message.body, message.headers)
+                if found and bytes_max is not None and size > bytes_max:
+                    return found
                 found.append(message)
                 if len(found) == count:
                     return found

@@ -229,7 +229,7 @@ class Topic(TopicCare):
         limit: int = 100,
         order: Literal["ascending", "descending"] = "ascending",
     ) -> Page:
-        """Read a page of one partition, once.
+        """Read a page of one partition, once: 4 MiB at most, or one message; it says where to read on.
 
         Args:
             since: the first offset of the page; None for the oldest, or the newest where it descends.

@@ -512,6 +512,16 @@ def test_a_paused_queue_delivers_nothing_until_it_is_resumed(queue):
         assert popper.pop(timeout=10).body == b"x"
 
 
+def test_peek_ends_before_it_shows_more_bytes_than_it_may(queue):
+    for size in (10, 5, 6, 1):
+        queue.push(b"x" * size)
+
+    def sizes(bytes_max):
+        return [len(each.body) for each in queue.peek(10, bytes_max=bytes_max)]
+
+    assert [sizes(most) for most in (1, 14, 15, 21, 100)] == [[10], [10], [10, 5], [10, 5, 6], [10, 5, 6, 1]]
+
+
 def test_peek_shows_what_would_come_and_takes_nothing(queue, popper):
     ids = queue.push_many([b"1", (b"2", {"h": "v"}), b"3"])
 

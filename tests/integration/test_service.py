@@ -165,6 +165,22 @@ class TestPushing:
             ("ü", "utf-8", {}),
         ]
 
+    def test_what_is_shown_has_four_mebibytes_at_most(self, client, queue, topic):
+        for path in (queue, topic):
+            for _ in range(6):
+                answer = client.post(f"{path}/messages", content=bytes(1024 * 1024))
+                assert answer.status_code == 201, answer.text
+
+        shown = client.get(f"{queue}/messages", params={"limit": 100}).json()["messages"]
+        pages = [
+            client.get(f"{topic}/messages", params={"limit": 100, "partition": number}).json()
+            for number in range(2)
+        ]
+
+        assert len(shown) == 4
+        assert all(len(each["messages"]) == min(4, each["latest"] - 1) for each in pages)
+        assert all((each["next"] is None) is (each["latest"] <= 5) for each in pages)
+
     def test_a_delay_counts(self, client, queue):
         client.post(f"{queue}/messages", content=b"1", params={"delay_s": 3600})
         assert client.get(f"{queue}/stats").json()["delayed"] == 1

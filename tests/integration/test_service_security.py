@@ -268,6 +268,10 @@ class TestBodies:
         answer = client.post("/v1/queues/orders/purge", data={"confirm": "orders"})
         assert answer.status_code == 415
 
+    def test_a_body_that_does_not_say_what_it_is_is_refused(self, client):
+        answer = client.post("/v1/queues/orders/purge", content=b'{"confirm": "orders"}')
+        assert (answer.status_code, answer.json()["code"]) == (415, "content-type")
+
     def test_an_idempotency_key_is_not_taken_for_a_promise(self, client):
         answer = client.post("/v1/queues/orders/messages", content=b"x", headers={"Idempotency-Key": "1"})
         assert (answer.status_code, answer.json()["code"]) == (501, "not-implemented")
@@ -357,6 +361,45 @@ def test_no_key_or_token_is_in_what_a_process_says_or_in_its_arguments(tmp_path)
     assert "body-of-a-message" not in words
 
 
+@pytest.fixture(scope="module")
+def everybody(tmp_path_factory):
+    made = Serving(f"sqlite:///{tmp_path_factory.mktemp('open')}/orders.db", "--open")
+    yield made
+    made.end()
+
+
+class TestOpen:
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            {"Origin": "https://evil.example"},
+            {"Origin": "null"},
+            {"Sec-Fetch-Site": "cross-site"},
+            {"Sec-Fetch-Site": "same-site"},
+            {"Host": "evil.example:8520"},
+            {"Host": "127.0.0.1.evil.example"},
+        ],
+    )
+    def test_a_web_page_does_and_sees_nothing(self, everybody, headers):
+        with everybody.client(None) as client:
+            client.put("/v1/queues/orders")
+            for method, path in (
+                ("POST", "/v1/queues/orders/messages"),
+                ("POST", "/v1/queues/orders/pause"),
+                ("GET", "/v1/queues"),
+            ):
+                answer = client.request(method, path, headers=headers)
+                assert (answer.status_code, answer.json()["code"]) == (403, "access-denied")
+            told = client.get("/v1/queues/orders/stats").json()
+            assert (told["waiting"], told["state"]) == (0, "active")
+
+    @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1", "127.0.0.2:80", "[::1]:8520"])
+    def test_who_is_on_this_machine_is_answered(self, everybody, host):
+        with everybody.client(None) as client:
+            headers = {"Host": host, "Sec-Fetch-Site": "none"}
+            assert client.get("/v1/queues", headers=headers).status_code == 200
+
+
 class TestBehindAProxy:
     def test_the_address_that_the_proxy_saw_counts_and_https_has_to_be_said(self, tmp_path):
         serving = Serving(f"sqlite:///{tmp_path}/orders.db", "--trusted-proxy", "127.0.0.1")
@@ -384,6 +427,8 @@ class TestBehindAProxy:
         (["--tls-cert", "/etc/hostname"], "go together"),
         (["--client-ca", "/etc/hostname"], "needs --tls-cert"),
         (["--trusted-proxy", "ten"], "is no network"),
+        (["--trusted-proxy", "0.0.0.0/0"], "everybody"),
+        (["--trusted-proxy", "unix"], "for --uds"),
         (["--uds", "/nowhere/at/all.sock"], "cannot be listened at"),
     ],
 )

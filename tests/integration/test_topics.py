@@ -12,6 +12,7 @@ import pytest
 from support.patience import until
 
 import cassq
+from cassq.topics import pages
 
 MEMBER = """
 import sys
@@ -178,6 +179,25 @@ class TestReading:
         assert (bodies(last.messages), last.next) == ([b"10", b"9", b"8", b"7"], 6)
         assert topic.read(0, since=9).next is None
         assert topic.read(0, since=2, order="descending").next is None
+
+    @pytest.mark.parametrize("order", ["ascending", "descending"])
+    @pytest.mark.parametrize("limit", [7, 1000])
+    def test_pages_have_no_more_bytes_than_they_may_and_say_where_to_read_on(
+        self, topic, monkeypatch, order, limit
+    ):
+        monkeypatch.setattr(pages, "PAGE_BYTES", 100)
+        sizes = [10, 40, 40, 101, 300, 1, 99, *[3] * 200]
+        for size in sizes:
+            topic.publish(b"x" * size, partition=0)
+        found, since, count = [], None, 0
+        while not count or since is not None:
+            page = topic.read(0, since=since, limit=limit, order=order)
+            told = [len(each.body) for each in page.messages]
+            assert len(told) == 1 or (told and sum(told) <= 100)
+            found, since, count = found + told, page.next, count + 1
+
+        assert found == (sizes if order == "ascending" else sizes[::-1])
+        assert count < 50
 
     def test_a_time_says_where_to_begin(self, topic):
         topic.publish(b"before", partition=0)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from cassq.errors import InvalidOptionError
-from cassq.gate.addresses import Proxies, origin_of, to_networks
+from cassq.errors import AccessDeniedError, InvalidOptionError
+from cassq.gate.addresses import Proxies, check_no_proxy, origin_of, to_networks
 
 PROXIES = Proxies.of(["10.0.0.0/8", "fd00::/8"])
 UNIX = Proxies.of(["unix", "10.0.0.0/8"])
@@ -91,3 +91,28 @@ def test_a_protocol_that_is_none_is_refused():
 def test_what_is_no_network_is_refused_by_name(word):
     with pytest.raises(InvalidOptionError, match="is no network"):
         to_networks([word])
+
+
+@pytest.mark.parametrize("word", ["0.0.0.0/0", "::/0"])
+def test_nobody_trusts_everybody(word):
+    with pytest.raises(InvalidOptionError, match="everybody"):
+        Proxies.of(["10.0.0.0/8", word])
+
+
+FORWARDED = ["host", "x-forwarded-for"]
+
+
+@pytest.mark.parametrize("peer", ["127.0.0.1", "::1", "::ffff:127.0.0.1", None])
+@pytest.mark.parametrize("name", ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "forwarded"])
+def test_a_proxy_on_this_machine_that_nobody_named_is_refused(peer, name):
+    with pytest.raises(AccessDeniedError, match="--trusted-proxy"):
+        check_no_proxy(peer, ["host", name], PROXIES)
+    check_no_proxy(peer, ["host", "forward", "x-real-ip"], PROXIES)
+
+
+@pytest.mark.parametrize(
+    ("peer", "proxies"),
+    [("192.0.2.1", PROXIES), ("10.0.0.1", PROXIES), ("127.0.0.1", Proxies.of(["127.0.0.1"])), (None, UNIX)],
+)
+def test_a_proxy_that_was_named_and_what_others_write_is_not_in_the_way(peer, proxies):
+    check_no_proxy(peer, FORWARDED, proxies)

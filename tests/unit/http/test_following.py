@@ -10,6 +10,7 @@ import pytest
 import cassq
 from cassq import aio
 from cassq.errors import InvalidOptionError, KeyRefusedError
+from cassq.http import following
 from cassq.http.following import LOT, _events, to_start
 from cassq.http.service import InUse
 from cassq.http.tails import Tails
@@ -72,6 +73,34 @@ def test_a_key_is_looked_at_before_each_lot_of_what_was_there_before(store):
 
     assert [each["body"] for kind, each, _ in found if kind == "message"] == [str(n) for n in range(3 * LOT)]
     assert [(kind, each["code"]) for kind, each, _ in found if kind == "error"] == [("error", "key-refused")]
+
+
+def test_a_lot_of_large_messages_comes_in_pieces_and_others_have_their_turn(store, monkeypatch):
+    monkeypatch.setattr(following, "PIECE_BYTES", 1)
+    store.topic("news").publish_many([b"%d" % number for number in range(10)])
+    pieces, turns = [], []
+
+    async def run():
+        service = Service(store, 10**9)
+        call = SimpleNamespace(service=service, asked=None, name=lambda _: "news")
+
+        async def count():
+            while True:
+                turns.append(len(pieces))
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count())
+        async for part in _events(call, {0: 1}, None):
+            pieces.append(part)
+            if part.count(b"id: "):
+                assert part.count(b"id: ") == 1
+            if b'"9"' in part:
+                service.draining.set()
+        counting.cancel()
+
+    asyncio.run(run())
+    assert len([each for each in pieces if b"id: " in each]) == 10
+    assert len(set(turns)) >= 10
 
 
 def test_a_stream_ends_where_the_process_is_about_to(store):

@@ -1,12 +1,16 @@
 """Connections of clients that stop, are slow on purpose, or send too much: real sockets, short deadlines."""
 
 import asyncio
+import resource
 import socket
+import subprocess
+import sys
 import threading
 
 import pytest
 import uvicorn
 from support.raw_sockets import ask, receive
+from uvicorn.protocols.http.flow_control import FlowControl
 
 from cassq.http import protocol
 from cassq.http.protocol import DeadlineProtocol
@@ -21,10 +25,12 @@ class Server:
 
     Attributes:
         left: is set once the application heard that its client has left, or its answer was not taken.
+        begun: is set once a request is there whole that is answered slowly.
     """
 
-    def __init__(self):
+    def __init__(self, limit=None):
         self.left = threading.Event()
+        self.begun = threading.Event()
         config = uvicorn.Config(
             self._answer,
             interface="asgi3",
@@ -33,6 +39,8 @@ class Server:
             lifespan="off",
             log_config=None,
             access_log=False,
+            timeout_keep_alive=1,
+            limit_concurrency=limit,
         )
         self._server = uvicorn.Server(config)
         self._socket = socket.create_server(("127.0.0.1", 0))
@@ -48,6 +56,7 @@ class Server:
                 return
             size += len(message["body"])
         if scope["path"] == "/slow":  # this side is slow, not the client
+            self.begun.set()
             await asyncio.sleep(3 * protocol.BODY_S)
         if scope["path"] == "/large":
             await self._answer_much(receive, send)
@@ -91,13 +100,97 @@ def get(server):
 
 @pytest.mark.parametrize(
     "sent",
-    [b"", b"GET", b"GET / HTTP/1.1\r\nHost", b"GET / HTTP/1.1\r\nHost: x\r\n"],
-    ids=["nothing", "method", "header", "no end"],
+    [b"GET", b"GET / HTTP/1.1\r\nHost", b"GET / HTTP/1.1\r\nHost: x\r\n"],
+    ids=["method", "header", "no end"],
 )
 def test_headers_that_do_not_come_end_the_connection(server, sent):
     with server.connect() as raw:
         assert ask(raw, sent).startswith(b"HTTP/1.1 408")
     assert get(server).startswith(b"HTTP/1.1 200")
+
+
+def test_a_connection_on_which_nothing_comes_ends_without_a_word(server):
+    with server.connect() as raw:
+        assert ask(raw, b"") == b""
+
+
+SLOW = b"POST /slow HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"
+
+
+@pytest.mark.parametrize("is_apart", [False, True], ids=["in one piece", "apart"])
+@pytest.mark.parametrize(
+    "behind",
+    [
+        b"\r\n",
+        b"GET / HT",
+        b"GARBAGE\r\n\r\n",
+        b"GET / HTTP/1.1\r\nA: " + b"a" * 100_000 + b"\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nab",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    ],
+    ids=["line", "half", "garbage", "large", "half a body", "bad body"],
+)
+def test_what_comes_behind_a_request_that_is_under_way_is_not_its_answer(server, behind, is_apart):
+    with server.connect() as raw:
+        if is_apart:
+            raw.sendall(SLOW)
+            assert server.begun.wait(WAIT_S)
+            answer = ask(raw, behind)
+        else:
+            answer = ask(raw, SLOW + behind)
+
+    assert answer.startswith(b"HTTP/1.1 200")
+    _, _, rest = answer.partition(b"\r\n\r\n")
+    assert rest[:1] == b"3"
+    assert rest[1:] == b"" or rest[1:].startswith(b"HTTP/1.1 408")
+
+
+def test_requests_that_came_whole_are_answered_before_what_is_broken_behind_them_ends_the_connection(server):
+    with server.connect() as raw:
+        answer = ask(raw, SLOW + SLOW + b"GARBAGE\r\n\r\n")
+    assert answer.count(b"HTTP/1.1 200") == 2
+    assert answer.count(b"HTTP/1.1") == 2
+
+
+class Taken:
+    """A connection of which a client takes what a test says; its timers are called by hand."""
+
+    def __init__(self, size):
+        self.size = size
+        self.is_aborted = False
+        self.timers = []
+
+    def get_write_buffer_size(self):
+        return self.size
+
+    def abort(self):
+        self.is_aborted = True
+
+    def call_later(self, _seconds, call, *arguments):
+        self.timers.append(lambda: call(*arguments))
+
+
+def paused(taken):
+    made = DeadlineProtocol.__new__(DeadlineProtocol)
+    made.transport = made.loop = taken
+    made.flow = FlowControl(taken)
+    made.pause_writing()
+    return taken
+
+
+def test_a_client_that_takes_steadily_is_not_left_however_long_it_takes():
+    taken = paused(Taken(1000 * protocol.TAKE_BYTES))
+    for _ in range(999):
+        taken.size -= protocol.TAKE_BYTES
+        taken.timers.pop()()
+        assert not taken.is_aborted
+
+
+def test_a_client_that_takes_a_byte_now_and_then_is_left():
+    taken = paused(Taken(10 * protocol.TAKE_BYTES))
+    taken.size -= 1
+    taken.timers.pop()()
+    assert taken.is_aborted
 
 
 @pytest.mark.parametrize(
@@ -187,3 +280,31 @@ def test_a_client_that_takes_nothing_is_left(server):
         raw.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
         assert server.left.wait(WAIT_S)
     assert get(server).startswith(b"HTTP/1.1 200")
+
+
+def test_a_connection_beyond_what_a_process_may_have_is_refused_before_it_sends_anything():
+    server = Server(limit=2)
+    try:
+        with server.connect() as first, server.connect() as second:
+            with server.connect() as third:
+                assert receive(third).startswith(b"HTTP/1.1 503")
+            first.close()
+            assert ask(second, b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n").startswith(b"HTTP/1.1")
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "files", "connections"),
+    [(100, 200, 200, 100), (256, 3000, 3000, 2500), (256, 100_000, 20_500, 20_000), (3000, 3000, 3000, 2500)],
+)
+def test_a_process_may_open_as_many_files_as_it_may_have_connections(soft, hard, files, connections):
+    if 0 <= resource.getrlimit(resource.RLIMIT_NOFILE)[1] < hard:
+        pytest.skip("this machine allows fewer files")
+    words = (
+        "import resource; from cassq.http.process import raise_files; "
+        f"resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard})); "
+        "print(raise_files(), resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
+    )
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(connections), str(files)]

@@ -2,6 +2,10 @@
 
 import asyncio
 import inspect
+import queue
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
@@ -20,6 +24,8 @@ from cassq.http import service as services
 from cassq.http.bodies import Budget
 from cassq.http.problems import PartlyDoneError, answer_problem, to_problem
 from cassq.http.service import InUse, Service
+
+WAIT_S = 30.0
 
 
 class Opened:
@@ -166,28 +172,86 @@ class TestKnowledge:
         with pytest.raises(StorageUnavailableError, match="away"):
             admitted(Gate(KNOWN_S, error=StorageUnavailableError("away")))
 
-    def test_nobody_is_let_in_by_what_stays_too_old(self, monkeypatch):
+    def test_nobody_is_let_in_where_a_look_takes_too_long(self, monkeypatch):
+        gate = Gate(KNOWN_S)
+        gate.look = lambda: time.sleep(1)
         monkeypatch.setattr(services, "PATIENCE_S", 0.1)
         with pytest.raises(StorageUnavailableError, match="nobody is let in"):
-            admitted(Gate(KNOWN_S, is_slow=True))
+            admitted(gate)
+
+    def test_a_look_that_ended_in_this_turn_of_the_loop_does_not_hold_it_up(self):
+        async def run():
+            gate = Gate(KNOWN_S)
+            service = Service(Store(), gate, Proxies())
+            # It was slow, so that what it found is too old, and nothing that waits for it was called yet.
+            service._looking = asyncio.create_task(asyncio.sleep(0))
+            await service._looking
+            await service.know(KNOWN_S)
+            return gate.looks
+
+        assert run_apart(run) == 1
+
+    def test_a_gate_that_stays_too_old_is_not_read_for_ever(self):
+        gate = Gate(KNOWN_S, is_slow=True)
+        with pytest.raises(StorageUnavailableError, match="nobody is let in"):
+            admitted(gate)
+        assert gate.looks == services.LOOKS
+
+    def test_who_is_known_is_read_while_all_other_threads_are_held(self):
+        async def run():
+            held = threading.Event()
+            loop = asyncio.get_running_loop()
+            loop.set_default_executor(ThreadPoolExecutor(1))
+            waiting = loop.run_in_executor(None, held.wait, WAIT_S)
+            try:
+                await asyncio.wait_for(Service(Store(), Gate(KNOWN_S), Proxies()).know(KNOWN_S), 5)
+            finally:
+                held.set()
+                await waiting
+
+        asyncio.run(run())
+
+
+def run_apart(run):
+    """Run in a thread of its own: a loop that never turns again could not be ended."""
+    ended = queue.SimpleQueue()
+    threading.Thread(target=lambda: ended.put(asyncio.run(run())), daemon=True).start()
+    return ended.get(timeout=WAIT_S)
 
 
 def test_no_more_is_held_than_a_process_may_and_what_was_is_given_back():
     budget = Budget(100)
-    with budget.share() as first, budget.share() as second:
-        first.resize(60)
-        second.resize(40)
-        with pytest.raises(OverloadedError):
-            second.resize(41)
+    with budget.share("a") as first, budget.share("b") as second, budget.share("c") as third:
+        first.resize(40)
+        second.resize(50)
+        with pytest.raises(OverloadedError, match="clients"):
+            third.resize(11)
         first.resize(10)
-        second.resize(90)
-    with budget.share() as third:
-        third.resize(100)
+        third.resize(40)
+    with budget.share("a") as again, budget.share("b") as other:
+        again.resize(50)
+        other.resize(50)
+
+
+def test_one_application_does_not_hold_what_others_need():
+    budget = Budget(100)
+    with budget.share("a") as first, budget.share("a") as second, budget.share("b") as other:
+        first.resize(30)
+        with pytest.raises(OverloadedError, match="this application"):
+            second.resize(21)
+        second.resize(20)
+        other.resize(50)
 
 
 TREE = [
     each for each in vars(errors).values() if inspect.isclass(each) and issubclass(each, errors.CassqError)
 ]
+
+
+HIDDEN = {
+    *(errors.QueueNotFoundError, errors.TopicNotFoundError, errors.ClosedError, errors.OutcomeUnknownError),
+    *(errors.UnavailableError, errors.StorageUnavailableError, errors.CoordinationUnavailableError),
+}
 
 
 def made(kind):
@@ -208,7 +272,7 @@ def test_each_error_of_the_tree_is_a_problem_with_its_code_and_status(kind):
     )
     assert answer.media_type == "application/problem+json"
     # What is stored, and what others have, is told to nobody.
-    hidden = kind.http_status == 500 or kind in {errors.QueueNotFoundError, errors.TopicNotFoundError}
+    hidden = kind.http_status == 500 or kind in HIDDEN
     assert ("secret" in told["detail"]) is not hidden
     assert ("Retry-After" in answer.headers) is (kind.http_status in {429, 503})
 
@@ -219,6 +283,17 @@ def test_a_fault_of_the_service_is_logged_and_not_told(caplog):
     assert answer.status_code == 500
     assert b"secret" not in answer.body
     assert "secret" in caplog.text
+
+
+@pytest.mark.parametrize("kind", [StorageUnavailableError, errors.OutcomeUnknownError])
+def test_what_is_not_told_of_the_database_is_logged(caplog, kind):
+    answer_problem(kind("10.0.0.1:9042 refused"))
+    assert "10.0.0.1:9042 refused" in caplog.text
+
+
+def test_who_is_told_what_is_durable_is_not_told_to_send_it_all_again():
+    answer = answer_problem(PartlyDoneError(OverloadedError("full"), 7))
+    assert (answer.status_code, "Retry-After" in answer.headers) == (503, False)
 
 
 def test_what_is_durable_of_many_is_told_with_why_the_others_are_not():

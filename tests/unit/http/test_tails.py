@@ -76,7 +76,7 @@ def test_what_was_there_before_is_in_the_log_alone(topic):
     asyncio.run(follow())
 
 
-@pytest.mark.parametrize(("limit", "value"), [("KEPT", 3), ("KEPT_BYTES", 3)])
+@pytest.mark.parametrize(("limit", "value"), [("KEPT", 3), ("KEPT_BYTES", 3 * (tails.OVERHEAD + 1))])
 def test_no_more_is_kept_than_it_may(topic, monkeypatch, limit, value):
     monkeypatch.setattr(tails, limit, value)
 
@@ -106,3 +106,34 @@ def test_a_topic_that_is_closed_is_told_and_the_next_follower_begins_anew(topic)
                 assert other is not tail
 
     asyncio.run(follow())
+
+
+def test_all_partitions_of_a_topic_together_keep_no_more_than_it_may(topic, monkeypatch):
+    monkeypatch.setattr(tails, "KEPT_BYTES", 3 * (tails.OVERHEAD + 1))
+
+    async def follow():
+        with Tails().follow(topic) as tail:
+            await found(tail, 0, 1, 0)
+            for number in range(6):
+                topic.publish(b"x", partition=number % 2)
+                await found(tail, number % 2, number // 2 + 1, 1)
+            assert (offsets(tail.find(0, 3, 9)), offsets(tail.find(1, 2, 9))) == ([3], [2, 3])
+            assert (tail.find(0, 2, 9), tail.find(1, 1, 9)) == (None, None)
+
+    asyncio.run(follow())
+
+
+def test_a_fault_is_logged_and_ends_what_its_followers_read(topic, monkeypatch, caplog):
+    def break_down(*_arguments, **_options):
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(topic, "reader", break_down)
+
+    async def follow():
+        with Tails().follow(topic) as tail:
+            async with asyncio.timeout(30):
+                while tail.failure is None:
+                    await tail.news.wait()
+
+    asyncio.run(follow())
+    assert "a bug" in caplog.text
