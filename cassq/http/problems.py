@@ -78,7 +78,7 @@ class RefusedError(CassqError):
 
 
 class PartlyDoneError(CassqError):
-    """Raised when not all of a request was done, and what was is known: of how many messages, or of each lease.
+    """Raised when not all of a request was done, and what was is known: of how many messages, or each lease.
 
     Attributes:
         cause: why.
