@@ -223,6 +223,19 @@ class TestPushing:
             b"%d" % number for number in range(10_000)
         ]
 
+    @pytest.mark.parametrize("media", ["application/ndjson", "application/jsonl"])
+    def test_lines_by_another_name_are_not_one_message(self, client, queue, media):
+        answer = client.post(f"{queue}/messages", headers={"Content-Type": media}, content=b"{}\n")
+        assert answer.status_code == 415
+        assert "application/x-ndjson" in answer.json()["detail"]
+        assert client.get(f"{queue}/stats").json()["waiting"] == 0
+
+    def test_head_is_get_without_a_body_and_a_stream_has_none(self, client, queue, topic):
+        head, get = client.head(queue), client.get(queue)
+        assert (head.status_code, head.content) == (200, b"")
+        assert head.headers["content-length"] == get.headers["content-length"]
+        assert client.head(f"{topic}/follow").status_code == 405
+
     def test_no_line_pushes_nothing(self, client, queue):
         assert client.post(f"{queue}/messages", headers=NDJSON, content=b"\n\n").json()["pushed"] == 0
 
@@ -274,6 +287,8 @@ class TestPushing:
             ({"prio": "1"}, "prio"),
             ({"delay_s": "-1"}, "delay_s"),
             ({"due": "2027-01-01T00:00:00"}, "due"),
+            ({"due": "1900000000"}, "due"),
+            ({"due": "1900000000.5"}, "due"),
             ({"delay_s": "1", "due": "2027-01-01T00:00:00Z"}, "due"),
             ({"type": "a b"}, "type"),
             ({"key": "k" * 257}, "key"),
