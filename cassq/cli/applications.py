@@ -6,7 +6,7 @@ Owns nothing but words. What must not break: a key is printed once, as it is mad
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, TypedDict, Unpack
 
 import click
@@ -158,6 +158,10 @@ def keys() -> None:
 def add(session: Session, name: str, expires: datetime | None, allow: tuple[str, ...]) -> None:
     """Print a fresh key of an application. Nobody can read it again; only its hash is stored."""
     with _opened(session) as opened:
+        if expires is not None and expires <= datetime.now(UTC):
+            raise cassq.InvalidOptionError(
+                f"--expires {expires.isoformat()} is over: the key would let nobody in"
+            )
         key = opened.add_key(name, expires, allow)
     if session.is_json:
         print_json({"application": name, "key_id": key.id, "key": str(key)})

@@ -17,11 +17,15 @@ from cassq.aio.twins import call_in_thread
 from cassq.errors import InvalidOptionError, OverloadedError
 from cassq.http.bodies import Share, decode, read_body, read_lines
 from cassq.http.forms import Line, Published, Pushed, PushQuery
-from cassq.http.problems import PartlyDoneError, cut_off
+from cassq.http.problems import PartlyDoneError, RefusedError, cut_off
 from cassq.http.routes import Call, answer
+from cassq.model.ids import shorten
 from cassq.model.message import Headers, MessageIds
 
 NDJSON = "application/x-ndjson"
+
+#: What others call it: whoever sends it means many messages, and not one.
+_OTHERS = {f"application/{each}" for each in ("ndjson", "jsonl", "x-jsonl", "jsonlines", "x-jsonlines")}
 
 #: So long one message, or one part of many, may take.
 TIMEOUT_S = 20.0
@@ -36,7 +40,7 @@ Part = list[tuple[bytes, Headers]]
 async def push(call: Call) -> Response:
     """Push one message, or with NDJSON many."""
     async with call.service.queues.get(call.name("queue")) as queue:
-        options = _push_options(call.query)
+        options = _push_options(call)
         if is_ndjson(call):
             ids: list[MessageIds] = []
 
@@ -59,7 +63,11 @@ def _tell_many(parts: Sequence[MessageIds], *, has_all: bool) -> Pushed:
     return Pushed(None, sum(map(len, parts)), first, last, told)
 
 
-def _push_options(query: PushQuery) -> dict[str, Any]:
+def _push_options(call: Call) -> dict[str, Any]:
+    query: PushQuery = call.query
+    due = call.request.query_params.get("due", "-")
+    if "-" not in due[1:] and due != "-":
+        raise InvalidOptionError(f"due={shorten(due)} must be a time in ISO 8601, with its zone")
     options = {
         "ttl": None if query.ttl_s is None else timedelta(seconds=query.ttl_s),
         "priority": query.priority or None,
@@ -110,8 +118,14 @@ async def publish(call: Call) -> Response:
 
 
 def is_ndjson(call: Call) -> bool:
-    """Tell whether each line of the body is a message."""
-    return call.request.headers.get("content-type", "").partition(";")[0].strip().lower() == NDJSON
+    """Tell whether each line of the body is a message.
+
+    Raises: RefusedError: it seems so, by another name.
+    """
+    media = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media in _OTHERS:
+        raise RefusedError(415, "content-type", f"many messages come as {NDJSON}, not as {media}")
+    return media == NDJSON
 
 
 def headers_of(call: Call) -> dict[str, str] | None:

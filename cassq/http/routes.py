@@ -9,7 +9,7 @@ import logging
 import time
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from cassq.errors import CassqError, InvalidOptionError, KeyRefusedError, Unavai
 from cassq.gate.addresses import check_no_proxy, origin_of
 from cassq.gate.applications import Application, Right
 from cassq.gate.gate import Admitted, Asked
+from cassq.gate.keys import Key
 from cassq.gate.names import full_name
 from cassq.http.bodies import JSON_MAX, Share, convert, decode, read_body
 from cassq.http.browsers import check_no_page
@@ -139,7 +140,7 @@ class Door:
         intake = _Intake(receive)
         request = Request(scope, intake)
         begun = time.perf_counter()
-        route = self.routes.get(scope["method"])
+        route = self.routes.get(scope["method"]) or self._headless(scope["method"])
         admitted: list[Admitted] = []
         try:
             response = await self._answer(request, route, admitted)
@@ -160,13 +161,18 @@ class Door:
                 response.status_code,
                 1000 * (time.perf_counter() - begun),
                 who and who.application.name,
-                who and who.key_id,
-                scope["client"] and scope["client"][0],
+                who.key_id if who else _told_key(request),
+                _told_client(request, self.service_of(request)),
             )
         if not intake.is_done and _has_body(request):
             # What is left of the body nobody reads: no other request comes behind it.
             response.headers["Connection"] = "close"
         await response(scope, intake, send)
+
+    def _headless(self, method: str) -> Route | None:
+        """Return the route whose answer HEAD is told without its body; a stream has none."""
+        route = self.routes.get("GET") if method == "HEAD" else None
+        return None if route is None or isinstance(route.answers.get(200), str) else route
 
     async def _answer(self, request: Request, route: Route | None, admitted: list[Admitted]) -> Response:
         if route is None:
@@ -229,6 +235,20 @@ def _key_of(request: Request) -> str | None:
         raise KeyRefusedError("there are several Authorization headers: send one")
     scheme, _, key = (given[0] if given else "").partition(" ")
     return key.strip() if scheme.lower() == "bearer" else None
+
+
+def _told_key(request: Request) -> str | None:
+    """Return the id of a key that was refused, for the log: the form of one says nothing of whose it is."""
+    with suppress(KeyRefusedError):
+        key = Key.parse(_key_of(request) or "")
+        return f"{key.id} (refused)" if key else None
+    return None
+
+
+def _told_client(request: Request, service: Service) -> str:
+    with suppress(InvalidOptionError):
+        return str(_origin(request, service).address)
+    return str((request.scope.get("client") or ["?"])[0])
 
 
 def _words(request: Request) -> dict[str, str]:

@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import signal
+import sqlite3
 import ssl
 import subprocess
 import sys
@@ -222,6 +223,19 @@ class TestPushing:
             b"%d" % number for number in range(10_000)
         ]
 
+    @pytest.mark.parametrize("media", ["application/ndjson", "application/jsonl"])
+    def test_lines_by_another_name_are_not_one_message(self, client, queue, media):
+        answer = client.post(f"{queue}/messages", headers={"Content-Type": media}, content=b"{}\n")
+        assert answer.status_code == 415
+        assert "application/x-ndjson" in answer.json()["detail"]
+        assert client.get(f"{queue}/stats").json()["waiting"] == 0
+
+    def test_head_is_get_without_a_body_and_a_stream_has_none(self, client, queue, topic):
+        head, get = client.head(queue), client.get(queue)
+        assert (head.status_code, head.content) == (200, b"")
+        assert head.headers["content-length"] == get.headers["content-length"]
+        assert client.head(f"{topic}/follow").status_code == 405
+
     def test_no_line_pushes_nothing(self, client, queue):
         assert client.post(f"{queue}/messages", headers=NDJSON, content=b"\n\n").json()["pushed"] == 0
 
@@ -273,6 +287,8 @@ class TestPushing:
             ({"prio": "1"}, "prio"),
             ({"delay_s": "-1"}, "delay_s"),
             ({"due": "2027-01-01T00:00:00"}, "due"),
+            ({"due": "1900000000"}, "due"),
+            ({"due": "1900000000.5"}, "due"),
             ({"delay_s": "1", "due": "2027-01-01T00:00:00Z"}, "due"),
             ({"type": "a b"}, "type"),
             ({"key": "k" * 257}, "key"),
@@ -517,6 +533,36 @@ class TestProcess:
             httpx.get(serving.base)
         assert serving.process.wait(30) == 0
         assert popped(serving, "shop.orders", 1)[0].body == b"hello"
+
+    def test_who_is_cut_off_by_the_end_is_told_that_nobody_knows_and_the_log_tells(self, start, tmp_path):
+        serving = start(f"sqlite:///{tmp_path}/orders.db", "--grace", "1")
+        key = serving.key("shop")
+        with serving.client(key) as client:
+            client.put("/v1/queues/orders")
+            client.post("/v1/queues/orders/messages", content=b"first")
+        lock = sqlite3.connect(tmp_path / "orders.db", isolation_level=None)
+        lock.execute("BEGIN IMMEDIATE")
+        head = f"POST /v1/queues/orders/messages HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n"
+        lines = "Content-Type: application/x-ndjson\r\n"
+        with serving.connect() as one, serving.connect() as many:
+            for raw, own in ((one, ""), (many, lines)):
+                # The answer to Expect says that it is under way.
+                raw.sendall(f"{head}{own}Expect: 100-continue\r\nContent-Length: 12\r\n\r\n".encode())
+                assert raw.recv(1000).startswith(b"HTTP/1.1 100")
+                raw.sendall(b'{"body": ""}')
+            serving.process.send_signal(signal.SIGTERM)
+            answers = [ask(raw, b"") for raw in (one, many)]
+        lock.execute("ROLLBACK")
+        lock.close()
+
+        for answer in answers:
+            told = json.loads(answer.partition(b"\r\n\r\n")[2])
+            assert (told["status"], told["code"]) == (504, "outcome-unknown")
+        assert b'"done":0' in answers[1]
+        code, words = serving.stop(signal.SIGTERM)
+        assert code == 0
+        assert "Cancel 2 running task(s)" in words
+        assert words.count("outcome-unknown") == 2
 
     def test_two_processes_answer_and_both_hear_of_a_revoked_key(self, start, tmp_path):
         serving = start(f"sqlite:///{tmp_path}/orders.db", "--processes", "2")

@@ -355,7 +355,8 @@ def test_no_key_or_token_is_in_what_a_process_says_or_in_its_arguments(tmp_path)
     assert "/v1/queues/{queue}/messages 201" in words  # it does log
     assert "/v1/queues/{queue}/commit 200" in words
     assert token[12:30] not in words
-    assert Key.parse(key).id in words
+    assert f"key {Key.parse(key).id}, from 127.0.0.1" in words
+    assert f"key {Key.parse(key).id} (refused), from 127.0.0.1" in words
     assert Key.parse(key).secret not in words
     assert Key.parse(changed(key)).secret not in words
     assert "body-of-a-message" not in words

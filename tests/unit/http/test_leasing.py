@@ -210,7 +210,7 @@ def test_a_token_of_another_queue_touches_no_row(call):
                 await app({**scope, "state": dict(state)}, receive, send)
 
             transport = httpx.ASGITransport(with_state)
-            async with httpx.AsyncClient(transport=transport, base_url="http://cassq") as client:
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
                 for name in ("here", "there"):
                     (await client.put(f"/v1/queues/{name}")).raise_for_status()
                 await client.post("/v1/queues/here/messages", content=b"x")
