@@ -62,6 +62,7 @@ def test_no_secret_is_shown_twice(line):
         (["alter", "shop", "--rate", "1"], 66, "no application 'shop'"),
         (["key", "add", "shop"], 66, "no application 'shop'"),
         (["key", "add", "shop", "--expires", "tomorrow"], 64, "a time with its zone"),
+        (["key", "add", "shop", "--expires", "2020-01-01T00:00Z"], 64, "is over"),
         (["key", "list", "shop"], 66, "no application 'shop'"),
         (["delete", "shop"], 64, "Add --yes"),
         (["delete", "shop", "--yes"], 66, "no application 'shop'"),
