@@ -72,12 +72,10 @@ class Leases:
     def _commit(self, leases: Sequence[Lease], told: dict[Lease, Settled]) -> None:
         events = self._context.events
         begun_at = events.now() if events else 0.0
-        begun: dict[Lease, LeaseCommit] = {}
-        for lease in dict.fromkeys(leases):
-            if lent := self._live(lease):
-                begun[lease] = LeaseCommit(lease, lent, lent.parts)
+        lent = {lease: self._live(lease) for lease in leases}
+        begun = {lease: LeaseCommit(lease, row, row.parts) for lease, row in lent.items() if row}
         late = {each.lease for each in self._marks.write(list(begun.values()), told)}
-        away = [lease for lease in dict.fromkeys(leases) if lease not in begun or lease in late]
+        away = [lease for lease in lent if lease not in begun or lease in late]
         begun.update(self._commit_away(away, told))
         self._forget(lease for lease, how in told.items() if how is not Settled.UNKNOWN)
         if events:
@@ -211,8 +209,7 @@ class Leases:
         self._check_usable()
         if isinstance(leases, Lease | str):
             raise InvalidOptionError(f"{leases!s:.20} is to be one of a list: call it with [lease]")
-        checked = list(leases)
-        for lease in checked:
+        for lease in (checked := list(leases)):
             if not isinstance(lease, Lease):
                 raise InvalidOptionError(f"{lease!r:.80} is no lease: read a text with Lease.parse(text)")
             if lease.incarnation != self.incarnation:
