@@ -31,9 +31,9 @@ _SHOWN = 12
 class Settled(Enum):
     """What a commit of a lease came to."""
 
-    #: It is durable, and was in time: its messages are never delivered again.
+    #: It is durable, and was in time: what was committed is never delivered again.
     COMMITTED = "committed"
-    #: All of its messages had ended before, by this client or by another.
+    #: All that was to be committed had ended before, by this client or by another, by whatever end.
     ENDED = "ended"
     #: The lease had ended, or nobody knows it: what has not ended is delivered again.
     EXPIRED = "expired"
