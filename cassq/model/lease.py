@@ -31,9 +31,9 @@ _SHOWN = 12
 class Settled(Enum):
     """What a commit of a lease came to."""
 
-    #: It is durable, and was in time: its messages are never delivered again.
+    #: It is durable, and was in time: what was committed is never delivered again.
     COMMITTED = "committed"
-    #: All of its messages had ended before, by this client or by another.
+    #: All that was to be committed had ended before, by this client or by another, by whatever end.
     ENDED = "ended"
     #: The lease had ended, or nobody knows it: what has not ended is delivered again.
     EXPIRED = "expired"
@@ -88,7 +88,7 @@ class Lease:
 
     @property
     def count(self) -> int:
-        """How many messages it has."""
+        """How many numbers it has; of some the messages may have ended before it was leased."""
         return self.last - self.first + 1
 
     def to_text(self) -> str:
@@ -119,7 +119,7 @@ class Lease:
         if version != _VERSION:
             raise _not_one(text, f"it is of version {version}, and this cassq knows version {_VERSION} only")
         if not (1 <= count <= TAKE_MESSAGES_MAX and 1 <= first <= SEQ_MAX - count and attempt >= 1):
-            raise _not_one(text, f"it names {count} messages from {first} on in attempt {attempt}")
+            raise _not_one(text, f"it names {count} numbers from {first} on in attempt {attempt}")
         return cls(incarnation, UUID(bytes=pipe), first, first + count - 1, UUID(bytes=lease_id), attempt)
 
     def __str__(self) -> str:

@@ -34,6 +34,9 @@ from cassq.storage.forms import PipeStretch
 #: A lease with less left, or less than a quarter of its time, begins anew before anything is marked under it.
 LEFT_MIN_S = 1.0
 
+#: Leases with more numbers between them are read by themselves: each of those may be a row.
+APART_MAX = 64
+
 
 @dataclass(slots=True, eq=False)
 class LentRow:
@@ -102,19 +105,20 @@ class LentRows:
         self._holder = holder_of(context.queue)
 
     def read(self, leases: Sequence[Lease]) -> dict[Lease, Seen]:
-        """Read leases: those of a pipe that lie together by one slice of a few rows.
+        """Read leases: those of a pipe that lie together by one slice.
 
         Raises: as `Storage.read_stretch`.
         """
         seen: dict[Lease, Seen] = {}
         together: list[Lease] = []
+        reached = 0
         for lease in sorted(set(leases), key=lambda each: (each.pipe, each.first, each.last)):
-            if together and (
-                lease.pipe != together[0].pipe or lease.last - together[0].first >= TAKE_MESSAGES_MAX
-            ):
+            is_far = together and (lease.pipe != together[0].pipe or lease.first > reached + APART_MAX)
+            if is_far or (together and lease.last - together[0].first >= TAKE_MESSAGES_MAX):
                 seen.update(self._read(together))
                 together = []
             together.append(lease)
+            reached = max(reached, lease.last) if len(together) > 1 else lease.last
         seen.update(self._read(together) if together else {})
         return seen
 

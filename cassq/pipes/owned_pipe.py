@@ -200,6 +200,8 @@ class OwnedPipe(FencedPipe):
         marks = [mark for plan in plans for mark in plan.marks]
         if not self.advance(head, changes, marks):
             return None
+        if self.portions:
+            self.portions.use()
         self.progress.note_marks(marks)
         for plan in plans:
             # When the lease began is the database's to know; an estimate serves for when to look again.

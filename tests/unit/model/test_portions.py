@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cassq.limits import TAKE_MESSAGES_MAX
 from cassq.model.ids import new_token
 from cassq.model.message import Batch
 from cassq.model.pipe import BURIAL, Run, RunState
@@ -26,7 +27,10 @@ def plan(first, *counts, attempt=1):
 def cut(wanted, *plans):
     portions = Portions()
     portions.begin(wanted)
-    return portions.cut(plans), portions.left
+    plans = portions.cut(plans)
+    assert portions.left == sum(wanted)
+    portions.use()
+    return plans, portions.left
 
 
 def stretches(plans):
@@ -77,3 +81,36 @@ def test_rows_have_every_message_once_and_lie_side_by_side(wanted, counts):
             first for first in whole.taken.batch_firsts if first <= each.taken.run.first
         )
         assert each.taken.batch_firsts[0] == each.taken.run.read_from
+
+
+@given(
+    st.lists(st.integers(1, 9_000), max_size=5),
+    st.lists(
+        st.tuples(st.sampled_from((0, 1, 4000, 9_999, 10_000, 30_000)), st.integers(1, 1000)),
+        min_size=1,
+        max_size=12,
+    ),
+    st.sampled_from((0, 9_000, 20_000)),
+)
+def test_a_row_with_messages_has_no_more_numbers_than_a_token_names(wanted, batches, tail):
+    parts, at = [], 1
+    for gap, count in batches:
+        at += gap
+        parts.append(Batch(at, tuple(b"x" for _ in range(count)), None, count, 0))
+        at += count
+    run = Run(1, at - 1 + tail, 1, RunState.LEASED, 1, new_token(), 0, 30_000, 0, "lease q")
+    whole = Plan(
+        Taken(run, tuple(parts), tuple(part.first for part in parts)),
+        (RunChange(run, new_token(), 0, is_leased_now=True),),
+    )
+
+    plans, _ = cut(wanted, whole)
+
+    runs = [each.taken.run for each in plans]
+    assert [seq for each in plans for seq, *_ in each.taken.messages] == [
+        seq for seq, *_ in whole.taken.messages
+    ]
+    assert (runs[0].first, runs[-1].last) == (run.first, run.last)
+    assert [each.last + 1 for each in runs][:-1] == [each.first for each in runs[1:]]
+    lent = [each.taken.run for each in plans if each.taken.parts]
+    assert max(each.last - each.first for each in lent) < TAKE_MESSAGES_MAX

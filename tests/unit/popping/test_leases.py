@@ -154,6 +154,17 @@ class TestALease:
         assert bodies(first) == [b"0", b"1", b"2", b"3", b"4"]
         assert bodies(second) == [b"5", b"6"]
 
+    def test_of_more_numbers_than_a_token_names_is_two(self, queue, lessor):
+        pushed(queue, 12_000)
+        storage = queue._context.storage
+        pipe = until(lambda: storage.list_pipes("orders").entries)[0].pipe
+        storage.mark(pipe, [Mark(2, 3000, End.PURGED)])
+
+        leased = lessor.lease(10_000, WAIT_S)
+
+        for each in leased:
+            assert Lease.parse(each.lease.to_text()) == each.lease
+
     def test_is_one_row_for_each_client_that_waits(self, queue, lessor):
         futures = [lessor.lease_soon(count) for count in (3, 1, 2)]
         pushed(queue, 6)
@@ -301,6 +312,33 @@ class TestACommit:
 
             (mark,) = queue._context.storage.load_pipe(lease.pipe).marks
             assert mark.ended_at_ms
+
+    def test_of_leases_far_apart_reads_what_is_between_them_of_neighbours_alone(self, queue, lessor, away):
+        pushed(queue, 200)
+        first, second, _, last = (lease_one(lessor, count).lease for count in (1, 1, 150, 1))
+        storage, asked = queue._context.storage, []
+        read = storage.read_stretch
+        storage.read_stretch = lambda *values: (asked.append(values[1:]), read(*values))[1]
+        try:
+            away.commit([last, second, first])
+        finally:
+            storage.read_stretch = read
+
+        assert asked == [(first.first, second.last), (last.first, last.last)]
+
+    def test_is_observed_by_how_many_messages_it_ended(self, queue, lessor, away):
+        leased = with_a_gap(queue, lessor)
+        noted = []
+
+        class Events:
+            now = staticmethod(lambda: 0.0)
+            note_committed = staticmethod(lambda _, count: noted.append(count))
+
+        for leases in (queue.leases, away):
+            leases._context = replace(leases._context, events=Events())
+            leases.commit([leased.lease])
+
+        assert noted == [2, 0]
 
     def test_that_is_repeated_anywhere_says_that_it_has_ended(self, queue, lessor, away):
         pushed(queue, 1)
