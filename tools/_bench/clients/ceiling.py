@@ -173,7 +173,8 @@ class RawCassandra:
         op, insert = uuid4(), cql.WRITE_RUN["", True]
         name, floor = run.pipe.name, run.first - 1
         head = (op, run.last, run.last + 1, floor, 0, 0, 0, 0, UNSET_VALUE, name, run.pipe.op, run.last)
-        run_columns = (run.last, run.first, "leased", 1, uuid4(), _LEASE_MS, 0, "raw", 0, 0, UNSET_VALUE)
+        unset = UNSET_VALUE, UNSET_VALUE
+        run_columns = (run.last, run.first, "leased", 1, uuid4(), _LEASE_MS, 0, "raw", 0, 0, *unset)
         leased = (*run_columns, name, run.first)
         batch = BatchStatement(BatchType.UNLOGGED)
         batch.add(self._prepare(cql.ADVANCE).bind(head))
