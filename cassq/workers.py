@@ -224,13 +224,14 @@ class Workers:
             hungry = coordinator.hungry(self._queue, types=EVERY_POPPER)
             coordinator.wake(self._queue, max(1, hungry), types=EVERY_POPPER)
 
-    def close(self, before: Callable[[], None]) -> None:
-        """Call `before`, close poppers and readers, push what is on its way; see `Queue.close`."""
+    def close(self, *before: Callable[[], None]) -> None:
+        """Call what comes before, close poppers and readers, push what is on its way; see `Queue.close`."""
         if self._birthplace.is_here:
-            self._closing.run(partial(self._close, before))
+            self._closing.run(partial(self._close, *before))
 
-    def _close(self, before: Callable[[], None]) -> None:
-        before()
+    def _close(self, *before: Callable[[], None]) -> None:
+        for each in before:
+            each()
         with self._making:
             self._is_closed = True
             poppers, self._poppers, self._intakes = self._poppers, [], {}
