@@ -4,12 +4,13 @@ Decides nothing: each is one call of the library. What must not break: a name is
 has it.
 """
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 from starlette.responses import Response
 
 from cassq import aio
-from cassq.errors import InvalidOptionError, QueueNotFoundError
+from cassq.errors import InvalidOptionError, QueueNotFoundError, TopicNotFoundError
 from cassq.gate.names import own_name
 from cassq.http.forms import (
     Cancelled,
@@ -28,6 +29,8 @@ from cassq.model.settings import QueueSettings
 from cassq.observing.inspection import MessageState as State
 from cassq.topics.pages import PAGE_BYTES
 
+_Made = TypeVar("_Made")
+
 
 def page_of(names: list[str], call: Call) -> Response:
     """Answer with those names that the application has, behind the one that is named."""
@@ -42,20 +45,25 @@ async def list_all(call: Call) -> Response:
     return page_of(await call.service.store.queues(), call)
 
 
-async def create(call: Call) -> Response:
-    """Create a queue, or open it."""
-    name, options = call.name("queue"), to_options(call.body)
-    QueueSettings.from_options(options)
+async def open_or_make(find: Awaitable[object], make: Callable[[], Awaitable[_Made]]) -> tuple[_Made, int]:
+    """Open what a call names, or make it; return it with 200, or 201 where it was not there."""
     try:
-        await call.service.store.find_queue(name)
-        is_new = False
-    except QueueNotFoundError:
-        is_new = True
+        await find
+        status = 200
+    except (QueueNotFoundError, TopicNotFoundError):
+        status = 201
     try:
-        queue = await call.service.store.queue(name, **options)
+        return await make(), status
     except InvalidOptionError as error:
         raise RefusedError(409, "settings-differ", str(error)) from error
-    return _settings(call, queue.settings, 201 if is_new else 200)
+
+
+async def create(call: Call) -> Response:
+    """Create a queue, or open it."""
+    name, options, store = call.name("queue"), to_options(call.body), call.service.store
+    QueueSettings.from_options(options)
+    queue, status = await open_or_make(store.find_queue(name), lambda: store.queue(name, **options))
+    return _settings(call, queue.settings, status)
 
 
 async def show(call: Call) -> Response:

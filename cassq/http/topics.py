@@ -6,7 +6,6 @@ Decides nothing: each is one call of the library.
 from starlette.responses import Response
 
 import cassq
-from cassq.errors import InvalidOptionError, TopicNotFoundError
 from cassq.http.forms import (
     Done,
     Page,
@@ -16,8 +15,7 @@ from cassq.http.forms import (
     TopicMessage,
     to_options,
 )
-from cassq.http.problems import RefusedError
-from cassq.http.queues import page_of
+from cassq.http.queues import open_or_make, page_of
 from cassq.http.routes import Call, answer, body_to_text
 from cassq.model.topic_settings import TopicSettings
 
@@ -29,18 +27,10 @@ async def list_all(call: Call) -> Response:
 
 async def create(call: Call) -> Response:
     """Create a topic, or open it."""
-    name, options = call.name("topic"), to_options(call.body)
+    name, options, store = call.name("topic"), to_options(call.body), call.service.store
     TopicSettings.from_options(options)
-    try:
-        await call.service.store.find_topic(name)
-        is_new = False
-    except TopicNotFoundError:
-        is_new = True
-    try:
-        topic = await call.service.store.topic(name, **options)
-    except InvalidOptionError as error:
-        raise RefusedError(409, "settings-differ", str(error)) from error
-    return _settings(call, topic.settings, 201 if is_new else 200)
+    topic, status = await open_or_make(store.find_topic(name), lambda: store.topic(name, **options))
+    return _settings(call, topic.settings, status)
 
 
 async def show(call: Call) -> Response:

@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from types import TracebackType
-from typing import Self
 
 from cassq.catalog.queue_context import QueueContext
 from cassq.errors import AccessDeniedError, InvalidOptionError
@@ -27,6 +25,7 @@ from cassq.popping.leases import Leases
 from cassq.popping.pop_future import PopFuture
 from cassq.popping.popper import Popper
 from cassq.runtime.background_thread import AnsweredFuture, BackgroundThread
+from cassq.runtime.closing_block import ClosedByBlock
 
 
 class LeasedMessage:
@@ -179,7 +178,7 @@ def _give_back(future: "Future[list[Leased]]") -> None:
     thread.shutdown(wait=False)
 
 
-class Lessor:
+class Lessor(ClosedByBlock):
     """Leases messages of one queue to clients; threads may share one. Made by `Queue.lessor`.
 
     Args:
@@ -239,17 +238,6 @@ class Lessor:
     def close(self) -> None:
         """End its waits, and give back what no client has; leases run on. See `Popper.close`."""
         self._popper.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<Lessor of {self.queue!r}>"
