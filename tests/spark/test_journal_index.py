@@ -206,6 +206,24 @@ def test_the_command_indexes_what_is_there_and_ends(spark, url, ended, queue, tm
     assert told_of(history(spark, out).where(f.col("queue") == queue.name)) == Counter(ended.items())
 
 
+def test_each_stream_has_a_registration_of_its_own(spark, url, ended, tmp_path, monkeypatch):
+    """Spark adds to a registration's map from the thread of each stream: two at once leave it spoilt."""
+    maps, begin = [], journal_index._start
+    manager = spark._jsparkSession.sessionState().dataSourceManager()
+
+    def begin_and_note(*given, **options):
+        query = begin(*given, **options)
+        maps.append(manager.lookupDataSource("cassq").dataSourceCls().envVars())
+        return query
+
+    monkeypatch.setattr(journal_index, "_start", begin_and_note)
+    index(spark, url, tmp_path)
+    maps[0]["of the first"] = "1"
+
+    assert len(maps) == 2
+    assert "of the first" not in dict(maps[1])
+
+
 def start(url, out):
     return subprocess.Popen(
         [sys.executable, str(APP), url, str(out)],

@@ -23,6 +23,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from cassq.errors import ConflictError
+from cassq.spark import register
 from cassq.spark.pipeline.files import Files
 from cassq.spark.pipeline.journal_rows import BUCKETS, KEYED, PIECES, rows_of
 from cassq.topics.journal import NAME
@@ -74,6 +75,9 @@ def _start(
     spark: "SparkSession", url: str, out: str, what: tuple[Table, tuple[str, ...]], *, once: bool
 ) -> "StreamingQuery":
     table, headers = what
+    register(
+        spark
+    )  # again: streams of one registration share a map, into which Spark's threads write unguarded
     source = spark.readStream.format("cassq").schema("key string, body binary")
     events = source.options(url=url, topic=NAME, messages_per_trigger=str(_EVENTS)).load()
     tasks = spark.sparkContext.defaultParallelism
