@@ -27,6 +27,11 @@ class Documents:
         """Return those that are there, ordered by name."""
         return [each for each in self._storage.read_documents(self._kind) if not each.is_deleted]
 
+    def find(self, name: str) -> str | None:
+        """Return the text of a document; None where there is none of this name."""
+        seen = next(iter(self._storage.read_documents(self._kind, name)), None)
+        return seen.body or None if seen else None
+
     def change(self, name: str, edit: Callable[[str | None], str | None]) -> str | None:
         """Change, create or delete a document; return what stands then.
 

@@ -25,6 +25,7 @@ class _Options(TypedDict):
     trusted_proxy: tuple[str, ...]
     open: bool
     insecure: bool
+    queuey: bool
     grace: int
 
 
@@ -47,6 +48,7 @@ _FILE = click.Path(exists=True, dir_okay=False)
 )
 @click.option("--open", is_flag=True, help="Without keys: everybody who gets here may do everything.")
 @click.option("--insecure", is_flag=True, help="Take keys over connections that others can read.")
+@click.option("--queuey", is_flag=True, help="Answer clients of Mozilla's Queuey, too.")
 @click.option(
     "--grace", type=click.IntRange(0), default=20, metavar="SECONDS", help="For what is under way (20)."
 )
@@ -76,7 +78,9 @@ def serve(session: Session, **options: Unpack[_Options]) -> None:
     bound = listening.bind()
     say(f"cassq: serving at {listening.where(bound)}")
     opening = Opening(
-        url, options["trusted_proxy"], options["open"], options["insecure"], is_told=session.is_debug
+        *(url, options["trusted_proxy"], options["open"], options["insecure"]),
+        is_told=session.is_debug,
+        is_queuey=options["queuey"],
     )
     run(opening, listening, bound)
 

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import multiprocessing
 import signal
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from cassq.gate.applications import Application, Applications, Right
 from cassq.gate.gate import Admitted, Asked, Gate
 from cassq.http.openapi import make_document
 from cassq.http.problems import RefusedError, answer_problem
-from cassq.http.routes import Call, Door, Route, answer
+from cassq.http.routes import PLAIN, Call, Door, Manner, Route, answer
 from cassq.http.service import AnyGate, Service
 from cassq.http.table import ROUTES
 from cassq.runtime.clock import SystemClock
@@ -61,6 +61,7 @@ class Opening:
         is_open: everybody is let in.
         is_insecure: keys may come over connections that others can read.
         is_told: each request is logged.
+        is_queuey: clients of Queuey are answered, too.
     """
 
     url: str
@@ -68,6 +69,7 @@ class Opening:
     is_open: bool = False
     is_insecure: bool = False
     is_told: bool = False
+    is_queuey: bool = False
 
 
 def make_app(opening: Opening) -> Router:
@@ -95,14 +97,22 @@ def make_app(opening: Opening) -> Router:
                         await task
 
     doors: dict[str, Door] = {}
-    for route in [*ROUTES, _document_route()]:
-        doors.setdefault(route.path, Door(_service_of)).routes[route.method] = route
+    _add(doors, [*ROUTES, _document_route()], PLAIN)
+    if opening.is_queuey:
+        from cassq.http import queuey  # noqa: PLC0415 - nobody else needs it
+
+        _add(doors, queuey.ROUTES, queuey.MANNER)
     return Router(
         [Path(path, door) for path, door in doors.items()],
         redirect_slashes=False,
         default=_tell_unknown,
         lifespan=live,
     )
+
+
+def _add(doors: dict[str, Door], routes: Iterable[Route], manner: Manner) -> None:
+    for route in routes:
+        doors.setdefault(route.path, Door(_service_of, manner)).routes[route.method] = route
 
 
 async def _follow_parent() -> None:

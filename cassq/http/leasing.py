@@ -46,13 +46,8 @@ async def lease(call: Call) -> Response:
         raise InvalidOptionError(
             f"count={wanted.count} with Accept: {BYTES}, which has one message: leave it out"
         )
-
-    async def check() -> None:
-        await call.service.admit(call.asked, is_counted=False)
-
-    waiting = Waiting(call.request, wanted.count, wanted.wait_s, call.service.draining, check)
-    async with call.service.queues.get(call.name("queue")) as queue, queue.lessor() as lessor:
-        leased = await waiting.lease(lessor)
+    async with call.service.queues.get(call.name("queue")) as queue:
+        leased = await take(call, queue, wanted.count, wanted.wait_s)
     if not leased:
         return Response(status_code=204)
     if accepted == BYTES:
@@ -61,6 +56,20 @@ async def lease(call: Call) -> Response:
         lines = b"".join(msgspec.json.encode(line) + b"\n" for each in leased for line in _lines(each))
         return Response(lines, media_type=NDJSON)
     return answer(forms.Leases(list(map(_whole, leased))))
+
+
+async def take(call: Call, queue: LendingQueue, count: int, wait_s: float) -> list[Leased]:
+    """Return leases, as soon as there are messages; none where none came in time.
+
+    The body of the request has been read by then.
+    """
+
+    async def check() -> None:
+        await call.service.admit(call.asked, is_counted=False)
+
+    waiting = Waiting(call.request, count, wait_s, call.service.draining, check)
+    async with queue.lessor() as lessor:
+        return await waiting.lease(lessor)
 
 
 def _accepted(call: Call) -> str | None:
@@ -121,34 +130,44 @@ def _one(leased: Leased) -> Response:
 async def commit(call: Call) -> Response:
     """End all messages of leases, and tell what each came to."""
     async with call.service.queues.get(call.name("queue")) as queue:
-        leases = [_parse(queue, text) for text in call.body.leases]
-
-        def begin() -> "dict[cassq.Lease, Future[cassq.Settled]]":
-            return {each: queue.sync.leases.commit_soon(each) for each in dict.fromkeys(leases)}
-
-        # Those of all requests of a moment are written together.
-        begun = {each: landed(future) for each, future in (await call_in_thread(begin)).items()}
-        told = await asyncio.gather(*(begun[each] for each in leases))
+        told = await commit_all(queue, call.body.leases)
     check_any([each.value for each in told])
     return answer(forms.Outcomes(told))
+
+
+async def commit_all(queue: LendingQueue, texts: Sequence[str]) -> list[cassq.Settled]:
+    """End all messages of leases; return what each came to."""
+    leases = [parse(queue, text) for text in texts]
+
+    def begin() -> "dict[cassq.Lease, Future[cassq.Settled]]":
+        return {each: queue.sync.leases.commit_soon(each) for each in dict.fromkeys(leases)}
+
+    # Those of all requests of a moment are written together.
+    begun = {each: landed(future) for each, future in (await call_in_thread(begin)).items()}
+    return await asyncio.gather(*(begun[each] for each in leases))
 
 
 async def extend(call: Call) -> Response:
     """Begin leases anew, and tell how long each runs now."""
     async with call.service.queues.get(call.name("queue")) as queue:
-        own = queue.sync.leases
-        leases = [_parse(queue, text) for text in call.body.leases]
-        told = await call_in_thread(own.extend, leases)
-        outcomes = [forms.Extended(how, own.left_s(each)) for each, how in zip(leases, told, strict=True)]
-    check_any([each.value for each in told])
-    return answer(forms.Extensions(outcomes))
+        told = await extend_all(queue, call.body.leases)
+    check_any([each.outcome.value for each in told])
+    return answer(forms.Extensions(told))
+
+
+async def extend_all(queue: LendingQueue, texts: Sequence[str]) -> list[forms.Extended]:
+    """Begin leases anew; return what became of each."""
+    own = queue.sync.leases
+    leases = [parse(queue, text) for text in texts]
+    told = await call_in_thread(own.extend, leases)
+    return [forms.Extended(how, own.left_s(each)) for each, how in zip(leases, told, strict=True)]
 
 
 async def settle(call: Call) -> Response:
     """End a lease: some messages go back, some are given up, all others are committed."""
     given = call.body
     async with call.service.queues.get(call.name("queue")) as queue:
-        lease = _parse(queue, given.lease)
+        lease = parse(queue, given.lease)
         returns = _by_number(lease, [*given.rollback, *given.reject])
         told = await call_in_thread(
             queue.sync.leases.settle,
@@ -159,7 +178,7 @@ async def settle(call: Call) -> Response:
     return answer(forms.Outcome(told))
 
 
-def _parse(queue: LendingQueue, text: str) -> cassq.Lease:
+def parse(queue: LendingQueue, text: str) -> cassq.Lease:
     """Read a token.
 
     Raises: InvalidOptionError: it is none, or another queue's: no row is looked at.

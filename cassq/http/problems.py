@@ -113,10 +113,11 @@ def to_problem(error: Exception) -> Problem:
 
 
 def _problem(status: int, code: str, detail: str) -> Problem:
-    return Problem(f"urn:cassq:error:{code}", code.replace("-", " "), status, _without_tokens(detail), code)
+    return Problem(f"urn:cassq:error:{code}", code.replace("-", " "), status, without_tokens(detail), code)
 
 
-def _without_tokens(told: object) -> str:
+def without_tokens(told: object) -> str:
+    """Return words in which no token of a lease is told."""
     return _TOKEN.sub(r"\1…", str(told))
 
 
@@ -124,9 +125,9 @@ def answer_problem(error: Exception) -> Response:
     """Return the answer for an error; what is nobody's fault outside is logged."""
     told = to_problem(error)
     if told.status == _INTERNAL:
-        _log.error("a request failed: %s", _without_tokens(error), exc_info=error)
+        _log.error("a request failed: %s", without_tokens(error), exc_info=error)
     elif told.status > _INTERNAL and told.code in _WORDS:
-        _log.warning("a request was answered %d %s: %s", told.status, told.code, _without_tokens(error))
+        _log.warning("a request was answered %d %s: %s", told.status, told.code, without_tokens(error))
     headers = dict(error.headers) if isinstance(error, RefusedError) else {}
     if isinstance(error, RateExceededError):
         headers["Retry-After"] = str(max(1, round(error.retry_after_s + 0.5)))

@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from cassq.errors import CassqError, InvalidOptionError, KeyRefusedError, UnavailableError
+from cassq.errors import InvalidOptionError, KeyRefusedError, UnavailableError
 from cassq.gate.addresses import check_no_proxy, origin_of
 from cassq.gate.applications import Application, Right
 from cassq.gate.gate import Admitted, Asked
@@ -80,7 +80,7 @@ class Route:
 
     Attributes:
         right: what it needs; None lets everybody in, without a key.
-        query: the words of its query.
+        query: the words of its query; a mapping where the handler reads them itself.
         body: its JSON; None where it takes none.
         media: of a body that the handler reads itself.
         answers: by status: a type of JSON, a media type, or several of them, as clients accept; None for
@@ -93,7 +93,7 @@ class Route:
     handle: Handler
     summary: str
     answers: Mapping[int, Any]
-    query: type[msgspec.Struct] = Nothing
+    query: Any = Nothing
     body: type[msgspec.Struct] | None = None
     media: Sequence[str] = ()
 
@@ -101,6 +101,19 @@ class Route:
 def answer(value: Any, status: int = 200) -> Response:  # noqa: ANN401 - whatever is JSON
     """Return JSON."""
     return Response(msgspec.json.encode(value), status, media_type=JSON)
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How an interface wants keys, and tells what went wrong.
+
+    Attributes:
+        key_of: returns the key that came with a request.
+        tell: answers a request with an error.
+    """
+
+    key_of: Callable[[Request], str | None]
+    tell: Callable[[Request, Exception], Response]
 
 
 class _Intake:
@@ -133,6 +146,7 @@ class Door:
     """
 
     service_of: Callable[[Request], Service]
+    manner: Manner
     routes: dict[str, Route] = field(default_factory=dict)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -141,19 +155,18 @@ class Door:
         request = Request(scope, intake)
         begun = time.perf_counter()
         route = self.routes.get(scope["method"]) or self._headless(scope["method"])
-        admitted: list[Admitted] = []
+        calls: list[Call] = []
         try:
-            response = await self._answer(request, route, admitted)
+            response = await self._answer(request, route, calls)
         except ClientDisconnect:
             return
         except asyncio.CancelledError:  # the end of --grace
-            response = answer_problem(_LATE if scope["method"] in _READING else cut_off())
-        except CassqError as error:
-            response = answer_problem(error)
+            late = _LATE if scope["method"] in _READING else cut_off()
+            response = self.manner.tell(request, late)
         except Exception as error:
-            response = answer_problem(error)
+            response = self.manner.tell(request, error)
         if _access.isEnabledFor(logging.INFO):
-            who = admitted[0] if admitted else None
+            who = next((each.admitted for each in calls if each.admitted is not NOBODY), None)
             _access.info(
                 "%s %s %d %.1f ms, application %s, key %s, from %s",
                 scope["method"],
@@ -161,7 +174,7 @@ class Door:
                 response.status_code,
                 1000 * (time.perf_counter() - begun),
                 who and who.application.name,
-                who.key_id if who else _told_key(request),
+                who.key_id if who else self._told_key(request),
                 _told_client(request, self.service_of(request)),
             )
         if not intake.is_done and _has_body(request):
@@ -174,18 +187,16 @@ class Door:
         route = self.routes.get("GET") if method == "HEAD" else None
         return None if route is None or isinstance(route.answers.get(200), str) else route
 
-    async def _answer(self, request: Request, route: Route | None, admitted: list[Admitted]) -> Response:
+    async def _answer(self, request: Request, route: Route | None, calls: list[Call]) -> Response:
         if route is None:
             allowed = ", ".join(sorted(self.routes))
             raise RefusedError(405, "method-not-allowed", f"this path takes {allowed}", {"Allow": allowed})
         service = self.service_of(request)
         asked = Asked(None, route.right or Right.LOOK, _origin(request, service))
         call = Call(request, service, asked, NOBODY, None)
+        calls.append(call)
         if route.right is not None:
-            _check_sender(request, service)
-            call.asked = Asked(_key_of(request), route.right, asked.origin)
-            call.admitted = await service.admit(call.asked)
-            admitted.append(call.admitted)
+            await let_in(call, route.right, self.manner.key_of(request))
         if "idempotency-key" in request.headers:
             raise RefusedError(501, "not-implemented", "Idempotency-Key is not known yet: leave it out")
         call.query = convert(_words(request), route.query, "the query")
@@ -200,16 +211,37 @@ class Door:
                 raise InvalidOptionError("this call takes no body")
             return await route.handle(call)
 
+    def _told_key(self, request: Request) -> str | None:
+        """Return the id of a key that was refused, for the log: its form says nothing of whose it is."""
+        with suppress(KeyRefusedError):
+            key = Key.parse(self.manner.key_of(request) or "")
+            return f"{key.id} (refused)" if key else None
+        return None
+
+
+async def let_in(call: Call, right: Right, key: str | None) -> None:
+    """Have the gate say who calls.
+
+    Raises: as `Gate.admit`.
+    """
+    check_sender(call)
+    call.asked = Asked(key, right, call.asked.origin)
+    call.admitted = await call.service.admit(call.asked)
+
 
 #: Who calls a route that needs no right.
 NOBODY = Admitted(Application("", frozenset()), "")
 
 
-def _check_sender(request: Request, service: Service) -> None:
-    client = request.scope.get("client")
-    check_no_proxy(client[0] if client else None, request.headers, service.proxies)
-    if service.is_open:
-        check_no_page(request)
+def check_sender(call: Call) -> None:
+    """Let in what no web page, nor a proxy that nobody named, passed on.
+
+    Raises: AccessDeniedError: one did.
+    """
+    client = call.request.scope.get("client")
+    check_no_proxy(client[0] if client else None, call.request.headers, call.service.proxies)
+    if call.service.is_open:
+        check_no_page(call.request)
 
 
 def _check_media(request: Request, text: bytes) -> None:
@@ -237,18 +269,14 @@ def _key_of(request: Request) -> str | None:
     return key.strip() if scheme.lower() == "bearer" else None
 
 
-def _told_key(request: Request) -> str | None:
-    """Return the id of a key that was refused, for the log: the form of one says nothing of whose it is."""
-    with suppress(KeyRefusedError):
-        key = Key.parse(_key_of(request) or "")
-        return f"{key.id} (refused)" if key else None
-    return None
-
-
 def _told_client(request: Request, service: Service) -> str:
     with suppress(InvalidOptionError):
         return str(_origin(request, service).address)
     return str((request.scope.get("client") or ["?"])[0])
+
+
+#: How `/v1` has it: a bearer's key, and problems of RFC 9457.
+PLAIN = Manner(_key_of, lambda _, error: answer_problem(error))
 
 
 def _words(request: Request) -> dict[str, str]:

@@ -35,6 +35,9 @@ LOOKS = 2
 #: So many parts of many messages are on their way at once: each holds a thread, and other calls need some.
 PARTS_MAX = 8
 
+#: So many requests without a key read at once: whoever has one needs threads, too.
+KEYLESS_MAX = 4
+
 #: A queue that nobody asked for in so long is closed.
 IDLE_S = 60.0
 
@@ -133,6 +136,7 @@ class Service:
         is_open: whether everybody is let in, without a key.
         draining: set once the process is about to end: streams end.
         parts: who sends a part of many messages holds it.
+        keyless: who reads without a key holds it.
     """
 
     def __init__(self, store: aio.Store, gate: AnyGate, proxies: Proxies, *, is_open: bool = False) -> None:
@@ -146,6 +150,7 @@ class Service:
         self.tails = Tails()
         self.draining = asyncio.Event()
         self.parts = asyncio.Semaphore(PARTS_MAX)
+        self.keyless = asyncio.Semaphore(KEYLESS_MAX)
         # Its own: where slow writes hold all others, it is still known who may come in.
         self._looker = BackgroundThread("cassq-gate")
         self._looking: asyncio.Task[None] | None = None
