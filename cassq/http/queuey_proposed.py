@@ -13,13 +13,14 @@ from uuid import uuid4
 from starlette.responses import Response
 
 from cassq import aio
-from cassq.errors import QueueNotFoundError, TopicNotFoundError
+from cassq.errors import OffsetGoneError, QueueNotFoundError, TopicNotFoundError
 from cassq.gate.applications import Right
 from cassq.http.bodies import read_body
 from cassq.http.messages import TIMEOUT_S
 from cassq.http.queuey_access import name_of_new, own_application, own_queue, readable
 from cassq.http.queuey_attributes import TYPES
 from cassq.http.queuey_forms import Fields, done, read_fields, read_object, refused
+from cassq.http.queuey_ids import MessagePlace, Since
 from cassq.http.queuey_messages import Query, first_at, one_of, publish, read_all, to_form
 from cassq.http.queuey_queues import Wanted, end, make
 from cassq.http.queuey_workers import peek
@@ -117,12 +118,22 @@ async def _newest(topic: aio.Topic, words: dict[str, str]) -> list[dict[str, Any
         return list(map(to_form, await read_all(topic, query)))
     # Here `since` is where reading ends: nothing older is told.
     oldest = {
-        each: await first_at(topic, each - 1, query.since.first_ms)
+        each: await _first_of(topic, each - 1, query.since)
         for each in query.partitions
         if 1 <= each <= topic.partitions
     }
     found = await read_all(topic, query._replace(since=None))
     return [to_form(each) for each in found if each.offset >= oldest[each.partition + 1]]
+
+
+async def _first_of(topic: aio.Topic, partition: int, since: Since) -> int:
+    """Return the first offset that is not before a time, or an id."""
+    if since.place and since.place.partition == partition:
+        with suppress(OffsetGoneError):
+            page = await topic.read(partition, since=since.place.offset, limit=1)
+            if any(MessagePlace.of(each) == since.place for each in page.messages):
+                return since.place.offset
+    return await first_at(topic, partition, since.first_ms)
 
 
 async def info(call: Call) -> Response:

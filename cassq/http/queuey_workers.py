@@ -143,7 +143,7 @@ def _take_reservations(fields: Fields) -> list[str]:
     """Take the tokens: a list, or in a form with commas between them."""
     given = fields.take("reservations")
     texts = given.split(",") if isinstance(given, str) else given
-    if not isinstance(texts, list) or not all(isinstance(each, str) and each for each in texts):
+    if not isinstance(texts, list) or not texts or not all(isinstance(each, str) and each for each in texts):
         fields.refuse("reservations", "the tokens of reservations are wanted")
         return []
     if len(texts) > LIMIT_MAX:
