@@ -10,7 +10,7 @@ from typing import Any
 from starlette.responses import Response
 
 from cassq.gate.applications import Right
-from cassq.http import queuey_messages, queuey_proposed, queuey_queues, queuey_workers
+from cassq.http import queuey_messages, queuey_posting, queuey_proposed, queuey_queues, queuey_workers
 from cassq.http.queuey_forms import done, key_of, tell
 from cassq.http.routes import Call, Handler, Manner, Route
 from cassq.http.table import READY_S
@@ -18,6 +18,7 @@ from cassq.http.table import READY_S
 MANNER = Manner(key_of, tell)
 
 _APPLICATION = "/queuey/v1/{application}"
+_APPLICATIONS = (_APPLICATION, f"{_APPLICATION}/")  # Queuey's own client writes a slash
 _QUEUE = f"{_APPLICATION}/{{queue}}"
 _MESSAGES = f"{_QUEUE}/{{ids}}"
 _NAMED = "/queue/{queue}"
@@ -43,10 +44,10 @@ def _takes(method: str, path: str, right: Right, handle: Handler) -> Route:
 
 ROUTES = [
     _reads("/__heartbeat__", None, _heartbeat, "Tell whether the database answers"),
-    _reads(_APPLICATION, Right.LOOK, queuey_queues.list_all, "List queues"),
-    _takes("POST", _APPLICATION, Right.STEER, queuey_queues.create),
+    *(_reads(each, Right.LOOK, queuey_queues.list_all, "List queues") for each in _APPLICATIONS),
+    *(_takes("POST", each, Right.STEER, queuey_queues.create) for each in _APPLICATIONS),
     _reads(_QUEUE, None, queuey_messages.read, "Read messages"),
-    _takes("POST", _QUEUE, Right.PUSH, queuey_messages.post),
+    _takes("POST", _QUEUE, Right.PUSH, queuey_posting.post),
     _takes("PUT", _QUEUE, Right.STEER, queuey_queues.update),
     _takes("DELETE", _QUEUE, Right.STEER, queuey_queues.delete),
     _reads(_MESSAGES, None, queuey_messages.read_by_ids, "Read messages by their ids"),

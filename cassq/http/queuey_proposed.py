@@ -21,7 +21,8 @@ from cassq.http.queuey_access import name_of_new, own_application, own_queue, re
 from cassq.http.queuey_attributes import TYPES
 from cassq.http.queuey_forms import Fields, done, read_fields, read_object, refused
 from cassq.http.queuey_ids import MessagePlace, Since
-from cassq.http.queuey_messages import Query, first_at, one_of, publish, read_all, to_form
+from cassq.http.queuey_messages import Query, first_at, read_all, to_form
+from cassq.http.queuey_posting import one_of, publish
 from cassq.http.queuey_queues import Wanted, end, make
 from cassq.http.queuey_workers import peek
 from cassq.http.routes import Call

@@ -7,9 +7,12 @@ import pytest
 from support.serving import Serving, keys_of
 
 import cassq
+from cassq.gate.keys import Key
+from cassq.http.queuey import ROUTES
+from cassq.http.queuey_ids import MessagePlace
 
 #: Of these each test has one: a service hears of a new one after a second or two.
-APPLICATIONS = [f"app{number}" for number in range(90)]
+APPLICATIONS = [f"app{number}" for number in range(200)]
 
 JSON = {"Content-Type": "application/json"}
 
@@ -485,6 +488,61 @@ def test_an_operator_names_all_applications(serving, http, app):
     app.post(queue, "1")
     assert chief.bodies(queue) == ["1"]
     assert [each["queue_name"] for each in chief.call("GET").json()["queues"]] == [queue]
+
+
+LOCKED = [each for each in ROUTES if each.path != "/__heartbeat__"]
+
+
+@pytest.mark.parametrize("route", LOCKED, ids=[f"{each.method} {each.path}" for each in LOCKED])
+class TestEachRoute:
+    """A route that is added is here by itself."""
+
+    @pytest.fixture
+    def ask(self, app, route, serving):
+        """Call the route for a queue that holds a secret, which is its application's alone."""
+        with cassq.connect(serving.url) as store:
+            store.topic(f"{app.name}.a").publish(b'"secret"')
+            store.queue(f"{app.name}.w").push(b'"secret"')
+        place = MessagePlace(1, 0, 1).hex
+        queue = "w" if route.path.startswith("/queue/{queue}/") else "a"
+        path = route.path.format(application=app.name, queue=queue, ids=f"1:{place}")
+
+        def call(**headers):
+            named = {"X-Application-Name": app.name}
+            return app.http.request(route.method, path, headers={**named, **headers})
+
+        yield call
+        with cassq.connect(serving.url) as store:
+            assert len(store.find_topic(f"{app.name}.a").read(0).messages) == 1
+            assert store.find_queue(f"{app.name}.w").stats().waiting == 1
+            assert store.find_queue(f"{app.name}.w").stats().committed == 0
+
+    def test_nobody_without_a_key_gets_in(self, ask):
+        assert told(ask()) == (403, "error", ["AccessDenied"])
+
+    def test_nobody_with_a_wrong_key_gets_in(self, ask, app):
+        good = app.key["Authorization"]
+        for wrong in ("Application x", f"Application {Key.new()}", good[:-1] + "_", good.replace("App", "B")):
+            assert told(ask(Authorization=wrong)) == (401, "error", ["InvalidApplicationKey"])
+        assert told(ask(Authorization=good, ApplicationKey="x")) == (401, "error", ["InvalidApplicationKey"])
+
+    def test_another_application_does_not_hear_what_there_is(self, ask, other):
+        answer = ask(**other.key)
+        assert told(answer) == (404, "error", ["InvalidApplication"])
+        assert "secret" not in answer.text
+
+
+def test_no_token_or_key_is_told_in_an_error(app):
+    key = app.key["Authorization"].partition(" ")[2]
+    token = cassq.Lease(bytes(4), uuid.uuid1(), 1, 1, uuid.uuid4(), 1).to_text()
+    for given in ({"reservations": [token], token: 1}, {"reservations": [token], "limit": token}):
+        for call in ("reserve", "verify"):
+            headers = {"X-Application-Name": app.name}
+            answer = app.http.post(f"/queue/a/{call}", headers={**headers, **app.key}, json=given)
+            assert answer.status_code == 400
+            assert token not in answer.text
+            assert token[12:40] not in answer.text
+            assert key not in answer.text
 
 
 def test_heartbeat_needs_no_key(http):
