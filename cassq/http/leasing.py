@@ -8,7 +8,6 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
 from datetime import timedelta
 
 import msgspec
@@ -28,6 +27,9 @@ from cassq.popping.lessor import Leased, LeasedMessage
 
 #: One message as it is; its lease and its headers are headers of the answer.
 BYTES = "application/octet-stream"
+
+#: So many commits of one request begin in one turn of the loop.
+SOME = 50
 
 #: Of what names no message so much is told: it may be a token.
 _SHOWN = 12
@@ -50,7 +52,7 @@ async def lease(call: Call) -> Response:
     async def check() -> None:
         await call.service.admit(call.asked, is_counted=False)
 
-    waiting = Waiting(call.request, wanted.count, wanted.wait_s, call.service.draining, check)
+    waiting = Waiting(call.request, wanted.count, wanted.wait_s, call.service.waits, check)
     async with call.service.queues.get(call.name("queue")) as queue, queue.lessor() as lessor:
         leased = await waiting.lease(lessor)
     if not leased:
@@ -122,12 +124,12 @@ async def commit(call: Call) -> Response:
     """End all messages of leases, and tell what each came to."""
     async with call.service.queues.get(call.name("queue")) as queue:
         leases = [_parse(queue, text) for text in call.body.leases]
-
-        def begin() -> "dict[cassq.Lease, Future[cassq.Settled]]":
-            return {each: queue.sync.leases.commit_soon(each) for each in dict.fromkeys(leases)}
-
+        begun: dict[cassq.Lease, asyncio.Future[cassq.Settled]] = {}
         # Those of all requests of a moment are written together.
-        begun = {each: landed(future) for each, future in (await call_in_thread(begin)).items()}
+        for number, each in enumerate(dict.fromkeys(leases), 1):
+            begun[each] = landed(queue.sync.leases.commit_soon(each))
+            if number % SOME == 0:
+                await asyncio.sleep(0)  # others have their turn
         told = await asyncio.gather(*(begun[each] for each in leases))
     check_any([each.value for each in told])
     return answer(forms.Outcomes(told))

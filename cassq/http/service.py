@@ -22,7 +22,7 @@ from cassq.errors import (
 from cassq.gate.addresses import Proxies
 from cassq.gate.gate import KNOWN_S, LOOK_S, Admitted, Asked
 from cassq.http.bodies import Budget
-from cassq.http.lending import LendingQueue
+from cassq.http.lending import LendingQueue, Waits
 from cassq.http.tails import Tails
 from cassq.runtime.background_thread import BackgroundThread
 
@@ -132,6 +132,7 @@ class Service:
     Attributes:
         is_open: whether everybody is let in, without a key.
         draining: set once the process is about to end: streams end.
+        waits: clients that wait for leases, until then.
         parts: who sends a part of many messages holds it.
     """
 
@@ -145,6 +146,7 @@ class Service:
         self.topics = InUse(store.find_topic)
         self.tails = Tails()
         self.draining = asyncio.Event()
+        self.waits = Waits()
         self.parts = asyncio.Semaphore(PARTS_MAX)
         # Its own: where slow writes hold all others, it is still known who may come in.
         self._looker = BackgroundThread("cassq-gate")
@@ -201,8 +203,9 @@ class Service:
             await self.topics.close_idle()
 
     def drain(self) -> None:
-        """Have streams end, and tell that the process is not ready."""
+        """Have streams and waits end, and tell that the process is not ready."""
         self.draining.set()
+        self.waits.end_all()
 
     def close(self) -> None:
         """End the thread of looks, after the one that is under way."""

@@ -12,7 +12,7 @@ import cassq
 from cassq.errors import AccessDeniedError, DeliveryExpiredError, InvalidOptionError, OutcomeUnknownError
 from cassq.http.app import Opening, make_app
 from cassq.http.leasing import check_any
-from cassq.http.lending import LendingQueue, Waiting
+from cassq.http.lending import LendingQueue, Waiting, Waits
 from cassq.http.problems import PartlyDoneError, to_problem
 from cassq.model.ids import new_pipe_id, new_token
 
@@ -24,7 +24,7 @@ class Scene:
 
     def __init__(self, store):
         self.queue = LendingQueue(store.queue("orders"))
-        self.draining = asyncio.Event()
+        self.waits = Waits()
         self.left = asyncio.Event()
 
     async def _receive(self):
@@ -36,7 +36,7 @@ class Scene:
 
     def waiting(self, seconds=WAIT_S, check=None, count=1):
         request = Request({"type": "http"}, self._receive)
-        return Waiting(request, count, seconds, self.draining, check or self._let_in)
+        return Waiting(request, count, seconds, self.waits, check or self._let_in)
 
     async def lease(self, *values, **options):
         async with self.queue.lessor() as lessor:
@@ -142,7 +142,7 @@ class TestAClientThatWaits:
         async def scenario(scene):
             tasks = [asyncio.create_task(scene.lease()) for _ in range(20)]
             await scene.is_hungry()
-            scene.draining.set()
+            scene.waits.end_all()
             return await asyncio.gather(*tasks)
 
         assert run(store, scenario) == [[]] * 20

@@ -1,7 +1,7 @@
 """A client of a queue behind HTTP: many connections, one thread, as little as can be done besides.
 
-Owns connections and which request goes over which. What each request looks like is the dialect's. The rule: what
-was taken is acknowledged before it counts.
+Owns connections and which request goes over which. What each request looks like is the dialect's. The rule:
+what was taken is acknowledged before it counts.
 """
 
 import asyncio
@@ -131,7 +131,7 @@ def push(client: HttpClient, count: int, body_bytes: int, batch: int, workers: i
 
 
 def pop(client: HttpClient, count: int, batch: int, workers: int) -> Spent:
-    """Take and acknowledge messages, `batch` a request; what is taken by one process, another one acknowledges.
+    """Take and acknowledge messages, `batch` a request; of several processes the last one acknowledges.
 
     Raises: RuntimeError: nothing came for a while, and there should be more.
     """
@@ -162,11 +162,11 @@ def pop(client: HttpClient, count: int, batch: int, workers: int) -> Spent:
                 each.result()
 
     spent = timed(count, lambda: client.run(pop_all()))
-    client.run(_rest(client))
+    client.run(_rest())
     return spent
 
 
-async def _rest(client: HttpClient) -> None:
+async def _rest() -> None:
     """Let those end that wait for nothing any more."""
     for each in asyncio.all_tasks() - {asyncio.current_task()}:
         await each

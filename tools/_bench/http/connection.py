@@ -1,4 +1,4 @@
-"""A connection that sends HTTP/1.1 requests as they are and cuts answers apart: a slow client measures itself.
+"""A connection that sends HTTP/1.1 requests as they are and cuts answers apart, and does nothing besides.
 
 Owns the cutting, of answers with a length or in chunks. Refuses everything that a server under measurement
 does not send. What must not break: an answer is that of the request before it, whole.
@@ -92,7 +92,8 @@ def _cut(held: bytes) -> Answer | None:
 
 def _join(chunks: bytes) -> bytes | None:
     """Return what the chunks have together; None where the last one has not come."""
-    parts, at = [], 0
+    parts: list[bytes] = []
+    at = 0
     while (end := chunks.find(b"\r\n", at)) >= 0:
         size = int(chunks[at:end].partition(b";")[0], 16)
         if end + 2 + size + 2 > len(chunks):

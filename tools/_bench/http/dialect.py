@@ -1,7 +1,7 @@
 """What the requests of a queue behind HTTP look like: the service's own, and each rival's.
 
-Owns the protocol that they keep, and the service's. Requests are bytes that are ready to be sent, so that making
-them is not measured where it can be done before.
+Owns the protocol that they keep, and the service's. Requests are bytes that are ready to be sent, so that
+making them is not measured where it can be done before.
 """
 
 import base64
@@ -36,8 +36,15 @@ class Dialect(Protocol):
         setup: requests that make the queue.
     """
 
-    push_max: int
-    pop_max: int
+    @property
+    def push_max(self) -> int:
+        """See above."""
+        ...
+
+    @property
+    def pop_max(self) -> int:
+        """See above."""
+        ...
 
     @property
     def setup(self) -> Sequence[bytes]:

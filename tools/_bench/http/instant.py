@@ -2,8 +2,8 @@
 
     python -m _bench.http.instant PORT
 
-Owns a store of which nothing is kept: a push is durable at once, a lease is there at once, a commit is done. What
-must not break: each request goes the way through `cassq.http` that it goes before a real store.
+Owns a store of which nothing is kept: a push is durable at once, a lease is there at once, a commit is done.
+What must not break: each request goes the way through `cassq.http` that it goes before a real store.
 """
 
 import itertools
@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 from uuid import UUID, uuid4
 
+from cassq import aio
 from cassq.http import app, process
 from cassq.model.ids import MessageId
 from cassq.model.lease import INCARNATION_BYTES, Lease, Settled
@@ -88,7 +89,7 @@ class _Queue:
         self.leases = _Leases()
         self._numbers = itertools.count(1)
 
-    def push_soon(self, *_: object, **__: object) -> "Future[MessageId]":
+    def push_soon(self, *_: object, **_options: object) -> "Future[MessageId]":
         return _ended(MessageId(_PIPE, next(self._numbers)))
 
     def push_many(self, part: Sequence[object], **_: object) -> MessageIds:
@@ -114,7 +115,7 @@ class _Store:
     async def find_topic(self, name: str) -> object:
         raise NotImplementedError(name)
 
-    async def __aenter__(self) -> "_Store":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -127,7 +128,7 @@ def _connect(_: str) -> Any:  # noqa: ANN401 - in the place of a store
 
 def main() -> None:
     """Serve until a signal."""
-    app.aio.connect = _connect
+    setattr(aio, "connect", _connect)  # noqa: B010 - it is another kind of function
     listening = process.Listening(port=int(sys.argv[1]))
     process.run(app.Opening("", is_open=True), listening, listening.bind())
 

@@ -1,7 +1,7 @@
 """The processes of a service under measurement: `cassq serve`, or the same over a queue that answers at once.
 
-Owns starting, finding and ending them, and what they hold of the machine. What must not break: each listens on
-the loopback address alone, and none is left behind.
+Owns starting, finding and ending them, and what they hold of the machine. What must not break: each listens
+on the loopback address alone, and none is left behind.
 """
 
 import sys
@@ -55,7 +55,9 @@ class Service:
     def held(self) -> "Held":
         """Return what they hold together."""
         each = [_held_by(program.pid) for program in self._programs]
-        return Held(sum(one.mib for one in each), sum(one.threads for one in each), sum(one.cpu_s for one in each))
+        return Held(
+            sum(one.mib for one in each), sum(one.threads for one in each), sum(one.cpu_s for one in each)
+        )
 
 
 def _check_ready(port: int) -> None:

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from typing import cast
 
 from _bench.clients import cassq_work
@@ -96,6 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 Found = list[tuple[Table, dict[str, Figures]]]
+Opener = CassqOpener | HttpOpener
 
 
 def _measure_rates(stage: Stage, options: argparse.Namespace) -> Found:
@@ -116,7 +116,7 @@ def _open(stack: ExitStack, stage: Stage) -> Sides:
         stack.callback(each.stop)
         each.start(stage.folder)
     home, other, door = (each.ports[0] for each in services)
-    openers = {
+    openers: dict[str, Opener] = {
         "library": CassqOpener(url),
         "pusher": CassqOpener(url, queue=QUEUE),
         "home": HttpOpener(CassqDialect(QUEUE), [home]),
@@ -172,7 +172,7 @@ def _measure_latency(stage: Stage, options: argparse.Namespace) -> Found:
         service = Service("service", url)
         stack.callback(service.stop)
         service.start(stage.folder)
-        openers: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
+        openers: dict[str, tuple[Opener, Opener]] = {
             "library": (CassqOpener(url), CassqOpener(url)),
             "service": (CassqOpener(url, queue=QUEUE), HttpOpener(CassqDialect(QUEUE), service.ports)),
         }
@@ -192,10 +192,10 @@ def _measure_latency(stage: Stage, options: argparse.Namespace) -> Found:
     return [(Table(title, ("way", "p50", "p99"), rows), found)]
 
 
-def _latency(pusher: Callable[[], object], popper: Callable[[], object], options: argparse.Namespace) -> bytes:
+def _latency(pusher: Opener, popper: Opener, options: argparse.Namespace) -> bytes:
     with (
-        ClientProcess(cast("CassqOpener", pusher), "pusher") as one,
-        ClientProcess(cast("CassqOpener", popper), "popper") as other,
+        ClientProcess(pusher, "pusher") as one,
+        ClientProcess(popper, "popper") as other,
     ):
         one.run(cassq_work.drain)
         return measure_rate(one, other, options.rate, options.seconds, options.body)
