@@ -7,7 +7,8 @@ what is in use is not closed; and what nobody asked for in a while holds no thre
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Generic, Protocol, TypeVar
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
 
 from cassq import aio
 from cassq.aio.landing import landed
@@ -80,6 +81,7 @@ class InUse(Generic[Opened]):
     def __init__(self, find: Callable[[str], Awaitable[Opened]]) -> None:
         self._find = find
         self._entries: dict[str, _Entry[Opened]] = {}
+        self._opening: dict[str, asyncio.Future[Opened]] = {}
 
     @asynccontextmanager
     async def get(self, name: str) -> AsyncIterator[Opened]:
@@ -90,7 +92,7 @@ class InUse(Generic[Opened]):
         clock = asyncio.get_running_loop().time
         entry = self._entries.get(name)
         if entry is None:
-            opened = await self._find(name)
+            opened = await self._open(name)
             entry = self._entries.get(name) or _Entry(opened, clock())
             self._entries[name] = entry
         entry.users += 1
@@ -106,6 +108,19 @@ class InUse(Generic[Opened]):
             entry.users -= 1
             entry.used_at = clock()
 
+    async def _open(self, name: str) -> Opened:
+        """Open one; thousands that come at once wait for the same."""
+        opening = self._opening.get(name)
+        if opening is None:
+            opening = self._opening[name] = asyncio.ensure_future(self._find(name))
+            opening.add_done_callback(partial(self._note_opened, name))
+        return await asyncio.shield(opening)
+
+    def _note_opened(self, name: str, opening: "asyncio.Future[Opened]") -> None:
+        if self._opening.get(name) is opening:
+            del self._opening[name]
+        _hear(opening)
+
     @property
     def opened(self) -> list[Opened]:
         """What is open."""
@@ -115,6 +130,7 @@ class InUse(Generic[Opened]):
         """Have the next request open it anew."""
         if entry is None or self._entries.get(name) is entry:
             self._entries.pop(name, None)
+            self._opening.pop(name, None)
 
     async def close_idle(self) -> None:
         """Close what nobody uses, nor has lately."""
@@ -212,6 +228,6 @@ class Service:
         self._looker.shutdown(wait=False)
 
 
-def _hear(looking: "asyncio.Task[None]") -> None:
-    if not looking.cancelled():
-        looking.exception()  # who waited for it hears of it; others go by what is known
+def _hear(ended: "asyncio.Future[Any]") -> None:
+    if not ended.cancelled():
+        ended.exception()  # who waits for it hears of it; else nobody does, and others go on without

@@ -94,7 +94,7 @@ class _Queue:
 
     def push_many(self, part: Sequence[object], **_: object) -> MessageIds:
         ids = MessageIds()
-        for _ in part:
+        for _each in part:
             number = next(self._numbers)
             ids.add(_PIPE, number, number)
         return ids
@@ -107,7 +107,7 @@ class _Queue:
 
 
 class _Store:
-    storage = None
+    storage: Any = None
 
     async def find_queue(self, _: str) -> object:
         return SimpleNamespace(sync=_Queue())
