@@ -49,14 +49,19 @@ async def lease(call: Call) -> Response:
             f"count={wanted.count} with Accept: {BYTES}, which has one message: leave it out"
         )
 
-    async def check() -> None:
+    told: list[Response] = []
+
+    async def check(leased: list[Leased]) -> None:
         await call.service.admit(call.asked, is_counted=False)
+        told.append(call.hold(_tell(leased, accepted)))
 
     waiting = Waiting(call.request, wanted.count, wanted.wait_s, call.service.waits, check)
     async with call.service.queues.get(call.name("queue")) as queue, queue.lessor() as lessor:
-        leased = await waiting.lease(lessor)
-    if not leased:
-        return Response(status_code=204)
+        await waiting.lease(lessor)
+    return told[0] if told else Response(status_code=204)
+
+
+def _tell(leased: list[Leased], accepted: str | None) -> Response:
     if accepted == BYTES:
         return _one(leased[0])
     if accepted == NDJSON:

@@ -92,14 +92,14 @@ class Waiting:
     Attributes:
         count, seconds: of messages; for the first of them.
         waits: those of the process.
-        check: raises where the client may have nothing any more.
+        check: gets what it is about to have; raises where it may have nothing.
     """
 
     request: Request
     count: int
     seconds: float
     waits: Waits
-    check: Callable[[], Awaitable[object]]
+    check: Callable[[list[Leased]], Awaitable[object]]
 
     async def lease(self, lessor: Lessor) -> list[Leased]:
         """Return what it gets; empty when nothing came in time, or the process is about to end.
@@ -118,7 +118,7 @@ class Waiting:
             await self._wait(future, ended, gone)
             leased = [] if ended.cancelled() else ended.result()
             if leased:
-                await self.check()
+                await self.check(leased)
             if _has_left(gone):
                 raise ClientDisconnect
         except BaseException:

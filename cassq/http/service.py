@@ -149,6 +149,8 @@ class Service:
         is_open: whether everybody is let in, without a key.
         draining: set once the process is about to end: streams end.
         waits: clients that wait for leases, until then.
+        budget: what is held of requests.
+        answers: what is held of large answers that clients have not taken.
         parts: who sends a part of many messages holds it.
     """
 
@@ -158,6 +160,7 @@ class Service:
         self.gate = gate
         self.proxies = proxies
         self.budget = Budget()
+        self.answers = Budget()
         self.queues = InUse(self._find_queue)
         self.topics = InUse(store.find_topic)
         self.tails = Tails()

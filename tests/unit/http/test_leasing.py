@@ -31,7 +31,7 @@ class Scene:
         await self.left.wait()
         return {"type": "http.disconnect"}
 
-    async def _let_in(self):
+    async def _let_in(self, _):
         return None
 
     def waiting(self, seconds=WAIT_S, check=None, count=1):
@@ -100,7 +100,7 @@ class TestAClientThatWaits:
 
     def test_and_leaves_as_its_message_comes_has_it_given_to_the_next_one_uncounted(self, store):
         async def scenario(scene):
-            async def leave():
+            async def leave(_):
                 scene.left.set()
                 for _ in range(5):
                     await asyncio.sleep(0)
@@ -113,7 +113,7 @@ class TestAClientThatWaits:
         assert run(store, scenario) == [(b"one", 1)]
 
     def test_and_whose_key_is_revoked_meanwhile_gets_nothing(self, store):
-        async def refuse():
+        async def refuse(_):
             raise AccessDeniedError("revoked")
 
         async def scenario(scene):
