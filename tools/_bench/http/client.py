@@ -17,7 +17,6 @@ from _bench.clients.bodies import make_bodies
 from _bench.clients.client_process import Spent, timed
 from _bench.http.connection import Connection
 from _bench.http.dialect import Dialect
-from _bench.rivals.program import LOOPBACK
 
 _T = TypeVar("_T")
 
@@ -55,16 +54,9 @@ class HttpClient:
 
     def connect(self, count: int) -> list[tuple[Connection, ...]]:
         """Return so many workers' connections, of each one to every process."""
-        if len(self._open) < count:
-            self._open += self.run(self._connect(count - len(self._open)))
+        while len(self._open) < count:
+            self._open.append(tuple(map(Connection, self._ports)))
         return self._open[:count]
-
-    async def _connect(self, count: int) -> list[tuple[Connection, ...]]:
-        loop = asyncio.get_running_loop()
-        return [
-            tuple([(await loop.create_connection(Connection, LOOPBACK, port))[1] for port in self._ports])
-            for _ in range(count)
-        ]
 
     def set_up(self) -> None:
         """Make the queue."""

@@ -8,7 +8,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import NamedTuple
 
+LOOPBACK = "127.0.0.1"
+
 _LENGTH = b"\r\ncontent-length:"
+_LAST = b"\r\nconnection: close\r\n"
 _CHUNKED = b"\r\ntransfer-encoding: chunked"
 _ERROR = 400
 
@@ -25,9 +28,10 @@ class AnsweredError(Exception):
 
 
 class Connection(asyncio.Protocol):
-    """One connection; one request at a time."""
+    """One connection; one request at a time. Made anew where the server has ended it after an answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int) -> None:
+        self._port = port
         self._held = b""
         self._waiter: asyncio.Future[Answer] | None = None
         self._transport: asyncio.Transport | None = None
@@ -47,7 +51,9 @@ class Connection(asyncio.Protocol):
         Raises: ConnectionResetError: the connection ended before it.
         """
         if self._transport is None or self._transport.is_closing():
-            raise ConnectionResetError("the connection has ended")
+            self._held = b""
+            await asyncio.get_running_loop().create_connection(lambda: self, LOOPBACK, self._port)
+            assert self._transport  # noqa: S101 - for type checkers
         self._waiter = asyncio.get_running_loop().create_future()
         self._transport.write(request)
         return await self._waiter
@@ -66,6 +72,8 @@ class Connection(asyncio.Protocol):
         """Take what came; answer once it is whole."""
         self._held += data
         if (answer := _cut(self._held)) and self._waiter and not self._waiter.done():
+            if _LAST in self._held[: len(self._held) - len(answer.body)].lower():
+                self.close()
             self._held = b""
             self._waiter.set_result(answer)
 

@@ -4,6 +4,7 @@ Owns the protocol that they keep, and the service's. Requests are bytes that are
 making them is not measured where it can be done before.
 """
 
+import asyncio
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,10 +12,25 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from _bench.http.connection import to_request
+from _bench.http.connection import Answer, Connection, to_request
 
 JSON = {"Content-Type": "application/json"}
 NDJSON = {"Content-Type": "application/x-ndjson"}
+_PATIENCE_S = 5.0
+
+
+def ask_once(port: int, request: bytes) -> Answer:
+    """Send a request over a connection of its own; return its answer."""
+
+    async def ask() -> Answer:
+        connection = Connection(port)
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                return await connection.ask(request)
+        finally:
+            connection.close()
+
+    return asyncio.run(ask())
 
 
 class Popped(NamedTuple):
