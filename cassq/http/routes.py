@@ -269,6 +269,8 @@ def _told_client(request: Request, service: Service) -> str:
 
 def _words(request: Request) -> dict[str, str]:
     words: dict[str, str] = {}
+    if not request.scope["query_string"]:  # mostly, and to find that out by parsing takes its time
+        return words
     for name, value in request.query_params.multi_items():
         if name in words:
             raise InvalidOptionError(f"the query has {name!r} twice")
