@@ -48,7 +48,7 @@ class Queue(SteeredQueue):
         self.dead = DeadLetters(
             context.storage, self.name, self._workers.push_again, self._workers.check_open, context.clock
         )
-        self.leases = Leases(context, self._workers.check_open)
+        self.leases = Leases(context, self._workers.check_open, self._workers.check_usable)
         self.schedules = Schedules(context, self._workers.check_open)
 
     def push(

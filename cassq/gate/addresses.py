@@ -7,6 +7,7 @@ address, nor claim to have come by TLS; only the operator's own proxies are beli
 import ipaddress
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from cassq.errors import AccessDeniedError, InvalidOptionError
 from cassq.model.ids import shorten
@@ -99,6 +100,10 @@ def to_address(text: str) -> Address:
     return address
 
 
+#: Of peers: they come again and again. What a header names is not kept: clients choose it.
+_to_peer = lru_cache(1024)(to_address)
+
+
 def check_no_proxy(peer: str | None, headers: Iterable[str], proxies: Proxies) -> None:
     """Let in a request of this machine that no proxy passed on, or one that is trusted.
 
@@ -109,7 +114,7 @@ def check_no_proxy(peer: str | None, headers: Iterable[str], proxies: Proxies) -
 
     Raises: AccessDeniedError: a proxy of this machine passed it on that nobody named.
     """
-    address = None if peer is None else to_address(peer)
+    address = None if peer is None else _to_peer(peer)
     if proxies.trusts(address) or not (address is None or address.is_loopback):
         return
     for name in headers:
@@ -132,7 +137,7 @@ def origin_of(
 
     Raises: InvalidOptionError: a trusted proxy sent headers that cannot be read.
     """
-    connected = None if peer is None else to_address(peer)
+    connected = None if peer is None else _to_peer(peer)
     if not proxies.trusts(connected):
         address = connected or _LOOPBACK
         return Origin(address, is_tls or address.is_loopback)

@@ -37,7 +37,7 @@ PART_BYTES = 1 * MIB
 
 
 class Budget:
-    """The bytes that a process holds of what clients send; half of them at most for one application."""
+    """The bytes that a process holds for clients; half of them at most for one application."""
 
     def __init__(self, most: int = HELD_MAX) -> None:
         self._left = most
@@ -60,11 +60,9 @@ class Budget:
         """
         held = self._held[owner] + count
         if count > 0 and held > self._most_each:
-            raise OverloadedError(
-                "this process holds as much of what this application sends as it may: try again"
-            )
+            raise OverloadedError("this process holds as much for this application as it may: try again")
         if count > self._left:
-            raise OverloadedError("this process holds as much of what clients send as it may: try again")
+            raise OverloadedError("this process holds as much for clients as it may: try again")
         self._left -= count
         self._held[owner] = held
         if not held:

@@ -7,8 +7,7 @@ alone, and no error or log has more of it than its first characters.
 import asyncio
 import json
 import re
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 
 import msgspec
@@ -29,6 +28,9 @@ from cassq.popping.lessor import Leased, LeasedMessage
 #: One message as it is; its lease and its headers are headers of the answer.
 BYTES = "application/octet-stream"
 
+#: So many commits of one request begin in one turn of the loop.
+SOME = 50
+
 #: Of what names no message so much is told: it may be a token.
 _SHOWN = 12
 
@@ -46,10 +48,16 @@ async def lease(call: Call) -> Response:
         raise InvalidOptionError(
             f"count={wanted.count} with Accept: {BYTES}, which has one message: leave it out"
         )
+
+    def tell(leased: list[Leased]) -> Response:
+        return _tell(leased, accepted)
+
     async with call.service.queues.get(call.name("queue")) as queue:
-        leased = await take(call, queue, wanted.count, wanted.wait_s)
-    if not leased:
-        return Response(status_code=204)
+        told = await take(call, queue, wanted.count, wanted.wait_s, tell)
+    return told or Response(status_code=204)
+
+
+def _tell(leased: list[Leased], accepted: str | None) -> Response:
     if accepted == BYTES:
         return _one(leased[0])
     if accepted == NDJSON:
@@ -58,18 +66,26 @@ async def lease(call: Call) -> Response:
     return answer(forms.Leases(list(map(_whole, leased))))
 
 
-async def take(call: Call, queue: LendingQueue, count: int, wait_s: float) -> list[Leased]:
-    """Return leases, as soon as there are messages; none where none came in time.
+async def take(
+    call: Call, queue: LendingQueue, count: int, wait_s: float, tell: Callable[[list[Leased]], Response]
+) -> Response | None:
+    """Return the answer that tells of leases, as soon as there are messages; None where none came in time.
 
     The body of the request has been read by then.
+
+    Args:
+        tell: makes the answer; where that fails the messages go back.
     """
+    told: list[Response] = []
 
-    async def check() -> None:
+    async def check(leased: list[Leased]) -> None:
         await call.service.admit(call.asked, is_counted=False)
+        told.append(call.hold(tell(leased)))
 
-    waiting = Waiting(call.request, count, wait_s, call.service.draining, check)
+    waiting = Waiting(call.request, count, wait_s, call.service.waits, check)
     async with queue.lessor() as lessor:
-        return await waiting.lease(lessor)
+        await waiting.lease(lessor)
+    return told[0] if told else None
 
 
 def _accepted(call: Call) -> str | None:
@@ -138,12 +154,12 @@ async def commit(call: Call) -> Response:
 async def commit_all(queue: LendingQueue, texts: Sequence[str]) -> list[cassq.Settled]:
     """End all messages of leases; return what each came to."""
     leases = [parse(queue, text) for text in texts]
-
-    def begin() -> "dict[cassq.Lease, Future[cassq.Settled]]":
-        return {each: queue.sync.leases.commit_soon(each) for each in dict.fromkeys(leases)}
-
+    begun: dict[cassq.Lease, asyncio.Future[cassq.Settled]] = {}
     # Those of all requests of a moment are written together.
-    begun = {each: landed(future) for each, future in (await call_in_thread(begin)).items()}
+    for number, each in enumerate(dict.fromkeys(leases), 1):
+        begun[each] = landed(queue.sync.leases.commit_soon(each))
+        if number % SOME == 0:
+            await asyncio.sleep(0)  # others have their turn
     return await asyncio.gather(*(begun[each] for each in leases))
 
 

@@ -60,21 +60,46 @@ class LendingQueue(aio.Queue):
                 await call_in_thread(lessor.close)
 
 
+class Waits:
+    """The clients of a process that wait: one task for each, which ends when its client leaves."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_over = False
+
+    def add(self, task: "asyncio.Task[None]") -> None:
+        """Have it cancelled once the process is about to end."""
+        self._tasks.add(task)
+        if self._is_over:
+            task.cancel()
+
+    def end(self, task: "asyncio.Task[None]") -> None:
+        """Let one end for which nobody waits any more."""
+        self._tasks.discard(task)
+        task.cancel()
+
+    def end_all(self) -> None:
+        """Let nobody wait any more: the process is about to end."""
+        self._is_over = True
+        while self._tasks:
+            self._tasks.pop().cancel()
+
+
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """A client that waits for leases.
 
     Attributes:
         count, seconds: of messages; for the first of them.
-        draining: set once the process is about to end: nobody waits any more.
-        check: raises where the client may have nothing any more.
+        waits: those of the process.
+        check: gets what it is about to have; raises where it may have nothing.
     """
 
     request: Request
     count: int
     seconds: float
-    draining: asyncio.Event
-    check: Callable[[], Awaitable[object]]
+    waits: Waits
+    check: Callable[[list[Leased]], Awaitable[object]]
 
     async def lease(self, lessor: Lessor) -> list[Leased]:
         """Return what it gets; empty when nothing came in time, or the process is about to end.
@@ -88,13 +113,13 @@ class Waiting:
         future = lessor.lease_soon(self.count)
         ended = landed(future)
         gone = asyncio.create_task(_disconnected(self.request))
-        draining = asyncio.create_task(self.draining.wait())
+        self.waits.add(gone)
         try:
-            await self._wait(future, ended, gone, draining)
+            await self._wait(future, ended, gone)
             leased = [] if ended.cancelled() else ended.result()
             if leased:
-                await self.check()
-            if gone.done():
+                await self.check(leased)
+            if _has_left(gone):
                 raise ClientDisconnect
         except BaseException:
             future.give_back()
@@ -102,26 +127,21 @@ class Waiting:
                 ended.exception()  # nobody else hears of it
             raise
         finally:
-            gone.cancel()
-            draining.cancel()
+            self.waits.end(gone)
         return leased
 
     async def _wait(
-        self,
-        future: LeaseFuture,
-        ended: "asyncio.Future[list[Leased]]",
-        gone: "asyncio.Task[None]",
-        draining: "asyncio.Task[bool]",
+        self, future: LeaseFuture, ended: "asyncio.Future[list[Leased]]", gone: "asyncio.Task[None]"
     ) -> None:
         """Wait until the future has ended, or was cancelled; raise where the client left."""
         timeout = self.seconds
         while not ended.done():
-            await asyncio.wait((ended, gone, draining), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-            if gone.done():
+            await asyncio.wait((ended, gone), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            if _has_left(gone):
                 raise ClientDisconnect
             if ended.done():
                 return
-            if draining.done():
+            if gone.done():  # nobody waits any more
                 if future.cancel():
                     ended.cancel()
                 else:  # messages are on their way
@@ -129,6 +149,10 @@ class Waiting:
                 return
             future.hurry(is_looking=not self.seconds)
             timeout = LOOK_TIMEOUT_S
+
+
+def _has_left(gone: "asyncio.Task[None]") -> bool:
+    return gone.done() and not gone.cancelled()
 
 
 async def _disconnected(request: Request) -> None:

@@ -51,7 +51,11 @@ async def reserve(call: Call) -> Response:
     limit, wait_s = fields.number("limit", 1, LIMIT_MAX) or 1, fields.seconds("wait", WAIT_MAX_S) or 0.0
     fields.end()
     async with call.service.queues.get(full) as queue:
-        leased = await take(call, queue, limit, wait_s)
+        told = await take(call, queue, limit, wait_s, _reserved)
+    return told or _reserved([])
+
+
+def _reserved(leased: list[Leased]) -> Response:
     return done(
         reservations=[
             {

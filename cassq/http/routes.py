@@ -27,6 +27,7 @@ from cassq.gate.names import full_name
 from cassq.http.bodies import JSON_MAX, Share, convert, decode, read_body
 from cassq.http.browsers import check_no_page
 from cassq.http.problems import RefusedError, answer_problem, cut_off
+from cassq.http.sending import Sending
 from cassq.http.service import Service
 
 _access = logging.getLogger("cassq.http.access")
@@ -49,6 +50,7 @@ class Call:
     Attributes:
         query: its words, as the route says.
         body: its JSON, as the route says; None where it has none, or reads it itself.
+        sending: of its answer.
     """
 
     request: Request
@@ -56,7 +58,12 @@ class Call:
     asked: Asked
     admitted: Admitted
     query: Any
+    sending: Sending
     body: Any = None
+
+    def hold(self, response: Response) -> Response:
+        """Return the answer, which counts from now on; see `Sending.hold`."""
+        return self.sending.hold(response, self.admitted.application.name)
 
     def name(self, what: str) -> str:
         """Return the name in the store of the queue, or topic, that the path names."""
@@ -151,13 +158,20 @@ class Door:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
+        sending = Sending(self.service_of(Request(scope)).answers)
+        try:
+            await self._serve(scope, receive, send, sending)
+        finally:
+            sending.end()
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send, sending: Sending) -> None:
         intake = _Intake(receive)
         request = Request(scope, intake)
         begun = time.perf_counter()
         route = self.routes.get(scope["method"]) or self._headless(scope["method"])
         calls: list[Call] = []
         try:
-            response = await self._answer(request, route, calls)
+            response = await self._answer(request, route, calls, sending)
         except ClientDisconnect:
             return
         except asyncio.CancelledError:  # the end of --grace
@@ -180,20 +194,22 @@ class Door:
         if not intake.is_done and _has_body(request):
             # What is left of the body nobody reads: no other request comes behind it.
             response.headers["Connection"] = "close"
-        await response(scope, intake, send)
+        await sending.send(response, scope, intake, send)
 
     def _headless(self, method: str) -> Route | None:
         """Return the route whose answer HEAD is told without its body; a stream has none."""
         route = self.routes.get("GET") if method == "HEAD" else None
         return None if route is None or isinstance(route.answers.get(200), str) else route
 
-    async def _answer(self, request: Request, route: Route | None, calls: list[Call]) -> Response:
+    async def _answer(
+        self, request: Request, route: Route | None, calls: list[Call], sending: Sending
+    ) -> Response:
         if route is None:
             allowed = ", ".join(sorted(self.routes))
             raise RefusedError(405, "method-not-allowed", f"this path takes {allowed}", {"Allow": allowed})
         service = self.service_of(request)
         asked = Asked(None, route.right or Right.LOOK, _origin(request, service))
-        call = Call(request, service, asked, NOBODY, None)
+        call = Call(request, service, asked, NOBODY, None, sending)
         calls.append(call)
         if route.right is not None:
             await let_in(call, route.right, self.manner.key_of(request))
@@ -201,7 +217,7 @@ class Door:
             raise RefusedError(501, "not-implemented", "Idempotency-Key is not known yet: leave it out")
         call.query = convert(_words(request), route.query, "the query")
         if route.body is None and route.media:
-            return await route.handle(call)
+            return call.hold(await route.handle(call))
         with call.share() as share:
             text = await read_body(request, share, JSON_MAX)
             if route.body is not None:
@@ -209,7 +225,7 @@ class Door:
                 call.body = decode(text or b"{}", route.body, "the body")
             elif text:
                 raise InvalidOptionError("this call takes no body")
-            return await route.handle(call)
+            return call.hold(await route.handle(call))
 
     def _told_key(self, request: Request) -> str | None:
         """Return the id of a key that was refused, for the log: its form says nothing of whose it is."""
@@ -281,6 +297,8 @@ PLAIN = Manner(_key_of, lambda _, error: answer_problem(error))
 
 def _words(request: Request) -> dict[str, str]:
     words: dict[str, str] = {}
+    if not request.scope["query_string"]:  # mostly, and to find that out by parsing takes its time
+        return words
     for name, value in request.query_params.multi_items():
         if name in words:
             raise InvalidOptionError(f"the query has {name!r} twice")

@@ -7,7 +7,8 @@ what is in use is not closed; and what nobody asked for in a while holds no thre
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Generic, Protocol, TypeVar
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
 
 from cassq import aio
 from cassq.aio.landing import landed
@@ -22,7 +23,7 @@ from cassq.errors import (
 from cassq.gate.addresses import Proxies
 from cassq.gate.gate import KNOWN_S, LOOK_S, Admitted, Asked
 from cassq.http.bodies import Budget
-from cassq.http.lending import LendingQueue
+from cassq.http.lending import LendingQueue, Waits
 from cassq.http.tails import Tails
 from cassq.runtime.background_thread import BackgroundThread
 
@@ -83,6 +84,7 @@ class InUse(Generic[Opened]):
     def __init__(self, find: Callable[[str], Awaitable[Opened]]) -> None:
         self._find = find
         self._entries: dict[str, _Entry[Opened]] = {}
+        self._opening: dict[str, asyncio.Future[Opened]] = {}
 
     @asynccontextmanager
     async def get(self, name: str) -> AsyncIterator[Opened]:
@@ -93,7 +95,7 @@ class InUse(Generic[Opened]):
         clock = asyncio.get_running_loop().time
         entry = self._entries.get(name)
         if entry is None:
-            opened = await self._find(name)
+            opened = await self._open(name)
             entry = self._entries.get(name) or _Entry(opened, clock())
             self._entries[name] = entry
         entry.users += 1
@@ -109,6 +111,19 @@ class InUse(Generic[Opened]):
             entry.users -= 1
             entry.used_at = clock()
 
+    async def _open(self, name: str) -> Opened:
+        """Open one; thousands that come at once wait for the same."""
+        opening = self._opening.get(name)
+        if opening is None:
+            opening = self._opening[name] = asyncio.ensure_future(self._find(name))
+            opening.add_done_callback(partial(self._note_opened, name))
+        return await asyncio.shield(opening)
+
+    def _note_opened(self, name: str, opening: "asyncio.Future[Opened]") -> None:
+        if self._opening.get(name) is opening:
+            del self._opening[name]
+        _hear(opening)
+
     @property
     def opened(self) -> list[Opened]:
         """What is open."""
@@ -118,6 +133,7 @@ class InUse(Generic[Opened]):
         """Have the next request open it anew."""
         if entry is None or self._entries.get(name) is entry:
             self._entries.pop(name, None)
+            self._opening.pop(name, None)
 
     async def close_idle(self) -> None:
         """Close what nobody uses, nor has lately."""
@@ -135,6 +151,9 @@ class Service:
     Attributes:
         is_open: whether everybody is let in, without a key.
         draining: set once the process is about to end: streams end.
+        waits: clients that wait for leases, until then.
+        budget: what is held of requests.
+        answers: what is held of large answers that clients have not taken.
         parts: who sends a part of many messages holds it.
         keyless: who reads without a key holds it.
     """
@@ -145,10 +164,12 @@ class Service:
         self.gate = gate
         self.proxies = proxies
         self.budget = Budget()
+        self.answers = Budget()
         self.queues = InUse(self._find_queue)
         self.topics = InUse(store.find_topic)
         self.tails = Tails()
         self.draining = asyncio.Event()
+        self.waits = Waits()
         self.parts = asyncio.Semaphore(PARTS_MAX)
         self.keyless = asyncio.Semaphore(KEYLESS_MAX)
         # Its own: where slow writes hold all others, it is still known who may come in.
@@ -206,14 +227,15 @@ class Service:
             await self.topics.close_idle()
 
     def drain(self) -> None:
-        """Have streams end, and tell that the process is not ready."""
+        """Have streams and waits end, and tell that the process is not ready."""
         self.draining.set()
+        self.waits.end_all()
 
     def close(self) -> None:
         """End the thread of looks, after the one that is under way."""
         self._looker.shutdown(wait=False)
 
 
-def _hear(looking: "asyncio.Task[None]") -> None:
-    if not looking.cancelled():
-        looking.exception()  # who waited for it hears of it; others go by what is known
+def _hear(ended: "asyncio.Future[Any]") -> None:
+    if not ended.cancelled():
+        ended.exception()  # who waits for it hears of it; else nobody does, and others go on without

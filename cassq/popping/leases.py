@@ -38,18 +38,22 @@ class Leases:
     """The leases of one queue, by their tokens; threads may share it.
 
     Args:
-        check_usable: raises where the queue is closed or was deleted.
+        check_open: raises where the queue is closed, or was deleted; it may read.
+        check_usable: raises where the queue is closed; it reads nothing.
     """
 
-    def __init__(self, context: QueueContext, check_usable: Callable[[], None]) -> None:
+    def __init__(
+        self, context: QueueContext, check_open: Callable[[], None], check_usable: Callable[[], None]
+    ) -> None:
         self._context = context
         self._clock = context.clock
+        self._check_open = check_open
         self._check_usable = check_usable
         self._rows = LentRows(context)
         self._marks = LeaseMarks(context)
         self._known: OrderedDict[Lease, LentRow] = OrderedDict()  # about in the order in which they end
         self._lock = threading.RLock()
-        self._futures = LeaseFutures(self._commit)
+        self._futures = LeaseFutures(self._commit_there)
 
     @property
     def incarnation(self) -> bytes:
@@ -83,14 +87,19 @@ class Leases:
             events.note_committed(begun_at, sum(done))
 
     def commit_soon(self, lease: Lease) -> "Future[Settled]":
-        """Commit together with others, without waiting; return the future of what it comes to.
+        """Commit together with others, without waiting or reading; return the future of what it comes to.
 
         Its callbacks are called one after the other, by a thread that writes nothing.
 
-        Raises: as `commit`, what is wrong with the lease or the queue.
+        Raises: InvalidOptionError, ClosedError: as `commit`; the future ends with what else is wrong.
         """
-        self._checked((lease,))
+        self._check_usable()
+        self._check_own((lease,))
         return self._futures.commit_soon(lease)
+
+    def _commit_there(self, leases: Sequence[Lease], told: dict[Lease, Settled]) -> None:
+        self._check_open()
+        self._commit(leases, told)
 
     def settle(
         self,
@@ -206,10 +215,14 @@ class Leases:
         self._futures.close()
 
     def _checked(self, leases: Iterable[Lease]) -> Sequence[Lease]:
-        self._check_usable()
+        self._check_open()
         if isinstance(leases, Lease | str):
             raise InvalidOptionError(f"{leases!s:.20} is to be one of a list: call it with [lease]")
-        for lease in (checked := list(leases)):
+        self._check_own(checked := list(leases))
+        return checked
+
+    def _check_own(self, leases: Sequence[Lease]) -> None:
+        for lease in leases:
             if not isinstance(lease, Lease):
                 raise InvalidOptionError(f"{lease!r:.80} is no lease: read a text with Lease.parse(text)")
             if lease.incarnation != self.incarnation:
@@ -217,7 +230,6 @@ class Leases:
                     f"{lease} is of another queue than {self._context.queue!r}, or of an earlier one of that "
                     "name: send it where it was leased"
                 )
-        return checked
 
     def _live(self, lease: Lease) -> LentRow | None:
         lent = self._known.get(lease)

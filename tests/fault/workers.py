@@ -87,6 +87,7 @@ class Habits:
         topic: what a worker of `topic_workers` works with; `queue` is its writer or its group then.
         begin: the number that a writer goes on with.
         commit: how a member commits; each in a way of its own where this is empty.
+        services: the folder with the sockets of services, for workers of `service_workers`.
     """
 
     queue: str = QUEUE
@@ -104,6 +105,7 @@ class Habits:
     topic: str = ""
     begin: int = 0
     commit: str = ""
+    services: str = ""
 
 
 class Bell:

@@ -246,7 +246,7 @@ class TestLeasesThatATokenNames:
     @pytest.fixture
     def leases(self, storage):
         settings = QueueSettings(lease=timedelta(minutes=5))
-        return Leases(context_of(storage, settings, SystemClock(), queue="lent"), lambda: None)
+        return Leases(context_of(storage, settings, SystemClock(), queue="lent"), lambda: None, lambda: None)
 
     @pytest.fixture
     def lent(self, storage, leases):

@@ -12,7 +12,7 @@ import cassq
 from cassq.errors import AccessDeniedError, DeliveryExpiredError, InvalidOptionError, OutcomeUnknownError
 from cassq.http.app import Opening, make_app
 from cassq.http.leasing import check_any
-from cassq.http.lending import LendingQueue, Waiting
+from cassq.http.lending import LendingQueue, Waiting, Waits
 from cassq.http.problems import PartlyDoneError, to_problem
 from cassq.model.ids import new_pipe_id, new_token
 
@@ -24,19 +24,19 @@ class Scene:
 
     def __init__(self, store):
         self.queue = LendingQueue(store.queue("orders"))
-        self.draining = asyncio.Event()
+        self.waits = Waits()
         self.left = asyncio.Event()
 
     async def _receive(self):
         await self.left.wait()
         return {"type": "http.disconnect"}
 
-    async def _let_in(self):
+    async def _let_in(self, _):
         return None
 
     def waiting(self, seconds=WAIT_S, check=None, count=1):
         request = Request({"type": "http"}, self._receive)
-        return Waiting(request, count, seconds, self.draining, check or self._let_in)
+        return Waiting(request, count, seconds, self.waits, check or self._let_in)
 
     async def lease(self, *values, **options):
         async with self.queue.lessor() as lessor:
@@ -100,7 +100,7 @@ class TestAClientThatWaits:
 
     def test_and_leaves_as_its_message_comes_has_it_given_to_the_next_one_uncounted(self, store):
         async def scenario(scene):
-            async def leave():
+            async def leave(_):
                 scene.left.set()
                 for _ in range(5):
                     await asyncio.sleep(0)
@@ -113,7 +113,7 @@ class TestAClientThatWaits:
         assert run(store, scenario) == [(b"one", 1)]
 
     def test_and_whose_key_is_revoked_meanwhile_gets_nothing(self, store):
-        async def refuse():
+        async def refuse(_):
             raise AccessDeniedError("revoked")
 
         async def scenario(scene):
@@ -142,7 +142,7 @@ class TestAClientThatWaits:
         async def scenario(scene):
             tasks = [asyncio.create_task(scene.lease()) for _ in range(20)]
             await scene.is_hungry()
-            scene.draining.set()
+            scene.waits.end_all()
             return await asyncio.gather(*tasks)
 
         assert run(store, scenario) == [[]] * 20

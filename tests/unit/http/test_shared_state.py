@@ -66,6 +66,64 @@ class TestInUse:
             return await asyncio.gather(*[use() for _ in range(5)])
 
         assert len(set(asyncio.run(run()))) == 1
+        assert len(opener.made) == 1
+
+    def test_one_that_is_cancelled_takes_nothing_from_the_others(self):
+        opener = Opener()
+
+        async def run():
+            in_use = InUse(opener.find)
+
+            async def use():
+                async with in_use.get("a") as found:
+                    return found
+
+            first, *others = [asyncio.create_task(use()) for _ in range(3)]
+            await asyncio.sleep(0)
+            first.cancel()
+            return await asyncio.gather(*others)
+
+        assert asyncio.run(run()) == opener.made * 2
+
+    def test_all_hear_that_there_is_none_and_the_next_one_looks_again(self):
+        looks = []
+
+        async def find(name):
+            looks.append(name)
+            await asyncio.sleep(0)
+            raise QueueNotFoundError("none")
+
+        async def run():
+            in_use = InUse(find)
+
+            async def use():
+                with pytest.raises(QueueNotFoundError):
+                    async with in_use.get("a"):
+                        pass
+
+            await asyncio.gather(use(), use())
+            await use()
+
+        asyncio.run(run())
+        assert looks == ["a", "a"]
+
+    def test_what_is_forgotten_while_it_opens_is_opened_anew(self):
+        opener = Opener()
+
+        async def run():
+            in_use = InUse(opener.find)
+
+            async def use():
+                async with in_use.get("a"):
+                    pass
+
+            first = asyncio.create_task(use())
+            await asyncio.sleep(0)
+            in_use.forget("a")
+            await asyncio.gather(first, use())
+
+        asyncio.run(run())
+        assert len(opener.made) == 2
 
     def test_what_is_in_use_is_not_closed_and_what_is_idle_is(self, monkeypatch):
         monkeypatch.setattr(services, "IDLE_S", 0.0)

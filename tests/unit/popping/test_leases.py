@@ -48,7 +48,7 @@ def lessor(queue):
 @pytest.fixture
 def away(queue):
     """The leases as another process has them, which knows none."""
-    return Leases(queue._context, lambda: None)
+    return Leases(queue._context, lambda: None, lambda: None)
 
 
 def pushed(queue, count):

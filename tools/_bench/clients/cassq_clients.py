@@ -40,13 +40,15 @@ class CassqClient:
 
     Args:
         store: an open one.
+        name: of the queue.
 
     Attributes:
         store: for work that only cassq can do.
     """
 
-    def __init__(self, store: cassq.Store) -> None:
+    def __init__(self, store: cassq.Store, name: str = QUEUE) -> None:
         self.store = store
+        self._name = name
         self._queues: dict[int, cassq.Queue] = {}
 
     @property
@@ -58,7 +60,7 @@ class CassqClient:
         """Return the queue whose pushers fill so many pipes side by side, opened when it is first needed."""
         queue = self._queues.get(lanes)
         if queue is None or queue.is_closed:
-            name = QUEUE if lanes == 1 else f"{QUEUE}-{lanes}"
+            name = self._name if lanes == 1 else f"{self._name}-{lanes}"
             queue = self._queues[lanes] = self.store.queue(name, push_width=lanes)
         return queue
 
@@ -125,14 +127,16 @@ class CassqOpener:
 
     Args:
         watch: makes what watches the client there, as keywords of `connect`.
+        queue: its name.
     """
 
     url: str
     watch: Callable[[], Mapping[str, Any]] = dict
+    queue: str = QUEUE
 
     def __call__(self) -> CassqClient:
         """Connect and open the queue."""
-        return CassqClient(cassq.connect(self.url, **self.watch()))
+        return CassqClient(cassq.connect(self.url, **self.watch()), self.queue)
 
 
 class CassqOnCassandra:

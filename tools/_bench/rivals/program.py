@@ -63,6 +63,11 @@ class Program:
                 start_new_session=True,
             )
 
+    @property
+    def pid(self) -> int:
+        """Its id."""
+        return self._process.pid
+
     def wait_until(self, answers: Callable[[], object], seconds: float = _START_S) -> None:
         """Wait until `answers` returns without an error.
 

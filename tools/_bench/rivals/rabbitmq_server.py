@@ -23,8 +23,12 @@ class RabbitNode:
         self._programs: list[Program] = []
         self.port = 0
 
-    def start(self, folder: Path, answers: Callable[[], object]) -> None:
-        """Start it, empty, and wait until `answers` succeeds."""
+    def start(self, folder: Path, answers: Callable[[], object], management_port: int | None = None) -> None:
+        """Start it, empty, and wait until `answers` succeeds.
+
+        Args:
+            management_port: where the management API is to be; None has none.
+        """
         found = debian.find("rabbitmq-server", "rabbitmq-server", place=_SCRIPTS, kin="erlang-")
         erlang = _erlang_of(found.root)
         self.port = choose_port()
@@ -34,7 +38,11 @@ class RabbitNode:
             # Its own guesses stop every push when a small machine's disk or memory is nearly full.
             "disk_free_limit.absolute = 200MB\n"
         )
-        (folder / "enabled_plugins").write_text("[].\n")
+        if management_port is not None:
+            with (folder / "rabbitmq.conf").open("a") as settings:
+                settings.write(f"management.tcp.ip = {LOOPBACK}\nmanagement.tcp.port = {management_port}\n")
+        plugins = "" if management_port is None else "rabbitmq_management"
+        (folder / "enabled_plugins").write_text(f"[{plugins}].\n")
         (folder / "rabbitmq-env.conf").write_text("")
         environment = {
             **found.environment,

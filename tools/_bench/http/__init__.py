@@ -1,0 +1,1 @@
+"""The service beside the library and beside other queues that speak HTTP."""
