@@ -21,6 +21,7 @@ from cassq.http.lending import LendingQueue
 from cassq.http.queuey_access import own_queue
 from cassq.http.queuey_forms import Fields, done, read_fields
 from cassq.http.routes import Call, body_to_text
+from cassq.popping.lessor import Leased
 from cassq.topics.pages import PAGE_BYTES
 
 #: A message waits for a year at most before it is tried again.
