@@ -20,6 +20,9 @@ from cassq.http.protocol import DeadlineProtocol
 #: So many connections a process has at most; those beyond it are answered 503.
 CONNECTIONS_MAX = 20_000
 
+#: So many connections wait at a socket until they are taken.
+_BACKLOG = 2048
+
 #: What else it has open: connections of the database, sockets, files.
 FILES_BESIDE = 500
 
@@ -51,11 +54,10 @@ class Listening:
         try:
             if self.uds is not None:
                 _remove_stale(self.uds)
-                bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-                bound.bind(self.uds)
+                bound = _bind_unix(self.uds)
             else:
                 family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
-                bound = socket.create_server((self.host, self.port), family=family, backlog=2048)
+                bound = socket.create_server((self.host, self.port), family=family, backlog=_BACKLOG)
         except OSError as error:
             where = self.uds or f"{self.host}:{self.port}"
             raise InvalidOptionError(
@@ -71,6 +73,17 @@ class Listening:
         host, port = bound.getsockname()[:2]
         scheme = "https" if self.tls_cert else "http"
         return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def _bind_unix(path: str) -> socket.socket:
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        bound.bind(path)
+        bound.listen(_BACKLOG)  # at once: one that does not is taken for a dead one's
+    except OSError:
+        bound.close()
+        raise
+    return bound
 
 
 def _remove_stale(path: str) -> None:
