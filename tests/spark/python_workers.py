@@ -12,10 +12,16 @@ def stop_once_at(marker: str, batch: int = 1):
     It makes the file and waits for the end; a task that finds the file goes on.
     """
 
+    def is_first():
+        try:
+            Path(marker).touch(exist_ok=False)  # one task alone: where all stopped none would go on
+        except FileExistsError:
+            return False
+        return True
+
     def passing(batches):
         for number, each in enumerate(batches, start=1):
-            if number == batch and not Path(marker).exists():
-                Path(marker).touch()
+            if number == batch and is_first():
                 while True:
                     time.sleep(1)
             yield each

@@ -35,8 +35,11 @@ def test_a_read_that_is_hit_shows_every_message_once(spark, queue, read, tmp_pat
     frame = read(partition_messages="60").select("body").mapInArrow(stop_once_at(str(marker)), "body binary")
 
     def hit():
-        wait_until(marker.exists)
-        return kill_workers()
+        try:
+            wait_until(marker.exists)
+        finally:  # or the query waits for ever
+            killed = kill_workers()
+        return killed
 
     hitting = beside.submit(hit)
     found = Counter(bytes(row.body) for row in frame.collect())
@@ -55,9 +58,12 @@ def test_a_write_that_is_hit_writes_every_message_once(spark, store, queue, url,
     )
 
     def hit():
-        wait_until(marker.exists)
-        wait_until(lambda: store.storage.list_pipes(name, shelf=Shelf.STAGED).entries)
-        return kill_workers()
+        try:
+            wait_until(marker.exists)
+            wait_until(lambda: store.storage.list_pipes(name, shelf=Shelf.STAGED).entries)
+        finally:
+            killed = kill_workers()
+        return killed
 
     hitting = beside.submit(hit)
     frame.write.format("cassq").option("url", url).option("queue", name).mode("append").save()
