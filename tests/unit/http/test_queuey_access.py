@@ -10,7 +10,7 @@ from cassq import aio
 from cassq.errors import AccessDeniedError
 from cassq.gate.addresses import Proxies
 from cassq.http.queuey_access import readable
-from cassq.http.queuey_attributes import PUBLIC, keep
+from cassq.http.queuey_attributes import PUBLIC, forget, keep, may_be_public
 from cassq.http.routes import NOBODY, Call
 from cassq.http.service import KEYLESS_MAX, Service
 
@@ -57,13 +57,14 @@ def run(tmp_path):
 
 def test_without_a_key_only_so_many_read_at_once(run):
     now, most = 0, 0
+    full = asyncio.Barrier(KEYLESS_MAX)
 
     async def read(service):
         nonlocal now, most
-        async with readable(call_of(service, "open")) as opened:
+        async with readable(call_of(service, "open")):
             now += 1
             most = max(most, now)
-            await opened.topic.stats()
+            await full.wait()  # until as many are here as may be
             now -= 1
 
     async def work(service):
@@ -82,6 +83,22 @@ def test_what_is_not_public_is_not_even_opened(run, name):
         return service.topics.opened
 
     assert run(work) == []
+
+
+def test_what_is_kept_of_a_deleted_queue_goes_and_that_of_a_later_one_stays(run):
+    async def work(service):
+        store, name = service.store, "shop.open"
+        first = str((await store.find_topic(name)).incarnation)
+        await store.delete_topic(name)
+        later = await store.topic(name)
+        await keep(service, name, later, lambda kept: replace(kept, type=PUBLIC))
+
+        await forget(service, name, first)
+        assert await may_be_public(service, name)
+        await forget(service, name, str(later.incarnation))
+        assert not await may_be_public(service, name)
+
+    run(work)
 
 
 def test_a_queue_that_is_public_no_more_is_not_read_from_then_on(run):
