@@ -204,7 +204,8 @@ def tell(request: Request, error: Exception) -> Response:
     plain = answer_problem(error)  # it logs, and knows the headers
     told: dict[str, Any] = {"status": "error", "error_msg": _fields_of(error)}
     if isinstance(error, PartlyDoneError):
-        told |= {"done": error.done, "outcomes": error.outcomes}
+        so_far = {"done": error.done, "outcomes": error.outcomes}
+        told |= {name: value for name, value in so_far.items() if value is not None}
     made = answer(told, plain.status_code)
     for name, value in plain.headers.items():
         if name not in {"content-type", "content-length"}:

@@ -9,7 +9,7 @@ from support.serving import Serving, keys_of
 import cassq
 from cassq.gate.keys import Key
 from cassq.http.queuey import ROUTES
-from cassq.http.queuey_ids import MessagePlace
+from cassq.http.queuey_ids import MessagePlace, parse_since
 
 #: Of these each test has one: a service hears of a new one after a second or two.
 APPLICATIONS = [f"app{number}" for number in range(200)]
@@ -437,6 +437,19 @@ def test_since_for_several_partitions_is_a_time(app):
     assert app.bodies(queue, since="99999999999", partitions="1,2") == []
     assert app.bodies(queue, since="99999999999", partitions="1,2", order="descending") == ["1", "3", "2"]
     assert app.bodies(queue, since="0", partitions="1,2", order="descending") == []
+
+
+def test_an_id_that_no_message_has_says_a_time_alone(app):
+    queue = app.make()
+    app.post(queue, "1")
+    (posted,) = app.post(queue, "2")
+    place = parse_since(posted["key"]).place
+    before = place._replace(published_at_ms=place.published_at_ms - 3_600_000).hex
+    after = place._replace(published_at_ms=place.published_at_ms + 3_600_000).hex
+    assert app.bodies(queue, since=before) == ["1", "2"]
+    assert app.bodies(queue, since=after) == []
+    assert app.bodies(queue, since=after, order="descending") == ["2", "1"]
+    assert app.bodies(f"{queue}/1:{before},1:{after}") == []
 
 
 def test_a_page_is_read_on_by_the_id_of_its_last_message(app):

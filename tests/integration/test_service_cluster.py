@@ -118,3 +118,32 @@ def test_what_one_service_leases_another_one_settles_also_once_the_first_was_kil
         assert all(each["attempt"] == 1 for each in dropped)
         assert other.get(f"{path}/stats").json()["committed"] == 40
         other.delete(path)
+
+
+def test_two_services_answer_clients_of_queuey_on_one_store(cluster_url, request):
+    first, second = (Serving(cluster_url, "--queuey") for _ in range(2))
+    request.addfinalizer(first.end)
+    request.addfinalizer(second.end)
+    name = f"app{secrets.token_hex(4)}"
+    key = first.key(name)
+    with first.client(key) as one, second.client(key) as other, second.client(None) as nobody:
+        until(lambda: other.get("/v1/queues").status_code == 200)
+        root, named = f"/queuey/v1/{name}", {"X-Application-Name": name}
+        queue = one.post(root, data={"partitions": 2, "type": "public"}).json()["queue_name"]
+        batch = {"messages": [{"body": str(number), "partition": number % 2 + 1} for number in range(40)]}
+        posted = one.post(f"{root}/{queue}", json=batch).json()["messages"]
+        for client in (other, nobody):
+            for number in (0, 17, 39):
+                words = {"since": posted[number]["key"], "partitions": number % 2 + 1}
+                found = client.get(f"{root}/{queue}", params=words).json()["messages"]
+                assert [each["body"] for each in found] == [str(each) for each in range(number, 40, 2)]
+                assert found[0]["timestamp"] == posted[number]["timestamp"]
+        assert one.put(f"{root}/{queue}", data={"type": "user"}).status_code == 200
+        assert nobody.get(f"{root}/{queue}").status_code == 403
+
+        one.post("/queue", headers=named, data={"queue_name": "jobs", "type": "worker"})
+        one.post("/queue/jobs", headers=named, json={"n": 1})
+        reserved = one.post("/queue/jobs/reserve", headers=named, json={"wait": 20}).json()["reservations"]
+        given = {"reservations": [each["reservation"] for each in reserved]}
+        done = other.post("/queue/jobs/verify", headers=named, json=given)
+        assert (done.status_code, done.json()["outcomes"]) == (200, ["committed"])

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from _queuey_client.services import Services, running
-from _queuey_client.source import UnfetchedError, convert, fetch
+from _queuey_client.source import UnfetchedError, check_tools, convert, fetch
 
 #: What a topic does not carry.
 KNOWN = {
@@ -39,6 +39,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="queuey-client-") as name:
         folder = Path(name)
         try:
+            check_tools()
             with running(folder) as services:
                 convert(archive or fetch(folder), folder, _words(services))
                 return _tell(_run(folder, services))

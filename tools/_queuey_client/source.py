@@ -6,6 +6,8 @@ test is left out or made easier.
 """
 
 import importlib
+import importlib.util
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -34,6 +36,18 @@ _BARE_RAISE = {
 
 class UnfetchedError(Exception):
     """Raised when the package, or what converts it, is not to be had here."""
+
+
+def check_tools() -> None:
+    """Check that what is needed besides is here.
+
+    Raises: UnfetchedError: it is not.
+    """
+    if shutil.which("openssl") is None:
+        raise UnfetchedError("openssl is not here, which makes certificates")
+    if importlib.util.find_spec("requests") is None:
+        raise UnfetchedError("requests is not here, by which the client speaks: pip install requests")
+    _tool()
 
 
 def fetch(folder: Path) -> Path:

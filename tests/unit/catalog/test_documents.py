@@ -83,6 +83,16 @@ def test_a_deleted_one_is_not_listed_and_may_be_made_anew(storage):
     assert documents.change("a", lambda seen: json.dumps([seen])) == "[null]"
 
 
+def test_one_is_found_by_its_name_until_it_is_deleted(storage):
+    documents = Documents(storage, "kind")
+    assert documents.find("a") is None
+    documents.change("a", lambda _: '{"n": 1}')
+    assert (documents.find("a"), documents.find("b")) == ('{"n": 1}', None)
+    assert Documents(storage, "other").find("a") is None
+    documents.change("a", lambda _: None)
+    assert documents.find("a") is None
+
+
 def test_others_that_change_it_meanwhile_are_heard(storage):
     documents = Documents(storage, "k")
     documents.change("a", lambda _: "1")
