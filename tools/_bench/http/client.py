@@ -65,7 +65,7 @@ class HttpClient:
             self.run(connection.get(request))
 
     def pop_each(self, seen: Callable[[bytes], None], until: Callable[[], bool]) -> None:
-        """See `Client.pop_each`: one client that waits, and acknowledges over another connection meanwhile."""
+        """See `Client.pop_each`: one client waits, and acknowledges by another connection meanwhile."""
         (connection, *_), (other, *_) = self.connect(2)
         wait = self.dialect.pop(_TOGETHER, _LOOK_S)
 
