@@ -1,4 +1,4 @@
-"""Clients that no service wants, beside those that are measured: on a queue of their own.
+"""Clients that no service wants, beside those that are measured: on queues of their own.
 
 Owns what they do, and how often. What must not break: nothing of it is on the queue that is measured.
 """
@@ -10,32 +10,30 @@ import time
 from collections.abc import Sequence
 
 from _bench.http.client import HttpClient, make_texts
-from _bench.http.connection import LOOPBACK, Connection, to_request
-from _bench.http.dialect import JSON, CassqDialect
+from _bench.http.connection import LOOPBACK, Connection
+from _bench.http.dialect import CassqDialect
 
-_QUEUE = "bench-strangers"
-_PATH = f"/v1/queues/{_QUEUE}"
+_FAT, _EMPTY = "bench-fat", "bench-empty"
 
 #: What one answer has at most, and so many clients that do not read it.
 _FAT_BYTES, _FAT_MESSAGES, _UNREAD = 64 * 1024, 64, 8
 _LEAVING_PER_S = 200
 
 
-def be_strange(client: HttpClient, ports: Sequence[int], seconds: float) -> int:
+def be_strange(client: HttpClient, key: str, ports: Sequence[int], seconds: float) -> int:
     """Come and leave 200 times a second; send halves of bodies, and do not read; return how many left."""
-    return client.run(_be_strange(ports, seconds))
+    return client.run(_be_strange(key, ports[0], seconds))
 
 
-async def _be_strange(ports: Sequence[int], seconds: float) -> int:
-    port, dialect = ports[0], CassqDialect(_QUEUE)
+async def _be_strange(key: str, port: int, seconds: float) -> int:
+    fat, empty = CassqDialect(_FAT, key), CassqDialect(_EMPTY, key)
     connection = Connection(port)
-    for request in (*dialect.setup, dialect.push_many(make_texts(_FAT_MESSAGES, _FAT_BYTES))):
+    for request in (*fat.setup, *empty.setup, fat.push_many(make_texts(_FAT_MESSAGES, _FAT_BYTES))):
         await connection.get(request)
     connection.close()
-    wait = to_request("POST", "/v1/queues/bench-nothing/lease", b'{"wait_s": 5}', JSON)
-    half = to_request("POST", f"{_PATH}/messages", b"half").replace(b"Length: 4", b"Length: 1000")
-    await _ask(port, to_request("PUT", "/v1/queues/bench-nothing"))
-    much = 100 * to_request("GET", f"{_PATH}/messages?limit=1000")
+    wait = empty.pop(1, 5.0)
+    half = fat.push_one(b"half").replace(b"Length: 4", b"Length: 1000")
+    much = 100 * fat.request("GET", "/messages?limit=1000")
     unread = [await _send(port, much) for _ in range(_UNREAD)]
     until, left = time.monotonic() + seconds, 0
     leaving: set[asyncio.Task[None]] = set()
@@ -50,12 +48,6 @@ async def _be_strange(ports: Sequence[int], seconds: float) -> int:
     for each in unread:
         each.close()
     return left
-
-
-async def _ask(port: int, request: bytes) -> None:
-    connection = Connection(port)
-    await connection.get(request)
-    connection.close()
 
 
 async def _send(port: int, request: bytes) -> asyncio.Transport:

@@ -121,13 +121,14 @@ def _open(stack: ExitStack, stage: Stage) -> Sides:
     for each in services:
         stack.callback(each.stop)
         each.start(stage.folder)
-    home, other, door = (each.ports[0] for each in services)
+    home, other, door = services
+    at_home, at_door = CassqDialect(QUEUE, home.key), CassqDialect(QUEUE, door.key)
     openers: dict[str, Opener] = {
         "library": CassqOpener(url),
         "pusher": CassqOpener(url, queue=QUEUE),
-        "home": HttpOpener(CassqDialect(QUEUE), [home]),
-        "away": HttpOpener(CassqDialect(QUEUE), [home, other]),
-        "door": HttpOpener(CassqDialect(QUEUE), [door]),
+        "home": HttpOpener(at_home, home.ports),
+        "away": HttpOpener(at_home, [*home.ports, *other.ports]),
+        "door": HttpOpener(at_door, door.ports),
     }
     clients = {name: stack.enter_context(ClientProcess(opener, name)) for name, opener in openers.items()}
     clients["home"].run(http.HttpClient.set_up)
@@ -177,7 +178,7 @@ def _measure_latency(stage: Stage, options: argparse.Namespace) -> Found:
         service = Service("service", url)
         opened.callback(service.stop)
         service.start(stage.folder)
-        opener = HttpOpener(CassqDialect(QUEUE), service.ports)
+        opener = HttpOpener(CassqDialect(QUEUE, service.key), service.ports)
         strangers = opened.enter_context(ClientProcess(opener, "strangers"))
         for _ in range(options.rounds):
             for name, each in parts.items():
@@ -185,7 +186,7 @@ def _measure_latency(stage: Stage, options: argparse.Namespace) -> Found:
                 pusher = CassqOpener(url) if is_library else CassqOpener(url, queue=QUEUE)
                 popper: Opener = CassqOpener(url) if is_library else opener
                 if name == _BESIDE_STRANGERS:
-                    strangers.begin(be_strange, service.ports, options.seconds + _STRANGE_S)
+                    strangers.begin(be_strange, service.key, service.ports, options.seconds + _STRANGE_S)
                 each.append(_latency(pusher, popper, options))
                 if name == _BESIDE_STRANGERS:
                     strangers.result()
