@@ -106,10 +106,8 @@ def _fight(
         opener = HttpOpener(rival.dialect, [rival.port])
         theirs = stack.enter_context(ClientProcess(opener, rival.name))
         theirs.run(HttpClient.set_up)
-        sides = {
-            "cassq": (ours, _LINES, _LEASE),
-            rival.name: (theirs, rival.dialect.push_max, rival.dialect.pop_max),
-        }
+        most = rival.dialect.push_max, rival.dialect.pop_max
+        sides = {"cassq": (ours, (_LINES, _LEASE)), rival.name: (theirs, most)}
         measures: dict[str, Measure] = {}
         for name in _MEASURES:
             for side, (client, own) in sides.items():
