@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
+from functools import lru_cache
 
 import msgspec
 from starlette.responses import Response
@@ -106,9 +107,14 @@ def _lines(leased: Leased) -> Iterator[forms.Line]:
     return (forms.Line(whole.lease, whole.attempt, whole.left_s, each) for each in whole.messages)
 
 
+#: Of most leases all messages have one pipe's.
+_pipe_text = lru_cache(64)(str)
+
+
 def _told(message: LeasedMessage) -> forms.LeasedMessage:
+    pipe, seq = message.message_id
     return forms.LeasedMessage(
-        str(message.message_id),
+        f"{_pipe_text(pipe)}:{seq}",  # as `str` of the id
         *body_to_text(message.body),
         dict(message.headers),
         message.pushed_at,

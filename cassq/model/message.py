@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import NamedTuple, overload
 from uuid import UUID
 
@@ -265,6 +266,7 @@ def pack_headers(headers: Iterable[Headers]) -> tuple[Headers, ...] | None:
     return packed if any(packed) else None
 
 
+@lru_cache(1024)  # many messages were pushed together, and this takes longer than all else of a time
 def to_datetime(ms: int) -> datetime:
     """Return milliseconds since 1970 as an aware datetime in UTC."""
     return datetime.fromtimestamp(ms / 1000, UTC)

@@ -68,7 +68,7 @@ class ServiceCrew(Crew):
 
     def start_services(self) -> None:
         with cassq.connect(self.url) as store:
-            store.queue("fat").push_many([bytes(FAT_BYTES)] * FAT_MESSAGES)
+            store.queue("fat").push_many([b"a" * FAT_BYTES] * FAT_MESSAGES)
         for number in range(SERVICES):
             self.serve(number)
         for each in self.services:

@@ -16,6 +16,7 @@ from cassq.errors import (
     DeliveryExpiredError,
     InvalidOptionError,
     OutcomeUnknownError,
+    QueueNotFoundError,
     StorageUnavailableError,
 )
 from cassq.model.ids import new_pipe_id, new_token
@@ -723,6 +724,25 @@ class TestCommitsThatNobodyWaitsFor:
         until(lambda: queue.stats().committed == 2)
         is_over.set()
 
+    def test_do_not_wait_for_a_look_at_the_queue_and_hear_that_it_was_deleted(self, queue, lessor):
+        pushed(queue, 1)
+        lease = lease_one(lessor, 1).lease
+        looks, may_look = [], threading.Event()
+
+        def look():
+            looks.append(threading.current_thread())
+            may_look.wait(WAIT_S)
+            raise QueueNotFoundError("it was deleted")
+
+        leases = Leases(queue._context, look, lambda: None)
+        future = leases.commit_soon(lease)
+        assert not future.done()
+        may_look.set()
+
+        assert isinstance(future.exception(WAIT_S), QueueNotFoundError)
+        assert threading.current_thread() not in looks
+        assert queue.stats().committed == 0
+
     def test_are_told_what_each_came_to_where_one_is_refused(self, queue, lessor, away):
         pushed(queue, 2)
         known, unknown = (lease_one(lessor, 1).lease for _ in range(2))
@@ -802,6 +822,8 @@ class TestAClosedQueue:
 
         with pytest.raises(ClosedError):
             queue.leases.commit([lease])
+        with pytest.raises(ClosedError):
+            queue.leases.commit_soon(lease)
 
 
 def _all(lessor, count):

@@ -65,17 +65,22 @@ class HttpClient:
             self.run(connection.get(request))
 
     def pop_each(self, seen: Callable[[bytes], None], until: Callable[[], bool]) -> None:
-        """See `Client.pop_each`: one client that waits."""
-        ((connection, *_),) = self.connect(1)
+        """See `Client.pop_each`: one client waits, and acknowledges by another connection meanwhile."""
+        (connection, *_), (other, *_) = self.connect(2)
         wait = self.dialect.pop(_TOGETHER, _LOOK_S)
 
         async def pop() -> None:
+            acknowledging: asyncio.Future[bytes] | None = None
             while not until():
                 popped = self.dialect.read(await connection.get(wait))
                 for body in popped.bodies:
                     seen(body)
                 if popped.ack:
-                    self.dialect.check(await connection.get(popped.ack))
+                    if acknowledging:
+                        self.dialect.check(await acknowledging)
+                    acknowledging = asyncio.ensure_future(other.get(popped.ack))
+            if acknowledging:
+                self.dialect.check(await acknowledging)
 
         self.run(pop())
 

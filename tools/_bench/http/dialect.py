@@ -6,7 +6,7 @@ making them is not measured where it can be done before.
 
 import asyncio
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -111,25 +111,34 @@ class CassqDialect:
 
     Args:
         queue: its name.
+        key: of an application.
     """
 
     queue: str
+    key: str
     push_max: int = 1000
     pop_max: int = 1000
 
     @property
     def setup(self) -> Sequence[bytes]:
         """Make the queue, or open it."""
-        return [to_request("PUT", f"/v1/queues/{self.queue}")]
+        return [self.request("PUT", "")]
+
+    def request(
+        self, method: str, call: str, body: bytes = b"", headers: Mapping[str, str] | None = None
+    ) -> bytes:
+        """Return a request about the queue."""
+        own = {"Authorization": f"Bearer {self.key}", **(headers or {})}
+        return to_request(method, f"/v1/queues/{self.queue}{call}", body, own)
 
     def push_one(self, body: bytes) -> bytes:
         """Push its bytes."""
-        return to_request("POST", f"/v1/queues/{self.queue}/messages", body)
+        return self.request("POST", "/messages", body)
 
     def push_many(self, bodies: Sequence[bytes]) -> bytes:
         """Push lines."""
         lines = b"".join(msgspec.json.encode({"body": body.decode()}) + b"\n" for body in bodies)
-        return to_request("POST", f"/v1/queues/{self.queue}/messages", lines, NDJSON)
+        return self.request("POST", "/messages", lines, NDJSON)
 
     def check(self, answer: bytes) -> None:
         """The status says it all."""
@@ -137,7 +146,7 @@ class CassqDialect:
     def pop(self, count: int, wait_s: float) -> bytes:
         """Lease."""
         wanted = msgspec.json.encode({"count": count, "wait_s": wait_s})
-        return to_request("POST", f"/v1/queues/{self.queue}/lease", wanted, JSON)
+        return self.request("POST", "/lease", wanted, JSON)
 
     def read(self, answer: bytes) -> Popped:
         """Read leases; committing them is one request."""
@@ -146,7 +155,7 @@ class CassqDialect:
         leases = _leases.decode(answer).leases
         bodies = [_to_bytes(each) for lease in leases for each in lease.messages]
         tokens = msgspec.json.encode({"leases": [each.lease for each in leases]})
-        return Popped(bodies, to_request("POST", f"/v1/queues/{self.queue}/commit", tokens, JSON))
+        return Popped(bodies, self.request("POST", "/commit", tokens, JSON))
 
 
 def _to_bytes(message: _Message) -> bytes:

@@ -1,6 +1,6 @@
 """The service over a queue that answers at once: what is left of a request's time is the door's own.
 
-    python -m _bench.http.instant PORT
+    python -m _bench.http.instant PORT FILE
 
 Owns a store of which nothing is kept: a push is durable at once, a lease is there at once, a commit is done.
 What must not break: each request goes the way through `cassq.http` that it goes before a real store.
@@ -11,10 +11,13 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self, TypeVar
 from uuid import UUID, uuid4
 
+import cassq
+from _bench.http.servers import make_key
 from cassq import aio
 from cassq.http import app, process
 from cassq.model.ids import MessageId
@@ -107,7 +110,8 @@ class _Queue:
 
 
 class _Store:
-    storage: Any = None
+    def __init__(self, sync: cassq.Store) -> None:
+        self.sync = sync
 
     async def find_queue(self, _: str) -> object:
         return SimpleNamespace(sync=_Queue())
@@ -122,15 +126,13 @@ class _Store:
         pass
 
 
-def _connect(_: str) -> Any:  # noqa: ANN401 - in the place of a store
-    return _Store()
-
-
 def main() -> None:
-    """Serve until a signal."""
-    setattr(aio, "connect", _connect)  # noqa: B010 - it is another kind of function
+    """Serve until a signal; a key is in the file before that."""
     listening = process.Listening(port=int(sys.argv[1]))
-    process.run(app.Opening("", is_open=True), listening, listening.bind())
+    with cassq.connect("memory:") as store:
+        setattr(aio, "connect", lambda _: _Store(store))  # noqa: B010 - it is another kind of function
+        Path(sys.argv[2]).write_text(make_key(store), "utf-8")
+        process.run(app.Opening(""), listening, listening.bind())
 
 
 if __name__ == "__main__":

@@ -75,9 +75,9 @@ def _measure(url: str, folder: Path, crowd: Crowd, seconds: float) -> Held:
         service = Service("resting", url)
         stack.callback(service.stop)
         service.start(folder)
-        opener = HttpOpener(CassqDialect(crowd.queues[0]), service.ports)
+        opener = HttpOpener(CassqDialect(crowd.queues[0], service.key), service.ports)
         client = stack.enter_context(ClientProcess(opener, "waiting"))
-        client.run(_begin, crowd)
+        client.run(_begin, crowd, service.key)
         client.begin(_stay, crowd, _SETTLE_S + seconds + 1)
         time.sleep(_SETTLE_S)
         before = service.held()
@@ -87,13 +87,13 @@ def _measure(url: str, folder: Path, crowd: Crowd, seconds: float) -> Held:
         return Held(after.mib, after.threads, after.cpu_s - before.cpu_s)
 
 
-def _begin(client: HttpClient, crowd: Crowd) -> None:
+def _begin(client: HttpClient, crowd: Crowd, key: str) -> None:
     """Have all of them wait."""
     count = len(crowd.queues) * crowd.each
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, count + _FILES_BESIDE), hard))
     connections = client.connect(count)
-    dialects = [CassqDialect(name) for name in crowd.queues]
+    dialects = [CassqDialect(name, key) for name in crowd.queues]
     for each in dialects:
         for request in each.setup:
             client.run(connections[0][0].get(request))

@@ -74,7 +74,7 @@ def measure_rivals(
         service = Service("service", url)
         stack.callback(service.stop)
         service.start(folder)
-        opener = HttpOpener(CassqDialect(_QUEUE), service.ports)
+        opener = HttpOpener(CassqDialect(_QUEUE, service.key), service.ports)
         ours = stack.enter_context(ClientProcess(opener, "cassq"))
         ours.run(HttpClient.set_up)
         for make in _RIVALS:
@@ -106,23 +106,26 @@ def _fight(
         opener = HttpOpener(rival.dialect, [rival.port])
         theirs = stack.enter_context(ClientProcess(opener, rival.name))
         theirs.run(HttpClient.set_up)
-        sides = {"cassq": (ours, CassqDialect(_QUEUE)), rival.name: (theirs, rival.dialect)}
+        most = rival.dialect.push_max, rival.dialect.pop_max
+        sides = {"cassq": (ours, (_LINES, _LEASE)), rival.name: (theirs, most)}
         measures: dict[str, Measure] = {}
         for name in _MEASURES:
-            for side, (client, dialect) in sides.items():
-                measures[f"{side}: {name}"] = _measure_of(name, client, dialect, options)
+            for side, (client, own) in sides.items():
+                measures[f"{side}: {name}"] = _measure_of(name, client, own, options)
         for client, _ in sides.values():  # servers compile as they run
             client.run(http.push, _WARM, options.body, 1, _CONNECTIONS)
             client.run(http.pop, _WARM, 1, _CONNECTIONS)
         return interleave(measures, options.rounds, title=rival.name)
 
 
-def _measure_of(name: str, client: ClientProcess, dialect: Dialect, options: argparse.Namespace) -> Measure:
+def _measure_of(
+    name: str, client: ClientProcess, most: tuple[int, int], options: argparse.Namespace
+) -> Measure:
     few, many, body = options.messages // 10, options.messages, options.body
     of: dict[str, Measure] = {
         "push one": client.rate_of(http.push, few, body, 1, _CONNECTIONS),
         "take one": client.rate_of(http.pop, few, 1, _CONNECTIONS),
-        "push many": client.rate_of(http.push, many, body, min(_LINES, dialect.push_max), _FEW),
-        "take many": client.rate_of(http.pop, many, min(_LEASE, dialect.pop_max), _FEW),
+        "push many": client.rate_of(http.push, many, body, min(_LINES, most[0]), _FEW),
+        "take many": client.rate_of(http.pop, many, min(_LEASE, most[1]), _FEW),
     }
     return of[name]

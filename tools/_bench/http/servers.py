@@ -10,10 +10,13 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
+from uuid import uuid4
 
 import psutil
 
+import cassq
 from _bench.rivals.program import LOOPBACK, Program, choose_port
+from cassq.gate.applications import Application, Applications, Right
 from cassq.limits import MIB
 
 
@@ -22,6 +25,10 @@ class Service:
 
     Args:
         url: of the store; None for a queue that answers at once: what is left is the door.
+
+    Attributes:
+        ports: of each process.
+        key: of an application that may do everything.
     """
 
     def __init__(self, name: str, url: str | None, processes: int = 1) -> None:
@@ -30,21 +37,27 @@ class Service:
         self._count = processes
         self._programs: list[Program] = []
         self.ports: list[int] = []
+        self.key = ""
 
     def start(self, folder: Path) -> None:
         """Start them, and wait until they are ready."""
+        if self._url is not None:
+            with cassq.connect(self._url) as store:
+                self.key = make_key(store)
         for number in range(self._count):
             port = choose_port()
-            program = Program(f"{self.name}-{number}", self._command(port), folder)
+            kept = folder / f"{self.name}-{number}.key"
+            program = Program(f"{self.name}-{number}", self._command(port, kept), folder)
             self._programs.append(program)
             self.ports.append(port)
             program.wait_until(partial(_check_ready, port))
+            self.key = self.key or kept.read_text("utf-8")
 
-    def _command(self, port: int) -> Sequence[str | Path]:
+    def _command(self, port: int, key: Path) -> Sequence[str | Path]:
         if self._url is None:
-            return [sys.executable, "-m", "_bench.http.instant", str(port)]
-        cassq = Path(sys.executable).with_name("cassq")
-        return [cassq, "--url", self._url, "serve", "--port", str(port), "--open"]
+            return [sys.executable, "-m", "_bench.http.instant", str(port), key]
+        program = Path(sys.executable).with_name("cassq")
+        return [program, "--url", self._url, "serve", "--port", str(port)]
 
     def stop(self) -> None:
         """End them."""
@@ -58,6 +71,14 @@ class Service:
         return Held(
             sum(one.mib for one in each), sum(one.threads for one in each), sum(one.cpu_s for one in each)
         )
+
+
+def make_key(store: cassq.Store) -> str:
+    """Return a key with which everything can be done; a process that runs takes it within two seconds."""
+    applications = Applications(store.storage)
+    name = f"bench-{uuid4().hex[:8]}"
+    applications.create(Application(name, frozenset(Right)))
+    return str(applications.add_key(name))
 
 
 def _check_ready(port: int) -> None:

@@ -23,6 +23,7 @@ from _bench.http.dialect import CassqDialect
 from _bench.http.rest import measure_rest
 from _bench.http.rivals import measure_rivals
 from _bench.http.servers import Service
+from _bench.http.strangers import be_strange
 from _bench.measuring.compare import Figures, Measure, interleave, ratio
 from _bench.measuring.percentiles import join
 from _bench.measuring.settings_line import tell_settings
@@ -50,6 +51,11 @@ PUSH_ONE, LEASE_ONE = f"push, {_CONNECTIONS} connections", f"lease 1 + commit, {
 AWAY = f"{LEASE_ONE}, commit away"
 DOOR = ", door alone"
 _PUSH_MANY, _POP_MANY = "push_many", f"pop_many({_BATCH}) + commit_many"
+
+_BESIDE_STRANGERS = "service, beside strangers"
+_LATENCIES = ("library", "service", _BESIDE_STRANGERS)
+#: So much longer are strangers there than the flow takes: it begins later.
+_STRANGE_S = 8
 
 _BESIDE = {PUSH_LINES: _PUSH_MANY, LEASE_MANY: _POP_MANY, AWAY: LEASE_ONE} | {
     name: name + DOOR for name in (PUSH_ONE, LEASE_ONE)
@@ -115,13 +121,14 @@ def _open(stack: ExitStack, stage: Stage) -> Sides:
     for each in services:
         stack.callback(each.stop)
         each.start(stage.folder)
-    home, other, door = (each.ports[0] for each in services)
+    home, other, door = services
+    at_home, at_door = CassqDialect(QUEUE, home.key), CassqDialect(QUEUE, door.key)
     openers: dict[str, Opener] = {
         "library": CassqOpener(url),
         "pusher": CassqOpener(url, queue=QUEUE),
-        "home": HttpOpener(CassqDialect(QUEUE), [home]),
-        "away": HttpOpener(CassqDialect(QUEUE), [home, other]),
-        "door": HttpOpener(CassqDialect(QUEUE), [door]),
+        "home": HttpOpener(at_home, home.ports),
+        "away": HttpOpener(at_home, [*home.ports, *other.ports]),
+        "door": HttpOpener(at_door, door.ports),
     }
     clients = {name: stack.enter_context(ClientProcess(opener, name)) for name, opener in openers.items()}
     clients["home"].run(http.HttpClient.set_up)
@@ -166,37 +173,38 @@ def _measures(sides: Sides, options: argparse.Namespace) -> dict[str, Measure]:
 
 def _measure_latency(stage: Stage, options: argparse.Namespace) -> Found:
     url = cast("CassqOpener", stage.opener).url
-    ways = ("library", "service")
-    parts: dict[str, list[bytes]] = {name: [] for name in ways}
-    with ExitStack() as stack:
+    parts: dict[str, list[bytes]] = {name: [] for name in _LATENCIES}
+    with ExitStack() as opened:
         service = Service("service", url)
-        stack.callback(service.stop)
+        opened.callback(service.stop)
         service.start(stage.folder)
-        openers: dict[str, tuple[Opener, Opener]] = {
-            "library": (CassqOpener(url), CassqOpener(url)),
-            "service": (CassqOpener(url, queue=QUEUE), HttpOpener(CassqDialect(QUEUE), service.ports)),
-        }
+        opener = HttpOpener(CassqDialect(QUEUE, service.key), service.ports)
+        strangers = opened.enter_context(ClientProcess(opener, "strangers"))
         for _ in range(options.rounds):
-            for name, (pusher, popper) in openers.items():
-                parts[name].append(_latency(pusher, popper, options))
+            for name, each in parts.items():
+                is_library = name == "library"
+                pusher = CassqOpener(url) if is_library else CassqOpener(url, queue=QUEUE)
+                popper: Opener = CassqOpener(url) if is_library else opener
+                if name == _BESIDE_STRANGERS:
+                    strangers.begin(be_strange, service.key, service.ports, options.seconds + _STRANGE_S)
+                each.append(_latency(pusher, popper, options))
+                if name == _BESIDE_STRANGERS:
+                    strangers.result()
     found = {
-        f"{name} p{percentile}": Figures(tuple(join([each]).at_ms(percentile) for each in parts[name]))
-        for name in ways
+        f"{name} p{percentile}": Figures(tuple(join([one]).at_ms(percentile) for one in each))
+        for name, each in parts.items()
         for percentile in (50, 99)
     }
     rows = [
         (name, tell_figures(found[f"{name} p50"], " ms"), tell_figures(found[f"{name} p99"], " ms"))
-        for name in ways
+        for name in parts
     ]
     title = f"A message into an idle queue until a client that waits has it, at {options.rate}/s"
     return [(Table(title, ("way", "p50", "p99"), rows), found)]
 
 
 def _latency(pusher: Opener, popper: Opener, options: argparse.Namespace) -> bytes:
-    with (
-        ClientProcess(pusher, "pusher") as one,
-        ClientProcess(popper, "popper") as other,
-    ):
+    with ClientProcess(pusher, "pusher") as one, ClientProcess(popper, "popper") as other:
         one.run(cassq_work.drain)
         return measure_rate(one, other, options.rate, options.seconds, options.body)
 
