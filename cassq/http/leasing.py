@@ -47,12 +47,9 @@ async def lease(call: Call) -> Response:
             f"count={wanted.count} with Accept: {BYTES}, which has one message: leave it out"
         )
 
-    async def check() -> None:
-        await call.service.admit(call.asked, is_counted=False)
-
-    waiting = Waiting(call.request, wanted.count, wanted.wait_s, call.service.draining, check)
-    async with call.service.queues.get(call.name("queue")) as queue, queue.lessor() as lessor:
-        leased = await waiting.lease(lessor)
+    waiting = Waiting(call.request, wanted.count, wanted.wait_s, call.service.draining, call.check)
+    async with call.service.queues.get(call.name("queue")) as queue, queue.lending() as lessor:
+        leased: list[Leased] = await waiting.lease(lessor.lease_soon)
     if not leased:
         return Response(status_code=204)
     if accepted == BYTES:

@@ -6,8 +6,10 @@ more, gets no lease; what was on its way to it goes to others at once, and count
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import Any, cast
 
 from starlette.requests import ClientDisconnect, Request
 
@@ -16,8 +18,12 @@ from cassq import aio
 from cassq.aio.landing import landed
 from cassq.aio.twins import call_in_thread
 from cassq.errors import CassqError, ClosedError, QueueNotFoundError
-from cassq.popping.lessor import Leased, LeaseFuture, Lessor
+from cassq.popping.lessor import LeaseFuture, Lessor
 from cassq.popping.timing import LOOK_TIMEOUT_S
+from cassq.topics.group_line import GroupFuture
+
+#: What a client waits with; its list is empty where nothing came.
+AnyFuture = LeaseFuture | GroupFuture
 
 
 class LendingQueue(aio.Queue):
@@ -30,8 +36,13 @@ class LendingQueue(aio.Queue):
         self._clients = 0
         self._used_at = 0.0
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether it has to stay open: no, what is leased the database has."""
+        return False
+
     @asynccontextmanager
-    async def lessor(self) -> AsyncIterator[Lessor]:
+    async def lending(self) -> AsyncIterator[Lessor]:
         """Open the lessor, if need be, and keep it for the block.
 
         Raises: as `cassq.Queue.lessor`.
@@ -76,8 +87,11 @@ class Waiting:
     draining: asyncio.Event
     check: Callable[[], Awaitable[object]]
 
-    async def lease(self, lessor: Lessor) -> list[Leased]:
+    async def lease(self, begin: Callable[[int], AnyFuture]) -> list[Any]:
         """Return what it gets; empty when nothing came in time, or the process is about to end.
+
+        Args:
+            begin: stands in line, for so many messages.
 
         The body of the request has been read: what is received now is that the client left.
 
@@ -85,8 +99,8 @@ class Waiting:
             ClientDisconnect: it left.
             As `cassq.Lessor.lease`, and `check`.
         """
-        future = lessor.lease_soon(self.count)
-        ended = landed(future)
+        future = begin(self.count)
+        ended = landed(cast("Future[list[Any]]", future))
         gone = asyncio.create_task(_disconnected(self.request))
         draining = asyncio.create_task(self.draining.wait())
         try:
@@ -108,8 +122,8 @@ class Waiting:
 
     async def _wait(
         self,
-        future: LeaseFuture,
-        ended: "asyncio.Future[list[Leased]]",
+        future: AnyFuture,
+        ended: "asyncio.Future[list[Any]]",
         gone: "asyncio.Task[None]",
         draining: "asyncio.Task[bool]",
     ) -> None:

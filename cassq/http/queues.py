@@ -35,7 +35,12 @@ _Made = TypeVar("_Made")
 def page_of(names: list[str], call: Call) -> Response:
     """Answer with those names that the application has, behind the one that is named."""
     prefix = call.admitted.application.prefix
-    own = [name for each in names if (name := own_name(prefix, each)) is not None and name > call.query.after]
+    return page_of_names([name for each in names if (name := own_name(prefix, each)) is not None], call)
+
+
+def page_of_names(names: list[str], call: Call) -> Response:
+    """Answer with the names behind the one that is named."""
+    own = [name for name in names if name > call.query.after]
     found = own[: call.query.limit]
     return answer(Names(found, found[-1] if len(own) > len(found) else None))
 

@@ -23,6 +23,7 @@ from cassq.gate.addresses import Proxies
 from cassq.gate.gate import KNOWN_S, LOOK_S, Admitted, Asked
 from cassq.http.bodies import Budget
 from cassq.http.lending import LendingQueue
+from cassq.http.lending_topic import LendingTopic
 from cassq.http.tails import Tails
 from cassq.runtime.background_thread import BackgroundThread
 
@@ -57,6 +58,11 @@ class AnyGate(Protocol):
 
 
 class _Closable(Protocol):
+    @property
+    def is_busy(self) -> bool: ...
+
+    async def close_idle(self, idle_s: float) -> None: ...
+
     async def close(self) -> None: ...
 
 
@@ -106,21 +112,17 @@ class InUse(Generic[Opened]):
             entry.users -= 1
             entry.used_at = clock()
 
-    @property
-    def opened(self) -> list[Opened]:
-        """What is open."""
-        return [entry.opened for entry in self._entries.values()]
-
     def forget(self, name: str, entry: "_Entry[Opened] | None" = None) -> None:
         """Have the next request open it anew."""
         if entry is None or self._entries.get(name) is entry:
             self._entries.pop(name, None)
 
     async def close_idle(self) -> None:
-        """Close what nobody uses, nor has lately."""
+        """Close what nobody uses, nor has lately, nor has something of."""
         now = asyncio.get_running_loop().time()
         for name, entry in list(self._entries.items()):
-            if not entry.users and now - entry.used_at >= IDLE_S:
+            await entry.opened.close_idle(IDLE_S)
+            if not entry.users and now - entry.used_at >= IDLE_S and not entry.opened.is_busy:
                 self.forget(name, entry)
                 with suppress(CassqError):
                     await entry.opened.close()
@@ -142,7 +144,7 @@ class Service:
         self.proxies = proxies
         self.budget = Budget()
         self.queues = InUse(self._find_queue)
-        self.topics = InUse(store.find_topic)
+        self.topics = InUse(self._find_topic)
         self.tails = Tails()
         self.draining = asyncio.Event()
         self.parts = asyncio.Semaphore(PARTS_MAX)
@@ -152,6 +154,9 @@ class Service:
 
     async def _find_queue(self, name: str) -> LendingQueue:
         return LendingQueue((await self.store.find_queue(name)).sync)
+
+    async def _find_topic(self, name: str) -> LendingTopic:
+        return LendingTopic((await self.store.find_topic(name)).sync)
 
     async def admit(self, asked: Asked, *, is_counted: bool = True) -> Admitted:
         """Return who asks; see `Gate.admit`.
@@ -195,8 +200,6 @@ class Service:
         """Close what is idle, again and again."""
         while True:
             await asyncio.sleep(IDLE_S / 4)
-            for queue in self.queues.opened:
-                await queue.close_idle(IDLE_S)
             await self.queues.close_idle()
             await self.topics.close_idle()
 

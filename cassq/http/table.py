@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from cassq.errors import StorageUnavailableError
 from cassq.gate.applications import Right
-from cassq.http import following, forms, lease_forms, leasing, messages, queues, topics
+from cassq.http import following, forms, group_forms, groups, lease_forms, leasing, messages, queues, topics
 from cassq.http.routes import Call, Route, answer
 
 #: So old at most is the last answer of the database in a process that is ready.
@@ -19,6 +19,7 @@ READY_S = 5.0
 _MANY = ("application/octet-stream", messages.NDJSON)
 _QUEUE = "/v1/queues/{queue}"
 _TOPIC = "/v1/topics/{topic}"
+_GROUP = f"{_TOPIC}/groups/{{group}}"
 
 
 async def _tell_alive(_: Call) -> Response:
@@ -154,9 +155,46 @@ TOPICS = [
     ),
 ]
 
+GROUPS = [
+    Route(
+        *("GET", f"{_TOPIC}/groups", Right.LOOK, groups.list_all, "List the groups of a topic"),
+        {200: forms.Names},
+        query=forms.NamesQuery,
+    ),
+    Route(
+        *("PUT", _GROUP, Right.STEER, groups.declare, "Create a group, or leave the one that is there"),
+        {200: group_forms.Group, 201: group_forms.Group},
+        body=group_forms.Declared,
+    ),
+    Route("GET", _GROUP, Right.LOOK, groups.show, "Tell how far a group is", {200: group_forms.Group}),
+    Route(
+        "DELETE", _GROUP, Right.STEER, groups.delete, "Delete a group with its progress", {200: forms.Done}
+    ),
+    Route(
+        *("POST", f"{_GROUP}/reset", Right.STEER, groups.reset, "Have a group go on somewhere else"),
+        {200: group_forms.Group},
+        body=group_forms.Reset,
+    ),
+    Route(
+        *("POST", f"{_GROUP}/lease", Right.POP, groups.lease, "Lease the next messages of one partition"),
+        {200: group_forms.GroupLease, 204: None},
+        body=group_forms.GroupWanted,
+    ),
+    Route(
+        *("POST", f"{_GROUP}/commit", Right.POP, groups.commit, "Say that what was leased is done"),
+        {200: group_forms.GroupEnd},
+        body=group_forms.GivenGroupLease,
+    ),
+    Route(
+        *("POST", f"{_GROUP}/release", Right.POP, groups.release, "Give back what was leased"),
+        {200: group_forms.GroupEnd},
+        body=group_forms.GivenGroupLease,
+    ),
+]
+
 HEALTH = [
     Route("GET", "/healthz", None, _tell_alive, "Tell that the process lives", {200: forms.Health}),
     Route("GET", "/readyz", None, _tell_ready, "Tell whether the database answers", {200: forms.Health}),
 ]
 
-ROUTES = [*QUEUES, *LEASES, *TOPICS, *HEALTH]
+ROUTES = [*QUEUES, *LEASES, *TOPICS, *GROUPS, *HEALTH]

@@ -66,7 +66,7 @@ async def read(call: Call) -> Response:
     return answer(Page(query.partition, messages, page.next, page.oldest, page.latest))
 
 
-def to_form(message: cassq.TopicMessage) -> TopicMessage:
+def to_form(message: cassq.TopicMessage | cassq.GroupMessage) -> TopicMessage:
     """Return a message as JSON has it."""
     return TopicMessage(
         message.partition,
