@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Self, TypeVar, cast
 
 from starlette.requests import ClientDisconnect, Request
 
@@ -21,6 +21,8 @@ from cassq.errors import CassqError, ClosedError, QueueNotFoundError
 from cassq.popping.lessor import LeaseFuture, Lessor
 from cassq.popping.timing import LOOK_TIMEOUT_S
 from cassq.topics.group_line import GroupFuture
+
+_G = TypeVar("_G")
 
 #: What a client waits with; its list is empty where nothing came.
 AnyFuture = LeaseFuture | GroupFuture
@@ -35,6 +37,9 @@ class LendingQueue(aio.Queue):
         self._opening = asyncio.Lock()
         self._clients = 0
         self._used_at = 0.0
+        self._looking = asyncio.Lock()
+        self._seen: Any = None
+        self._seen_at = float("-inf")
 
     @property
     def is_busy(self) -> bool:
@@ -60,6 +65,16 @@ class LendingQueue(aio.Queue):
         finally:
             self._clients -= 1
             self._used_at = asyncio.get_running_loop().time()
+
+    async def glance(self, look: Callable[[Self], Awaitable[_G]], age_s: float) -> _G:
+        """Return what a look at the queue shows, or showed lately: one look is for all who ask meanwhile."""
+        clock = asyncio.get_running_loop().time
+        async with self._looking:
+            if clock() - self._seen_at >= age_s / 2:
+                self._seen = await look(self)
+                self._seen_at = clock()
+            seen: _G = self._seen
+        return seen
 
     async def close_idle(self, idle_s: float) -> None:
         """Close the lessor where nobody leases, nor has for so long; leases run on."""

@@ -135,6 +135,7 @@ class Service:
         is_open: whether everybody is let in, without a key.
         draining: set once the process is about to end: streams end.
         parts: who sends a part of many messages holds it.
+        redrives: how many run.
     """
 
     def __init__(self, store: aio.Store, gate: AnyGate, proxies: Proxies, *, is_open: bool = False) -> None:
@@ -148,6 +149,7 @@ class Service:
         self.tails = Tails()
         self.draining = asyncio.Event()
         self.parts = asyncio.Semaphore(PARTS_MAX)
+        self.redrives = 0
         # Its own: where slow writes hold all others, it is still known who may come in.
         self._looker = BackgroundThread("cassq-gate")
         self._looking: asyncio.Task[None] | None = None

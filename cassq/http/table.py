@@ -10,7 +10,20 @@ from starlette.responses import Response
 
 from cassq.errors import StorageUnavailableError
 from cassq.gate.applications import Right
-from cassq.http import following, forms, group_forms, groups, lease_forms, leasing, messages, queues, topics
+from cassq.http import (
+    following,
+    forms,
+    group_forms,
+    groups,
+    lease_forms,
+    leasing,
+    letter_forms,
+    letters,
+    messages,
+    queues,
+    topics,
+    watching,
+)
 from cassq.http.routes import Call, Route, answer
 
 #: So old at most is the last answer of the database in a process that is ready.
@@ -76,12 +89,48 @@ QUEUES = [
     Route(
         "GET", f"{_QUEUE}/stats", Right.LOOK, queues.stats, "Tell figures of a queue", {200: dict[str, Any]}
     ),
+    Route(
+        *("GET", f"{_QUEUE}/pipes", Right.LOOK, queues.pipes, "Tell figures of each live pipe"),
+        {200: dict[str, Any]},
+    ),
+    Route(
+        *("GET", f"{_QUEUE}/runs", Right.LOOK, queues.runs, "Tell who has which messages"),
+        {200: dict[str, Any]},
+        query=forms.Limit,
+    ),
+    Route(
+        *("GET", f"{_QUEUE}/rollups", Right.LOOK, queues.rollups, "Tell what was counted on a day"),
+        {200: dict[str, Any]},
+        query=forms.Day,
+    ),
+    Route(
+        *("GET", f"{_QUEUE}/tail", Right.LOOK, watching.tail, "Watch a queue by server-sent events"),
+        {200: following.EVENTS},
+    ),
     Route("POST", f"{_QUEUE}/pause", Right.STEER, queues.pause, "Stop deliveries", {200: forms.Done}),
     Route("POST", f"{_QUEUE}/resume", Right.STEER, queues.resume, "Let deliveries go on", {200: forms.Done}),
     Route(
         *("POST", f"{_QUEUE}/purge", Right.STEER, queues.purge, "End all messages that no consumer has"),
         {200: forms.Done},
         body=forms.Confirmation,
+    ),
+]
+
+LETTERS = [
+    Route(
+        *("GET", f"{_QUEUE}/dead", Right.LOOK, letters.list_all, "Show dead letters"),
+        {200: letter_forms.Letters},
+        query=letter_forms.LettersQuery,
+    ),
+    Route(
+        *("DELETE", f"{_QUEUE}/dead", Right.STEER, letters.discard, "Remove dead letters for ever"),
+        {200: forms.Done},
+        query=letter_forms.DiscardQuery,
+    ),
+    Route(
+        *("POST", f"{_QUEUE}/dead/redrive", Right.STEER, letters.redrive, "Push dead letters again"),
+        {200: messages.NDJSON},
+        body=letter_forms.Redrive,
     ),
 ]
 
@@ -120,6 +169,11 @@ TOPICS = [
         body=forms.TopicChanges,
     ),
     Route("GET", _TOPIC, Right.LOOK, topics.show, "Tell the settings of a topic", {200: forms.Settings}),
+    Route(
+        *("PATCH", _TOPIC, Right.STEER, topics.alter, "Give a topic other settings while it is in use"),
+        {200: forms.Settings},
+        body=forms.TopicChanges,
+    ),
     Route(
         "DELETE", _TOPIC, Right.STEER, topics.delete, "Delete a topic with its messages", {200: forms.Done}
     ),
@@ -197,4 +251,4 @@ HEALTH = [
     Route("GET", "/readyz", None, _tell_ready, "Tell whether the database answers", {200: forms.Health}),
 ]
 
-ROUTES = [*QUEUES, *LEASES, *TOPICS, *GROUPS, *HEALTH]
+ROUTES = [*QUEUES, *LETTERS, *LEASES, *TOPICS, *GROUPS, *HEALTH]

@@ -29,6 +29,7 @@ BODIES = {
     "commit": {"leases": ["x"]},
     "extend": {"leases": ["x"]},
     "settle": {"lease": "x"},
+    "redrive": {"all": True},
 }
 OF_GROUPS = {"reset": {"to": "earliest"}, "commit": {"lease": "x"}, "release": {"lease": "x"}}
 
@@ -74,7 +75,7 @@ def ask_as(serving):
         call = path.rpartition("/")[2]
         body = (OF_GROUPS if "/groups/" in path else BODIES).get(call)
         with client.stream(route.method, path, json=body, **options) as answer:
-            if answer.status_code != httpx.codes.OK or route.path.endswith("/follow") is False:
+            if answer.status_code != httpx.codes.OK or not route.path.endswith(("/follow", "/tail")):
                 answer.read()
             return answer
 
