@@ -100,6 +100,7 @@ class Lending:
                 except PartitionLostError as error:
                     _log.info("%s", error)
                     share.drop(held)
+                    self._poke()  # it may be taken over again at once
 
     def serve(self, line: GroupLine) -> bool:
         """Let clients in line have messages, from each partition in turn; tell whether one got some.
@@ -115,7 +116,7 @@ class Lending:
         return has_lent
 
     def _serve_from(self, held: LentPartition, line: GroupLine) -> bool:
-        while not held.lent and (client := line.first()):
+        while client := line.first():
             ends_at = self._context.clock.now() + client.lease.total_seconds()
             try:
                 lent = held.lend(client.limit, ends_at)
