@@ -82,6 +82,8 @@ from cassq.reaping.reap_report import ReapReport
 from cassq.store import Store
 from cassq.topics.consumer import Consumer
 from cassq.topics.group import PartitionLag
+from cassq.topics.group_lessor import GroupLessor
+from cassq.topics.group_line import GroupFuture, GroupLeased
 from cassq.topics.group_message import GroupMessage
 from cassq.topics.history import MessageHistory
 from cassq.topics.many_messages import Stretch
@@ -114,6 +116,9 @@ __all__ = [
     "Event",
     "Extended",
     "Extension",
+    "GroupFuture",
+    "GroupLeased",
+    "GroupLessor",
     "GroupMessage",
     "GroupNotFoundError",
     "InvalidNameError",

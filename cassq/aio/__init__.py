@@ -12,6 +12,7 @@ async with cassq.aio.connect("sqlite:///orders.db") as store:
                 await handle(delivery.body)
 """
 
+from cassq.aio.lessors import GroupLessor, Leases, Lessor
 from cassq.aio.popper import Delivery, Popper
 from cassq.aio.store import DeadLetters, Queue, Schedules, Store, connect
 from cassq.aio.topic_readers import Consumer, GroupMessage, Relay, TopicReader
@@ -21,7 +22,10 @@ __all__ = [
     "Consumer",
     "DeadLetters",
     "Delivery",
+    "GroupLessor",
     "GroupMessage",
+    "Leases",
+    "Lessor",
     "Popper",
     "Queue",
     "Relay",

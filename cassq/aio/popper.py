@@ -8,9 +8,10 @@ cancelled pop loses no message.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable
+from concurrent.futures import Future
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, cast
 
 from cassq.aio.landing import landed
 from cassq.aio.twins import ClosingTwin, TwinOf, call_in_thread, in_thread
@@ -28,10 +29,12 @@ from cassq.model.tracing import Span
 from cassq.popping.delivery import Delivery as SyncDelivery
 from cassq.popping.delivery import ErrorType
 from cassq.popping.iterated_delivery import COMES_AGAIN, go_on_after
+from cassq.popping.lessor import LeaseFuture
 from cassq.popping.pop_future import PopFuture
 from cassq.popping.popper import Popper as SyncPopper
 from cassq.popping.timing import LOOK_TIMEOUT_S, POLL_MAX_S
 from cassq.runtime.outage_log import log_trouble
+from cassq.topics.group_line import GroupFuture
 
 _log = logging.getLogger("cassq.popper")
 
@@ -65,7 +68,7 @@ class Popper(ClosingTwin[SyncPopper]):
         """
         seconds = None if timeout is None else to_seconds(timeout)
         await asyncio.sleep(0)  # a loop that always finds something must not keep others from running
-        return self._wrap(self.sync.pop_in_hand(count) or await _popped(self.sync.pop_soon(count), seconds))
+        return self._wrap(self.sync.pop_in_hand(count) or await come_to(self.sync.pop_soon(count), seconds))
 
     def _wrap(self, popped: list[SyncDelivery]) -> "list[Delivery]":
         return [Delivery(each, grouped_by=self._grouped_by) for each in popped]
@@ -78,7 +81,7 @@ class Popper(ClosingTwin[SyncPopper]):
         while True:
             try:
                 await asyncio.sleep(0)  # as above
-                popped = self.sync.next_in_hand() or await _popped(self.sync.next_soon(), POLL_MAX_S)
+                popped = self.sync.next_in_hand() or await come_to(self.sync.next_soon(), POLL_MAX_S)
             except ClosedError:
                 raise StopAsyncIteration from None
             except (UnavailableError, OutcomeUnknownError, CorruptError) as error:
@@ -106,9 +109,9 @@ class Popper(ClosingTwin[SyncPopper]):
         return await call_in_thread(self.sync.reject_many, [each.sync for each in deliveries], reason)
 
 
-async def _popped(future: PopFuture, seconds: float | None) -> list[SyncDelivery]:
-    """Return what a pop comes to in so many seconds."""
-    ended = landed(future)
+async def come_to(future: PopFuture | LeaseFuture | GroupFuture, seconds: float | None) -> list[Any]:
+    """Return what a pop, or a lease, comes to in so many seconds."""
+    ended = landed(cast("Future[list[Any]]", future))
     try:
         done, _ = await asyncio.wait((ended,), timeout=seconds)
         while not done:

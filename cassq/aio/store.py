@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Unpack
 
 from cassq.aio.landing import landed
+from cassq.aio.lessors import Leases, Lessor
 from cassq.aio.popper import Popper
 from cassq.aio.topics import Topic
 from cassq.aio.twins import ClosingTwin, Opening, TwinOf, call_in_thread, in_thread
@@ -30,6 +31,7 @@ from cassq.model.settings import QueueSettings
 from cassq.model.tracing import Tracer
 from cassq.observing.dead_letters import DeadLetters as SyncDeadLetters
 from cassq.observing.dead_letters import DeadMessage
+from cassq.popping.lessor import Lessor as SyncLessor
 from cassq.popping.popper import Popper as SyncPopper
 from cassq.popping.shared_intake import CommitMode
 from cassq.pushing.pusher import PUSH_TIMEOUT
@@ -172,6 +174,15 @@ class Queue(ClosingTwin[SyncQueue]):
         """
         make = functools.partial(self.sync.popper, commit=commit, types=types)
         return Opening(make, functools.partial(Popper, is_grouped=commit == "grouped"))
+
+    @property
+    def leases(self) -> Leases:
+        """See `cassq.Queue.leases`."""
+        return Leases(self.sync.leases)
+
+    def lessor(self, *, types: Iterable[str] | None = None) -> "Opening[SyncLessor, Lessor]":
+        """Open a lessor: `async with queue.lessor() as lessor`; see `cassq.Queue.lessor`."""
+        return Opening(functools.partial(self.sync.lessor, types=types), Lessor)
 
     pause = in_thread(SyncQueue.pause)
     resume = in_thread(SyncQueue.resume)

@@ -10,6 +10,7 @@ from typing import Literal, Unpack
 from uuid import UUID
 
 from cassq.aio.landing import landed
+from cassq.aio.lessors import GroupLessor
 from cassq.aio.topic_readers import Consumer, Relay, TopicReader
 from cassq.aio.twins import ClosingTwin, Opening, call_in_thread, in_thread
 from cassq.model.message import Headers
@@ -17,6 +18,7 @@ from cassq.model.topic import Position
 from cassq.model.topic_settings import TopicSettings
 from cassq.topics.consumer import CommitHow
 from cassq.topics.consumer import Consumer as SyncConsumer
+from cassq.topics.group_lessor import GroupLessor as SyncGroupLessor
 from cassq.topics.publisher import PUBLISH_TIMEOUT, PublishOptions
 from cassq.topics.relay import Relay as SyncRelay
 from cassq.topics.topic import Topic as SyncTopic
@@ -98,6 +100,15 @@ class Topic(ClosingTwin[SyncTopic]):
         )
         return Opening(make, Consumer)
 
+    def lessor(
+        self, group: str, *, on_gone: Literal["error", "oldest"] = "error"
+    ) -> "Opening[SyncGroupLessor, GroupLessor]":
+        """Open a member of a group that lends: `async with topic.lessor("g") as lessor`.
+
+        See `cassq.Topic.lessor`.
+        """
+        return Opening(functools.partial(self.sync.lessor, group, on_gone=on_gone), GroupLessor)
+
     def subscribe(
         self,
         queue: str,
@@ -123,6 +134,7 @@ class Topic(ClosingTwin[SyncTopic]):
     read = in_thread(SyncTopic.read)
     offset_at = in_thread(SyncTopic.offset_at)
     stats = in_thread(SyncTopic.stats)
+    declare_group = in_thread(SyncTopic.declare_group)
     groups = in_thread(SyncTopic.groups)
     lag = in_thread(SyncTopic.lag)
     reset = in_thread(SyncTopic.reset)

@@ -5,7 +5,6 @@ Owns nothing but words.
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from fnmatch import fnmatchcase
 from typing import TypedDict, Unpack
 
 import click
@@ -16,6 +15,7 @@ from cassq.cli.session import Session, common_options, find_queue, pass_session
 from cassq.cli.values import to_duration, to_header
 from cassq.model.retrying import in_one_line
 from cassq.observing.dead_letters import LETTERS_MAX
+from cassq.observing.letter_choice import LetterChoice
 
 
 class RedriveOptions(TypedDict):
@@ -94,13 +94,7 @@ def redrive(session: Session, queue: str, to: str | None, **options: Unpack[Redr
     reason, headers, dry_run = options["reason"], options["headers"], options["dry_run"]
     died_by = datetime.now(UTC) - options["older"] if options["older"] else None
 
-    def is_meant(letter: cassq.DeadMessage) -> bool:
-        return (
-            (reason is None or fnmatchcase(letter.reason, reason))
-            and all(letter.headers.get(name) == value for name, value in headers)
-            and (died_by is None or letter.died_at <= died_by)
-        )
-
+    is_meant = LetterChoice(reason, dict(headers), died_by)
     with session.store() as store, progress_bar("redriving", options["limit"]) as bar:
         done = find_queue(store, queue).dead.redrive(
             find_queue(store, to) if to else None,

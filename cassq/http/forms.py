@@ -4,7 +4,7 @@ Owns names, units and bounds; where the library has a bound, it is that one.
 """
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -85,6 +85,12 @@ class Limit(Struct, forbid_unknown_fields=True):
     """How many."""
 
     limit: Count = 10
+
+
+class Day(Struct, forbid_unknown_fields=True):
+    """A day, in UTC; today where none is named."""
+
+    day: date | None = None
 
 
 class Confirmation(Struct, forbid_unknown_fields=True):

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 from starlette.responses import Response
@@ -19,7 +20,7 @@ from cassq.aio.landing import landed
 from cassq.aio.twins import call_in_thread
 from cassq.errors import CassqError, DeliveryExpiredError, InvalidOptionError, OutcomeUnknownError
 from cassq.http import lease_forms as forms
-from cassq.http.lending import LendingQueue, Waiting
+from cassq.http.lending import AnyFuture, LendingQueue, Waiting
 from cassq.http.messages import HEADER, NDJSON
 from cassq.http.problems import PartlyDoneError
 from cassq.http.routes import Call, answer, body_to_text
@@ -53,8 +54,8 @@ async def lease(call: Call) -> Response:
     def tell(leased: list[Leased]) -> Response:
         return _tell(leased, accepted)
 
-    async with call.service.queues.get(call.name("queue")) as queue:
-        told = await take(call, queue, wanted.count, wanted.wait_s, tell)
+    async with call.service.queues.get(call.name("queue")) as queue, queue.lending() as lessor:
+        told = await take(call, lessor.lease_soon, wanted.count, wanted.wait_s, tell)
     return told or Response(status_code=204)
 
 
@@ -68,24 +69,27 @@ def _tell(leased: list[Leased], accepted: str | None) -> Response:
 
 
 async def take(
-    call: Call, queue: LendingQueue, count: int, wait_s: float, tell: Callable[[list[Leased]], Response]
+    call: Call,
+    begin: Callable[[int], AnyFuture],
+    count: int,
+    wait_s: float,
+    tell: Callable[[list[Any]], Response],
 ) -> Response | None:
     """Return the answer that tells of leases, as soon as there are messages; None where none came in time.
 
     The body of the request has been read by then.
 
     Args:
+        begin: stands in line, for so many messages.
         tell: makes the answer; where that fails the messages go back.
     """
     told: list[Response] = []
 
-    async def check(leased: list[Leased]) -> None:
-        await call.service.admit(call.asked, is_counted=False)
+    async def check(leased: list[Any]) -> None:
+        await call.check()
         told.append(call.hold(tell(leased)))
 
-    waiting = Waiting(call.request, count, wait_s, call.service.waits, check)
-    async with queue.lessor() as lessor:
-        await waiting.lease(lessor)
+    await Waiting(call.request, count, wait_s, call.service.waits, check).lease(begin)
     return told[0] if told else None
 
 

@@ -6,8 +6,10 @@ more, gets no lease; what was on its way to it goes to others at once, and count
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import Any, Self, TypeVar, cast
 
 from starlette.requests import ClientDisconnect, Request
 
@@ -16,8 +18,14 @@ from cassq import aio
 from cassq.aio.landing import landed
 from cassq.aio.twins import call_in_thread
 from cassq.errors import CassqError, ClosedError, QueueNotFoundError
-from cassq.popping.lessor import Leased, LeaseFuture, Lessor
+from cassq.popping.lessor import LeaseFuture, Lessor
 from cassq.popping.timing import LOOK_TIMEOUT_S
+from cassq.topics.group_line import GroupFuture
+
+_G = TypeVar("_G")
+
+#: What a client waits with; its list is empty where nothing came.
+AnyFuture = LeaseFuture | GroupFuture
 
 
 class LendingQueue(aio.Queue):
@@ -29,9 +37,17 @@ class LendingQueue(aio.Queue):
         self._opening = asyncio.Lock()
         self._clients = 0
         self._used_at = 0.0
+        self._looking = asyncio.Lock()
+        self._seen: Any = None
+        self._seen_at = float("-inf")
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it has to stay open: no, what is leased the database has."""
+        return False
 
     @asynccontextmanager
-    async def lessor(self) -> AsyncIterator[Lessor]:
+    async def lending(self) -> AsyncIterator[Lessor]:
         """Open the lessor, if need be, and keep it for the block.
 
         Raises: as `cassq.Queue.lessor`.
@@ -49,6 +65,16 @@ class LendingQueue(aio.Queue):
         finally:
             self._clients -= 1
             self._used_at = asyncio.get_running_loop().time()
+
+    async def glance(self, look: Callable[[Self], Awaitable[_G]], age_s: float) -> _G:
+        """Return what a look at the queue shows, or showed lately: one look is for all who ask meanwhile."""
+        clock = asyncio.get_running_loop().time
+        async with self._looking:
+            if clock() - self._seen_at >= age_s / 2:
+                self._seen = await look(self)
+                self._seen_at = clock()
+            seen: _G = self._seen
+        return seen
 
     async def close_idle(self, idle_s: float) -> None:
         """Close the lessor where nobody leases, nor has for so long; leases run on."""
@@ -99,10 +125,13 @@ class Waiting:
     count: int
     seconds: float
     waits: Waits
-    check: Callable[[list[Leased]], Awaitable[object]]
+    check: Callable[[list[Any]], Awaitable[object]]
 
-    async def lease(self, lessor: Lessor) -> list[Leased]:
+    async def lease(self, begin: Callable[[int], AnyFuture]) -> list[Any]:
         """Return what it gets; empty when nothing came in time, or the process is about to end.
+
+        Args:
+            begin: stands in line, for so many messages.
 
         The body of the request has been read: what is received now is that the client left.
 
@@ -110,8 +139,8 @@ class Waiting:
             ClientDisconnect: it left.
             As `cassq.Lessor.lease`, and `check`.
         """
-        future = lessor.lease_soon(self.count)
-        ended = landed(future)
+        future = begin(self.count)
+        ended = landed(cast("Future[list[Any]]", future))
         gone = asyncio.create_task(_disconnected(self.request))
         self.waits.add(gone)
         try:
@@ -131,7 +160,7 @@ class Waiting:
         return leased
 
     async def _wait(
-        self, future: LeaseFuture, ended: "asyncio.Future[list[Leased]]", gone: "asyncio.Task[None]"
+        self, future: AnyFuture, ended: "asyncio.Future[list[Any]]", gone: "asyncio.Task[None]"
     ) -> None:
         """Wait until the future has ended, or was cancelled; raise where the client left."""
         timeout = self.seconds

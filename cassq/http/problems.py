@@ -14,8 +14,10 @@ from starlette.responses import Response
 
 from cassq.errors import (
     CassqError,
+    GroupNotFoundError,
     KeyRefusedError,
     OutcomeUnknownError,
+    PartitionLostError,
     QueueNotFoundError,
     RateExceededError,
     TopicNotFoundError,
@@ -31,6 +33,8 @@ _TOKEN = re.compile(r"(A[Q-Za-f][A-Za-z0-9_-]{10})[A-Za-z0-9_-]{20,}={0,2}")
 _WORDS = {
     QueueNotFoundError.code: "there is no queue of this name: PUT /v1/queues/NAME makes one",
     TopicNotFoundError.code: "there is no topic of this name: PUT /v1/topics/NAME makes one",
+    GroupNotFoundError.code: "the topic has no group of this name: PUT …/groups/NAME makes one",
+    PartitionLostError.code: "the lease is over: what was not committed of it comes again",
     "unavailable": "this cannot be done at present: try again",
     "storage-unavailable": "the database does not answer as it should: try again",
     "coordination-unavailable": "the coordination service does not answer as it should: try again",

@@ -5,10 +5,12 @@ has it.
 """
 
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from starlette.responses import Response
 
+import cassq
 from cassq import aio
 from cassq.errors import InvalidOptionError, QueueNotFoundError, TopicNotFoundError
 from cassq.gate.names import own_name
@@ -35,7 +37,12 @@ _Made = TypeVar("_Made")
 def page_of(names: list[str], call: Call) -> Response:
     """Answer with those names that the application has, behind the one that is named."""
     prefix = call.admitted.application.prefix
-    own = [name for each in names if (name := own_name(prefix, each)) is not None and name > call.query.after]
+    return page_of_names([name for each in names if (name := own_name(prefix, each)) is not None], call)
+
+
+def page_of_names(names: list[str], call: Call) -> Response:
+    """Answer with the names behind the one that is named."""
+    own = [name for name in names if name > call.query.after]
     found = own[: call.query.limit]
     return answer(Names(found, found[-1] if len(own) > len(found) else None))
 
@@ -99,19 +106,39 @@ async def peek(call: Call) -> Response:
     """Answer with what waits."""
     async with call.service.queues.get(call.name("queue")) as queue:
         found = await queue.peek(call.query.limit, bytes_max=PAGE_BYTES)
-    messages = [
-        Message(
-            str(each.message_id),
-            *body_to_text(each.body),
-            dict(each.headers),
-            each.pushed_at,
-            each.priority,
-            each.type,
-            each.key,
-        )
-        for each in found
-    ]
-    return answer(Messages(messages))
+    return answer(Messages(list(map(to_form, found))))
+
+
+def to_form(message: cassq.Message) -> Message:
+    """Return a message that waits as JSON has it."""
+    return Message(
+        str(message.message_id),
+        *body_to_text(message.body),
+        dict(message.headers),
+        message.pushed_at,
+        message.priority,
+        message.type,
+        message.key,
+    )
+
+
+async def pipes(call: Call) -> Response:
+    """Answer with the figures of its pipes."""
+    async with call.service.queues.get(call.name("queue")) as queue:
+        return answer({"pipes": [each.to_json() for each in await queue.pipes()]})
+
+
+async def runs(call: Call) -> Response:
+    """Answer with who has which messages."""
+    async with call.service.queues.get(call.name("queue")) as queue:
+        return answer({"runs": [each.to_json() for each in await queue.runs(call.query.limit)]})
+
+
+async def rollups(call: Call) -> Response:
+    """Answer with what was counted on a day."""
+    day = call.query.day or datetime.now(UTC).date()
+    async with call.service.queues.get(call.name("queue")) as queue:
+        return answer({"rollups": [each.to_json() for each in await queue.rollups(day)]})
 
 
 async def status(call: Call) -> Response:

@@ -51,8 +51,8 @@ async def reserve(call: Call) -> Response:
     full, fields = own_queue(call), await read_fields(call)
     limit, wait_s = fields.number("limit", 1, LIMIT_MAX) or 1, fields.seconds("wait", WAIT_MAX_S) or 0.0
     fields.end()
-    async with call.service.queues.get(full) as queue:
-        told = await take(call, queue, limit, wait_s, _reserved)
+    async with call.service.queues.get(full) as queue, queue.lending() as lessor:
+        told = await take(call, lessor.lease_soon, limit, wait_s, _reserved)
     return told or _reserved([])
 
 

@@ -69,6 +69,10 @@ class Call:
         """Return the name in the store of the queue, or topic, that the path names."""
         return full_name(self.admitted.application.prefix, self.request.path_params[what], f"{what} name")
 
+    async def check(self) -> None:
+        """Raise where the client may have nothing any more: it waited, and its key was revoked meanwhile."""
+        await self.service.admit(self.asked, is_counted=False)
+
     def share(self) -> AbstractContextManager[Share]:
         """Return what this request holds of its application's share of memory."""
         return self.service.budget.share(self.admitted.application.name)

@@ -24,6 +24,7 @@ from cassq.gate.addresses import Proxies
 from cassq.gate.gate import KNOWN_S, LOOK_S, Admitted, Asked
 from cassq.http.bodies import Budget
 from cassq.http.lending import LendingQueue, Waits
+from cassq.http.lending_topic import LendingTopic
 from cassq.http.tails import Tails
 from cassq.runtime.background_thread import BackgroundThread
 
@@ -61,6 +62,11 @@ class AnyGate(Protocol):
 
 
 class _Closable(Protocol):
+    @property
+    def is_busy(self) -> bool: ...
+
+    async def close_idle(self, idle_s: float) -> None: ...
+
     async def close(self) -> None: ...
 
 
@@ -136,10 +142,11 @@ class InUse(Generic[Opened]):
             self._opening.pop(name, None)
 
     async def close_idle(self) -> None:
-        """Close what nobody uses, nor has lately."""
+        """Close what nobody uses, nor has lately, nor has something of."""
         now = asyncio.get_running_loop().time()
         for name, entry in list(self._entries.items()):
-            if not entry.users and now - entry.used_at >= IDLE_S:
+            await entry.opened.close_idle(IDLE_S)
+            if not entry.users and now - entry.used_at >= IDLE_S and not entry.opened.is_busy:
                 self.forget(name, entry)
                 with suppress(CassqError):
                     await entry.opened.close()
@@ -156,6 +163,7 @@ class Service:
         answers: what is held of large answers that clients have not taken.
         parts: who sends a part of many messages holds it.
         keyless: who reads without a key holds it.
+        redrives: how many run.
     """
 
     def __init__(self, store: aio.Store, gate: AnyGate, proxies: Proxies, *, is_open: bool = False) -> None:
@@ -166,18 +174,22 @@ class Service:
         self.budget = Budget()
         self.answers = Budget()
         self.queues = InUse(self._find_queue)
-        self.topics = InUse(store.find_topic)
+        self.topics = InUse(self._find_topic)
         self.tails = Tails()
         self.draining = asyncio.Event()
         self.waits = Waits()
         self.parts = asyncio.Semaphore(PARTS_MAX)
         self.keyless = asyncio.Semaphore(KEYLESS_MAX)
+        self.redrives = 0
         # Its own: where slow writes hold all others, it is still known who may come in.
         self._looker = BackgroundThread("cassq-gate")
         self._looking: asyncio.Task[None] | None = None
 
     async def _find_queue(self, name: str) -> LendingQueue:
         return LendingQueue((await self.store.find_queue(name)).sync)
+
+    async def _find_topic(self, name: str) -> LendingTopic:
+        return LendingTopic((await self.store.find_topic(name)).sync)
 
     async def admit(self, asked: Asked, *, is_counted: bool = True) -> Admitted:
         """Return who asks; see `Gate.admit`.
@@ -221,8 +233,6 @@ class Service:
         """Close what is idle, again and again."""
         while True:
             await asyncio.sleep(IDLE_S / 4)
-            for queue in self.queues.opened:
-                await queue.close_idle(IDLE_S)
             await self.queues.close_idle()
             await self.topics.close_idle()
 

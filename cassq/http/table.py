@@ -10,7 +10,20 @@ from starlette.responses import Response
 
 from cassq.errors import StorageUnavailableError
 from cassq.gate.applications import Right
-from cassq.http import following, forms, lease_forms, leasing, messages, queues, topics
+from cassq.http import (
+    following,
+    forms,
+    group_forms,
+    groups,
+    lease_forms,
+    leasing,
+    letter_forms,
+    letters,
+    messages,
+    queues,
+    topics,
+    watching,
+)
 from cassq.http.routes import Call, Route, answer
 
 #: So old at most is the last answer of the database in a process that is ready.
@@ -19,6 +32,7 @@ READY_S = 5.0
 _MANY = ("application/octet-stream", messages.NDJSON)
 _QUEUE = "/v1/queues/{queue}"
 _TOPIC = "/v1/topics/{topic}"
+_GROUP = f"{_TOPIC}/groups/{{group}}"
 
 
 async def _tell_alive(_: Call) -> Response:
@@ -75,12 +89,48 @@ QUEUES = [
     Route(
         "GET", f"{_QUEUE}/stats", Right.LOOK, queues.stats, "Tell figures of a queue", {200: dict[str, Any]}
     ),
+    Route(
+        *("GET", f"{_QUEUE}/pipes", Right.LOOK, queues.pipes, "Tell figures of each live pipe"),
+        {200: dict[str, Any]},
+    ),
+    Route(
+        *("GET", f"{_QUEUE}/runs", Right.LOOK, queues.runs, "Tell who has which messages"),
+        {200: dict[str, Any]},
+        query=forms.Limit,
+    ),
+    Route(
+        *("GET", f"{_QUEUE}/rollups", Right.LOOK, queues.rollups, "Tell what was counted on a day"),
+        {200: dict[str, Any]},
+        query=forms.Day,
+    ),
+    Route(
+        *("GET", f"{_QUEUE}/tail", Right.LOOK, watching.tail, "Watch a queue by server-sent events"),
+        {200: following.EVENTS},
+    ),
     Route("POST", f"{_QUEUE}/pause", Right.STEER, queues.pause, "Stop deliveries", {200: forms.Done}),
     Route("POST", f"{_QUEUE}/resume", Right.STEER, queues.resume, "Let deliveries go on", {200: forms.Done}),
     Route(
         *("POST", f"{_QUEUE}/purge", Right.STEER, queues.purge, "End all messages that no consumer has"),
         {200: forms.Done},
         body=forms.Confirmation,
+    ),
+]
+
+LETTERS = [
+    Route(
+        *("GET", f"{_QUEUE}/dead", Right.LOOK, letters.list_all, "Show dead letters"),
+        {200: letter_forms.Letters},
+        query=letter_forms.LettersQuery,
+    ),
+    Route(
+        *("DELETE", f"{_QUEUE}/dead", Right.STEER, letters.discard, "Remove dead letters for ever"),
+        {200: forms.Done},
+        query=letter_forms.DiscardQuery,
+    ),
+    Route(
+        *("POST", f"{_QUEUE}/dead/redrive", Right.STEER, letters.redrive, "Push dead letters again"),
+        {200: messages.NDJSON},
+        body=letter_forms.Redrive,
     ),
 ]
 
@@ -120,6 +170,11 @@ TOPICS = [
     ),
     Route("GET", _TOPIC, Right.LOOK, topics.show, "Tell the settings of a topic", {200: forms.Settings}),
     Route(
+        *("PATCH", _TOPIC, Right.STEER, topics.alter, "Give a topic other settings while it is in use"),
+        {200: forms.Settings},
+        body=forms.TopicChanges,
+    ),
+    Route(
         "DELETE", _TOPIC, Right.STEER, topics.delete, "Delete a topic with its messages", {200: forms.Done}
     ),
     Route(
@@ -154,9 +209,46 @@ TOPICS = [
     ),
 ]
 
+GROUPS = [
+    Route(
+        *("GET", f"{_TOPIC}/groups", Right.LOOK, groups.list_all, "List the groups of a topic"),
+        {200: forms.Names},
+        query=forms.NamesQuery,
+    ),
+    Route(
+        *("PUT", _GROUP, Right.STEER, groups.declare, "Create a group, or leave the one that is there"),
+        {200: group_forms.Group, 201: group_forms.Group},
+        body=group_forms.Declared,
+    ),
+    Route("GET", _GROUP, Right.LOOK, groups.show, "Tell how far a group is", {200: group_forms.Group}),
+    Route(
+        "DELETE", _GROUP, Right.STEER, groups.delete, "Delete a group with its progress", {200: forms.Done}
+    ),
+    Route(
+        *("POST", f"{_GROUP}/reset", Right.STEER, groups.reset, "Have a group go on somewhere else"),
+        {200: group_forms.Group},
+        body=group_forms.Reset,
+    ),
+    Route(
+        *("POST", f"{_GROUP}/lease", Right.POP, groups.lease, "Lease the next messages of one partition"),
+        {200: group_forms.GroupLease, 204: None},
+        body=group_forms.GroupWanted,
+    ),
+    Route(
+        *("POST", f"{_GROUP}/commit", Right.POP, groups.commit, "Say that what was leased is done"),
+        {200: group_forms.GroupEnd},
+        body=group_forms.GivenGroupLease,
+    ),
+    Route(
+        *("POST", f"{_GROUP}/release", Right.POP, groups.release, "Give back what was leased"),
+        {200: group_forms.GroupEnd},
+        body=group_forms.GivenGroupLease,
+    ),
+]
+
 HEALTH = [
     Route("GET", "/healthz", None, _tell_alive, "Tell that the process lives", {200: forms.Health}),
     Route("GET", "/readyz", None, _tell_ready, "Tell whether the database answers", {200: forms.Health}),
 ]
 
-ROUTES = [*QUEUES, *LEASES, *TOPICS, *HEALTH]
+ROUTES = [*QUEUES, *LETTERS, *LEASES, *TOPICS, *GROUPS, *HEALTH]

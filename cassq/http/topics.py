@@ -43,6 +43,11 @@ def _settings(call: Call, settings: TopicSettings, status: int = 200) -> Respons
     return answer(Settings(call.own("topic"), settings.to_json()), status)
 
 
+async def alter(call: Call) -> Response:
+    """Give it other settings."""
+    return _settings(call, await call.service.store.alter_topic(call.name("topic"), **to_options(call.body)))
+
+
 async def delete(call: Call) -> Response:
     """Delete a topic."""
     call.service.topics.forget(call.name("topic"))
@@ -66,7 +71,7 @@ async def read(call: Call) -> Response:
     return answer(Page(query.partition, messages, page.next, page.oldest, page.latest))
 
 
-def to_form(message: cassq.TopicMessage) -> TopicMessage:
+def to_form(message: cassq.TopicMessage | cassq.GroupMessage) -> TopicMessage:
     """Return a message as JSON has it."""
     return TopicMessage(
         message.partition,

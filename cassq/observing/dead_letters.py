@@ -15,7 +15,7 @@ from cassq.errors import DeadLetterNotFoundError, InvalidOptionError
 from cassq.model.arguments import check_count
 from cassq.model.ids import MessageId, shorten, to_message_id
 from cassq.model.label import Label
-from cassq.model.message import Message, to_datetime
+from cassq.model.message import Message, size_of, to_datetime
 from cassq.observing.redriving import PAGE, Moved, PushAgain, Redriven, pace, parts
 from cassq.runtime.clock import Clock, rest
 from cassq.storage.forms import DeadLetter
@@ -26,6 +26,9 @@ Which = MessageId | str | Iterable[MessageId | str] | None
 
 #: `count` counts no further.
 LETTERS_MAX = 10_000
+
+#: Where their size counts, so many are read at once: each may be large.
+SIZED_PAGE = 10
 
 #: An error names at most so many ids.
 SHOWN_MAX = 10
@@ -85,11 +88,35 @@ class DeadLetters:
             yield from map(_to_message, page)
             after = page[-1].message_id
 
-    def peek(self, count: int = 10) -> list[DeadMessage]:
-        """Return the first `count` dead letters; nothing changes."""
+    def peek(
+        self,
+        count: int = 10,
+        *,
+        after: MessageId | str | None = None,
+        bytes_max: int | None = None,
+    ) -> list[DeadMessage]:
+        """Return the first `count` dead letters, or the first after one of them; nothing changes.
+
+        Args:
+            bytes_max: end before bodies and headers have more together; one letter is always there.
+        """
         check_count(count)
         self._check_open()
-        return [_to_message(letter) for letter in self._storage.read_dead(self._queue, None, count)]
+        found: list[DeadMessage] = []
+        size = 0
+        at_once = count if bytes_max is None else SIZED_PAGE
+        last = None if after is None else to_message_id(after)
+        while asked := min(at_once, count - len(found)):
+            page = self._storage.read_dead(self._queue, last, asked)
+            for letter in map(_to_message, page):
+                size += size_of(letter.body, letter.headers)
+                if found and bytes_max is not None and size > bytes_max:
+                    return found
+                found.append(letter)
+            if len(page) < asked:
+                break
+            last = page[-1].message_id
+        return found
 
     def count(self) -> int:
         """Return how many there are, counted up to 10 000."""

@@ -140,6 +140,17 @@ class Group:
             )
         return groups[self.name]
 
+    def find_own(self) -> UUID:
+        """Return the id of a group of consumers.
+
+        Raises:
+            GroupNotFoundError: there is none of this name.
+            InvalidOptionError: it is the subscription of a queue.
+        """
+        found = self.find()
+        self._check_same(self._context.known.record, None)
+        return found
+
     def find_subscription(self) -> tuple[UUID, Subscription]:
         """Return the group's id, and the subscription that it is of.
 

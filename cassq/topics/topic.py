@@ -17,6 +17,7 @@ from cassq.runtime.reentry import Closing
 from cassq.topics.bell import Bell
 from cassq.topics.consumer import CommitHow, Consumer
 from cassq.topics.group import Group, made_anew
+from cassq.topics.group_lessor import GroupLessor
 from cassq.topics.many_messages import Stretch
 from cassq.topics.pages import Page, read_page
 from cassq.topics.publisher import (
@@ -45,7 +46,7 @@ class Topic(TopicCare):
         )
         self._publisher = Publisher(context, self._bell)
         self._closing = Closing(context.clock)
-        self._opened: WeakSet[TopicReader | Consumer | Relay] = WeakSet()
+        self._opened: WeakSet[TopicReader | Consumer | GroupLessor | Relay] = WeakSet()
 
     def publish(
         self,
@@ -170,6 +171,24 @@ class Topic(TopicCare):
         made = Consumer(
             self._context, self._bell, found, commit=commit, types=types, start=start, on_gone=on_gone
         )
+        self._opened.add(made)
+        return made
+
+    def lessor(self, group: str, *, on_gone: Literal["error", "oldest"] = "error") -> GroupLessor:
+        """Return a member of a group that lends its messages to clients, for a service that has some.
+
+        The group exists, by `declare_group` or by a consumer. Each client has the next messages of one
+        partition until it commits them, at any process, or its time is over. See "Leases of a group" in
+        docs/topics.md.
+
+        Args:
+            on_gone: see `reader`.
+
+        Raises:
+            GroupNotFoundError: there is none of this name.
+            InvalidOptionError: it is a subscription, or the store names no coordination service.
+        """
+        made = GroupLessor(self._context, self._bell, Group(self._context, group), on_gone)
         self._opened.add(made)
         return made
 

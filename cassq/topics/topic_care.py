@@ -106,6 +106,16 @@ class TopicCare:
         """Return the names of its groups, in order; a subscription is one."""
         return sorted(self._context.known.look().groups)
 
+    def declare_group(self, group: str, start: Start = "earliest") -> None:
+        """Declare a group of consumers; one that exists stays where it is.
+
+        Args:
+            start: where a new one begins; see `reader`.
+
+        Raises: InvalidOptionError: a value breaks a rule, or it is a subscription.
+        """
+        Group(self._context, group).ensure(start)
+
     def lag(self, group: str) -> list[PartitionLag]:
         """Return how far a group is in each partition.
 

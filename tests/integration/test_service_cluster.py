@@ -147,3 +147,40 @@ def test_two_services_answer_clients_of_queuey_on_one_store(cluster_url, request
         given = {"reservations": [each["reservation"] for each in reserved]}
         done = other.post("/queue/jobs/verify", headers=named, json=given)
         assert (done.status_code, done.json()["outcomes"]) == (200, ["committed"])
+
+
+def test_the_clients_of_a_group_lose_nothing_when_a_service_is_killed(servings, cluster_url):
+    name = f"app{secrets.token_hex(4)}"
+    first, second = servings
+    key = first.key(name)
+    with first.client(key) as one, second.client(key) as other:
+        until(lambda: other.get("/v1/queues").status_code == 200)
+        path = "/v1/topics/news/groups/readers"
+        assert one.put("/v1/topics/news", json={"partitions": 2}).status_code == 201
+        assert other.put(path).status_code == 201
+        for partition in range(2):
+            lines = b"".join(b'{"body": "%d"}\n' % (30 * partition + each) for each in range(30))
+            many = {"Content-Type": "application/x-ndjson"}
+            place = {"partition": partition}
+            told = one.post("/v1/topics/news/messages", params=place, content=lines, headers=many)
+            assert told.json()["published"] == 30
+        done = []
+
+        def work(client, committer):
+            answer = client.post(f"{path}/lease", json={"count": 5, "wait_s": 60})
+            assert answer.status_code == 200
+            told = committer.post(f"{path}/commit", json={"lease": answer.json()["lease"]})
+            assert told.status_code == 200
+            done.extend(int(each["body"]) for each in answer.json()["messages"])
+
+        work(one, other)
+        work(one, one)
+        left = one.post(f"{path}/lease", json={"count": 5, "wait_s": 60}).json()
+        first.process.kill()
+        assert other.post(f"{path}/commit", json={"lease": left["lease"]}).status_code == 200
+        done.extend(int(each["body"]) for each in left["messages"])
+        while len(done) < 60:
+            work(other, other)
+        assert sorted(done) == list(range(60))
+        assert [each["lag"] for each in other.get(path).json()["partitions"]] == [0, 0]
+        other.delete("/v1/topics/news")

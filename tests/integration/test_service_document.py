@@ -20,7 +20,7 @@ DOCUMENT = make_document(ROUTES)
 EXAMPLES = 6
 
 #: These answer until their client leaves, or do not need to be tried with what nobody sends.
-APART = {"/v1/topics/{topic}/follow"}
+APART = {"/v1/topics/{topic}/follow", "/v1/queues/{queue}/tail"}
 
 
 #: The key of the service that is called; the schema below is made before there is one.
@@ -34,6 +34,7 @@ def serving(tmp_path_factory):
     with cassq.connect(url) as store:  # examples like short names
         store.queue("shop.0").push(b"x")
         store.topic("shop.0").publish(b"x")
+        store.topic("shop.0").declare_group("0")
     made = Serving(url)
     yield made
     made.end()

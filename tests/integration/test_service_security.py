@@ -29,7 +29,9 @@ BODIES = {
     "commit": {"leases": ["x"]},
     "extend": {"leases": ["x"]},
     "settle": {"lease": "x"},
+    "redrive": {"all": True},
 }
+OF_GROUPS = {"reset": {"to": "earliest"}, "commit": {"lease": "x"}, "release": {"lease": "x"}}
 
 
 def _id(route):
@@ -69,10 +71,11 @@ def ask_as(serving):
     def call(route, key, **options):
         client = serving.client(key)
         clients.append(client)
-        path = route.path.format(queue="orders", topic="news", id=MESSAGE_ID)
-        body = BODIES.get(path.rpartition("/")[2])
+        path = route.path.format(queue="orders", topic="news", group="readers", id=MESSAGE_ID)
+        call = path.rpartition("/")[2]
+        body = (OF_GROUPS if "/groups/" in path else BODIES).get(call)
         with client.stream(route.method, path, json=body, **options) as answer:
-            if answer.status_code != httpx.codes.OK or route.path.endswith("/follow") is False:
+            if answer.status_code != httpx.codes.OK or not route.path.endswith(("/follow", "/tail")):
                 answer.read()
             return answer
 
@@ -113,10 +116,12 @@ class TestEachRoute:
         with cassq.connect(url) as store:
             store.queue("shop.orders").push(b"secret")
             store.topic("shop.news").publish(b"secret")
+            store.topic("shop.news").declare_group("readers")
             answer = ask_as(route, keys["bank"])
             assert b"secret" not in getattr(answer, "_content", b"")
             assert b"shop" not in getattr(answer, "_content", b"")
             assert store.find_queue("shop.orders").stats().waiting > 0
+            assert [each.next for each in store.find_topic("shop.news").lag("readers")] == [1]
             for name in [each for each in store.queues() if each.startswith("bank.")]:
                 store.delete_queue(name)
             for name in [each for each in store.topics() if each.startswith("bank.")]:

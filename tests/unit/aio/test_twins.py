@@ -18,8 +18,6 @@ WITHOUT_TWIN = {
     cassq.Queue: {
         *(
             "push_soon",
-            "leases",
-            "lessor",
             "run_reader",
             "staging",
             "is_closed",
@@ -49,6 +47,9 @@ WITHOUT_TWIN = {
     cassq.TopicReader: set(),
     cassq.Consumer: {"make_held", "leave", "hear_of_share"},
     cassq.GroupMessage: {"held", "is_done", "is_dropped"},
+    cassq.Lessor: {"lease_soon", "lend"},
+    cassq.Leases: {"commit_soon", "note", "close"},
+    cassq.GroupLessor: {"lease_soon"},
 }
 #: Properties may stand for attributes.
 ATTRIBUTES = {
@@ -57,6 +58,8 @@ ATTRIBUTES = {
     cassq.Popper: {"name", "queue"},
     cassq.Delivery: {"body"},
     cassq.Topic: {"name"},
+    cassq.Lessor: {"queue"},
+    cassq.GroupLessor: {"group"},
 }
 SPECIAL = {"__enter__": "__aenter__", "__exit__": "__aexit__", "__iter__": "__aiter__"}
 
@@ -111,6 +114,9 @@ def test_nothing_that_is_left_out_is_forgotten(kind):
                 reader,
                 consumer,
                 message,
+                queue.lessor(),
+                queue.leases,
+                topic.lessor("g"),
             )
             made = {type(each): each for each in parts}[kind]
             wrapped = {

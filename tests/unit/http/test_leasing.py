@@ -39,8 +39,8 @@ class Scene:
         return Waiting(request, count, seconds, self.waits, check or self._let_in)
 
     async def lease(self, *values, **options):
-        async with self.queue.lessor() as lessor:
-            return await self.waiting(*values, **options).lease(lessor)
+        async with self.queue.lending() as lessor:
+            return await self.waiting(*values, **options).lease(lessor.lease_soon)
 
     async def is_hungry(self):
         """Wait until somebody stands in line."""
@@ -151,7 +151,7 @@ class TestAClientThatWaits:
 class TestTheLessor:
     def test_is_one_for_all_who_wait_and_is_closed_when_nobody_did_lately(self, store):
         async def scenario(scene):
-            async with scene.queue.lessor() as first, scene.queue.lessor() as second:
+            async with scene.queue.lending() as first, scene.queue.lending() as second:
                 assert first is second
                 await scene.queue.close_idle(0)
                 assert not first.is_closed
@@ -159,7 +159,7 @@ class TestTheLessor:
             assert not first.is_closed
             await scene.queue.close_idle(0)
             assert first.is_closed
-            async with scene.queue.lessor() as third:
+            async with scene.queue.lending() as third:
                 assert not third.is_closed
 
         run(store, scenario)
