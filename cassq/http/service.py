@@ -5,6 +5,7 @@ what is in use is not closed; and what nobody asked for in a while holds no thre
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Generic, Protocol, TypeVar
@@ -80,6 +81,8 @@ class InUse(Generic[Opened]):
     def __init__(self, find: Callable[[str], Awaitable[Opened]]) -> None:
         self._find = find
         self._entries: dict[str, _Entry[Opened]] = {}
+        self._opening: Counter[str] = Counter()
+        self._closing: dict[str, asyncio.Event] = {}
 
     @asynccontextmanager
     async def get(self, name: str) -> AsyncIterator[Opened]:
@@ -90,7 +93,7 @@ class InUse(Generic[Opened]):
         clock = asyncio.get_running_loop().time
         entry = self._entries.get(name)
         if entry is None:
-            opened = await self._find(name)
+            opened = await self._open(name)
             entry = self._entries.get(name) or _Entry(opened, clock())
             self._entries[name] = entry
         entry.users += 1
@@ -106,6 +109,18 @@ class InUse(Generic[Opened]):
             entry.users -= 1
             entry.used_at = clock()
 
+    async def _open(self, name: str) -> Opened:
+        # Whoever opens a name has what everybody has who opened it: it is closed for all, or for nobody.
+        while closing := self._closing.get(name):
+            await closing.wait()
+        self._opening[name] += 1
+        try:
+            return await self._find(name)
+        finally:
+            self._opening[name] -= 1
+            if not self._opening[name]:
+                del self._opening[name]
+
     @property
     def opened(self) -> list[Opened]:
         """What is open."""
@@ -120,10 +135,17 @@ class InUse(Generic[Opened]):
         """Close what nobody uses, nor has lately."""
         now = asyncio.get_running_loop().time()
         for name, entry in list(self._entries.items()):
-            if not entry.users and now - entry.used_at >= IDLE_S:
+            # Looked at anew: one closes while this waits, and another may be asked for meanwhile.
+            is_there = self._entries.get(name) is entry and name not in self._opening
+            if is_there and not entry.users and now - entry.used_at >= IDLE_S:
                 self.forget(name, entry)
-                with suppress(CassqError):
-                    await entry.opened.close()
+                closed = self._closing[name] = asyncio.Event()
+                try:
+                    with suppress(CassqError):
+                        await entry.opened.close()
+                finally:
+                    del self._closing[name]
+                    closed.set()
 
 
 class Service:

@@ -120,6 +120,11 @@ TOPICS = [
     ),
     Route("GET", _TOPIC, Right.LOOK, topics.show, "Tell the settings of a topic", {200: forms.Settings}),
     Route(
+        *("PATCH", _TOPIC, Right.STEER, topics.alter, "Give a topic other settings while it is in use"),
+        {200: forms.Settings},
+        body=forms.TopicChanges,
+    ),
+    Route(
         "DELETE", _TOPIC, Right.STEER, topics.delete, "Delete a topic with its messages", {200: forms.Done}
     ),
     Route(

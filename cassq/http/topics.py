@@ -29,7 +29,9 @@ async def create(call: Call) -> Response:
     """Create a topic, or open it."""
     name, options, store = call.name("topic"), to_options(call.body), call.service.store
     TopicSettings.from_options(options)
-    topic, status = await open_or_make(store.find_topic(name), lambda: store.topic(name, **options))
+    topic, status = await open_or_make(
+        call, lambda: store.find_topic(name), lambda: store.topic(name, **options)
+    )
     return _settings(call, topic.settings, status)
 
 
@@ -37,6 +39,11 @@ async def show(call: Call) -> Response:
     """Answer with the settings."""
     async with call.service.topics.get(call.name("topic")) as topic:
         return _settings(call, topic.settings)
+
+
+async def alter(call: Call) -> Response:
+    """Give it other settings."""
+    return _settings(call, await call.service.store.alter_topic(call.name("topic"), **to_options(call.body)))
 
 
 def _settings(call: Call, settings: TopicSettings, status: int = 200) -> Response:
@@ -63,7 +70,7 @@ async def read(call: Call) -> Response:
     async with call.service.topics.get(call.name("topic")) as topic:
         page = await topic.read(query.partition, since=query.since, limit=query.limit, order=query.order)
     messages = list(map(to_form, page.messages))
-    return answer(Page(query.partition, messages, page.next, page.oldest, page.latest))
+    return answer(Page(query.partition, messages, page.oldest, page.latest, page.next))
 
 
 def to_form(message: cassq.TopicMessage) -> TopicMessage:
