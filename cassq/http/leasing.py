@@ -7,8 +7,9 @@ alone, and no error or log has more of it than its first characters.
 import asyncio
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import nullcontext
 from datetime import timedelta
 
 import msgspec
@@ -51,8 +52,10 @@ async def lease(call: Call) -> Response:
         await call.service.admit(call.asked, is_counted=False)
 
     waiting = Waiting(call.request, wanted.count, wanted.wait_s, call.service.draining, check)
+    metrics = call.service.metrics
     async with call.service.queues.get(call.name("queue")) as queue, queue.lessor() as lessor:
-        leased = await waiting.lease(lessor)
+        with metrics.waiting.track_inprogress() if metrics else nullcontext():
+            leased = await waiting.lease(lessor)
     if not leased:
         return Response(status_code=204)
     if accepted == BYTES:
@@ -122,6 +125,7 @@ async def commit(call: Call) -> Response:
     """End all messages of leases, and tell what each came to."""
     async with call.service.queues.get(call.name("queue")) as queue:
         leases = [_parse(queue, text) for text in call.body.leases]
+        _note_settled(call, queue, leases)
 
         def begin() -> "dict[cassq.Lease, Future[cassq.Settled]]":
             return {each: queue.sync.leases.commit_soon(each) for each in dict.fromkeys(leases)}
@@ -149,6 +153,7 @@ async def settle(call: Call) -> Response:
     given = call.body
     async with call.service.queues.get(call.name("queue")) as queue:
         lease = _parse(queue, given.lease)
+        _note_settled(call, queue, (lease,))
         returns = _by_number(lease, [*given.rollback, *given.reject])
         told = await call_in_thread(
             queue.sync.leases.settle,
@@ -157,6 +162,12 @@ async def settle(call: Call) -> Response:
             {seq: how.reason for seq, how in returns.items() if isinstance(how, forms.Rejection)},
         )
     return answer(forms.Outcome(told))
+
+
+def _note_settled(call: Call, queue: LendingQueue, leases: Iterable[cassq.Lease]) -> None:
+    if metrics := call.service.metrics:
+        for each in leases:
+            metrics.note_settled(is_home=queue.sync.leases.left_s(each) > 0)
 
 
 def _parse(queue: LendingQueue, text: str) -> cassq.Lease:

@@ -29,9 +29,14 @@ from cassq.http.browsers import check_no_page
 from cassq.http.problems import RefusedError, answer_problem, cut_off
 from cassq.http.service import Service
 
+ACCESS_LOG = "cassq.http.access"
 _access = logging.getLogger("cassq.http.access")
 
 JSON = "application/json"
+
+_ACCESS = (
+    "%(route)s %(status)d %(bytes)d B %(ms).1f ms, application %(application)s, key %(key)s, from %(address)s"
+)
 
 #: Methods that change nothing.
 _READING = {"GET", "HEAD"}
@@ -120,6 +125,22 @@ class _Intake:
         return message
 
 
+class _Outlet:
+    """What is sent of an answer.
+
+    Attributes:
+        size: so many bytes of the body.
+    """
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.size = 0
+
+    async def __call__(self, message: Message) -> None:
+        self.size += len(message.get("body", b""))
+        await self._send(message)
+
+
 def _has_body(request: Request) -> bool:
     return "transfer-encoding" in request.headers or request.headers.get("content-length", "0") != "0"
 
@@ -152,22 +173,33 @@ class Door:
             response = answer_problem(error)
         except Exception as error:
             response = answer_problem(error)
-        if _access.isEnabledFor(logging.INFO):
-            who = admitted[0] if admitted else None
-            _access.info(
-                "%s %s %d %.1f ms, application %s, key %s, from %s",
-                scope["method"],
-                route.path if route else "?",
-                response.status_code,
-                1000 * (time.perf_counter() - begun),
-                who and who.application.name,
-                who.key_id if who else _told_key(request),
-                _told_client(request, self.service_of(request)),
-            )
+        service = self.service_of(request)
+        is_told = _access.isEnabledFor(logging.INFO)
+        if service.metrics or is_told:
+            name = f"{route.method if route else '?'} {next(iter(self.routes.values())).path}"
+        if service.metrics:
+            service.metrics.note_answer(name, response.status_code, time.perf_counter() - begun)
         if not intake.is_done and _has_body(request):
             # What is left of the body nobody reads: no other request comes behind it.
             response.headers["Connection"] = "close"
-        await response(scope, intake, send)
+        if not is_told:
+            await response(scope, intake, send)
+            return
+        sent = _Outlet(send)
+        try:
+            await response(scope, intake, sent)
+        finally:
+            who = admitted[0] if admitted else None
+            told = {
+                "route": name,
+                "status": response.status_code,
+                "bytes": sent.size,
+                "ms": round(1000 * (time.perf_counter() - begun), 1),
+                "application": who and who.application.name,
+                "key": who.key_id if who else _told_key(request),
+                "address": _told_client(request, service),
+            }
+            _access.info(_ACCESS, told, extra=told)
 
     def _headless(self, method: str) -> Route | None:
         """Return the route whose answer HEAD is told without its body; a stream has none."""

@@ -8,7 +8,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from cassq import aio
 from cassq.aio.landing import landed
@@ -26,6 +26,9 @@ from cassq.http.bodies import Budget
 from cassq.http.lending import LendingQueue
 from cassq.http.tails import Tails
 from cassq.runtime.background_thread import BackgroundThread
+
+if TYPE_CHECKING:
+    from cassq.metrics.service import ServiceMetrics
 
 #: So long a request waits until it is known who may come in.
 PATIENCE_S = 5.0
@@ -153,12 +156,24 @@ class Service:
 
     Attributes:
         is_open: whether everybody is let in, without a key.
-        draining: set once the process is about to end: streams end.
+        metrics: what is noted for Prometheus; None for nothing.
+        is_leaving: whether the process is about to end: it says that it is not ready.
+        draining: set once it ends: streams end.
         parts: who sends a part of many messages holds it.
     """
 
-    def __init__(self, store: aio.Store, gate: AnyGate, proxies: Proxies, *, is_open: bool = False) -> None:
+    def __init__(
+        self,
+        store: aio.Store,
+        gate: AnyGate,
+        proxies: Proxies,
+        *,
+        is_open: bool = False,
+        metrics: "ServiceMetrics | None" = None,
+    ) -> None:
         self.store = store
+        self.metrics = metrics
+        self.is_leaving = False
         self.is_open = is_open
         self.gate = gate
         self.proxies = proxies
@@ -224,6 +239,7 @@ class Service:
 
     def drain(self) -> None:
         """Have streams end, and tell that the process is not ready."""
+        self.is_leaving = True
         self.draining.set()
 
     def close(self) -> None:

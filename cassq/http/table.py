@@ -8,9 +8,9 @@ from typing import Any
 
 from starlette.responses import Response
 
-from cassq.errors import StorageUnavailableError
 from cassq.gate.applications import Right
 from cassq.http import following, forms, lease_forms, leasing, messages, queues, topics
+from cassq.http.problems import RefusedError
 from cassq.http.routes import Call, Route, answer
 
 #: So old at most is the last answer of the database in a process that is ready.
@@ -26,8 +26,8 @@ async def _tell_alive(_: Call) -> Response:
 
 
 async def _tell_ready(call: Call) -> Response:
-    if call.service.draining.is_set():
-        raise StorageUnavailableError("the process is about to end")
+    if call.service.is_leaving:
+        raise RefusedError(503, "ending", "the process is about to end")
     await call.service.know(READY_S)
     return answer(forms.Health("ready"))
 
