@@ -142,15 +142,17 @@ def _leave_before(service: Service, grace_s: float) -> None:
     if not grace_s:
         return
     loop = asyncio.get_running_loop()
+    # Others hear it twice where a supervisor tells all processes: by it, and by the one that started them.
+    is_alone = multiprocessing.parent_process() is None
     for number in (signal.SIGTERM, signal.SIGINT):
         end = signal.getsignal(number)
 
         def leave(number: int, frame: FrameType | None, end: Any = end) -> None:  # noqa: ANN401 - as signal has it
-            if service.is_leaving:
+            if not service.is_leaving:
+                service.is_leaving = True
+                loop.call_soon_threadsafe(loop.call_later, grace_s, end, number, frame)
+            elif is_alone:
                 end(number, frame)
-                return
-            service.is_leaving = True
-            loop.call_soon_threadsafe(loop.call_later, grace_s, end, number, frame)
 
         signal.signal(number, leave)
 

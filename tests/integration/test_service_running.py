@@ -184,7 +184,8 @@ class TestLeavingABalancer:
             client.put("/v1/queues/orders").raise_for_status()
         assert httpx.get(f"{serving.base}/readyz").status_code == READY
 
-        serving.process.send_signal(signal.SIGTERM)
+        for each in (serving.process.pid, *_children(serving.process.pid)):  # as a supervisor may
+            os.kill(each, signal.SIGTERM)
 
         until(lambda: httpx.get(f"{serving.base}/readyz").status_code == ENDING)
         answer = httpx.get(f"{serving.base}/readyz")
