@@ -137,7 +137,7 @@ class Store(TopicStore, ClosedByBlock):
         self._check_usable()
         record = self._catalog.find(check_name(name))
         if record is None:
-            names = ", ".join(each.name for each in self._catalog.living()[:5])
+            names = ", ".join(self._catalog.names()[:5])
             raise QueueNotFoundError(
                 f"there is no queue {name!r} in {self.url}"
                 + (f"; there are: {names}" if names else "; there is none at all")
@@ -169,7 +169,7 @@ class Store(TopicStore, ClosedByBlock):
     def queues(self) -> list[str]:
         """Return the names of all queues, in order."""
         self._check_usable()
-        return [record.name for record in self._catalog.living()]
+        return list(self._catalog.names())
 
     def delete_queue(self, name: str) -> None:
         """Delete a queue with all its messages and dead letters.
@@ -207,15 +207,17 @@ class Store(TopicStore, ClosedByBlock):
     def reap(self) -> ReapReport:
         """Make one pass of the reaper over every queue and topic; safe to run any number of at once.
 
-        A pipe, or a list of pipes, that cannot be read or may not be written is told in the report, and holds
-        no other queue up.
-
-        Raises: DecodeError: the record of a queue is damaged.
+        What cannot be read or may not be written, a record, a list of pipes or a pipe, is told in the report,
+        and holds no other queue up.
         """
         self._check_usable()
         report = ReapReport()
         report.segments += self._reap_topics(report.note_failure)
-        for record in self.storage.read_queues():
+
+        def note_damage(name: str, error: CassqError) -> None:
+            report.note_failure(f"queue {name}: {error}", error)
+
+        for record in self._catalog.all(note_damage):
             try:
                 if record.state is QueueState.DELETED:
                     report.retired += self._catalog.clear(record)
@@ -226,7 +228,7 @@ class Store(TopicStore, ClosedByBlock):
             except (AccessDeniedError, UnavailableError, OutcomeUnknownError, CorruptError) as error:
                 if isinstance(error, CoordinationUnavailableError):
                     raise
-                report.note_failure(f"queue {record.name}: {error}", error)
+                note_damage(record.name, error)
         return report
 
     def close(self) -> None:

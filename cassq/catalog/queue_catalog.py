@@ -4,11 +4,11 @@ Owns creation and clearing. Refuses to know who has a queue open. What must not 
 late brings no deleted queue back, and what is cleared belongs to no later queue of the name.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from cassq.errors import OutcomeUnknownError
+from cassq.errors import DecodeError, OutcomeUnknownError
 from cassq.limits import NO_LIMIT
 from cassq.model.ids import MessageId, new_token
 from cassq.model.options import QueueOptions
@@ -41,9 +41,24 @@ class QueueCatalog:
         """Return the record of a queue, deleted or not, as it stands; None where there is none."""
         return next(iter(self._storage.read_queues(name)), None)
 
-    def living(self) -> Sequence[QueueRecord]:
-        """Return the records of all queues that are not deleted, by name."""
-        return [record for record in self._storage.read_queues() if record.state is not QueueState.DELETED]
+    def names(self) -> Sequence[str]:
+        """Return the names of all queues that are not deleted, in order; a damaged record hides no other."""
+        return self._storage.list_queues()
+
+    def all(self, note_damage: Callable[[str, DecodeError], None]) -> Iterator[QueueRecord]:
+        """Yield the records of all queues, deleted or not; of those that cannot be read tell it.
+
+        Where one is damaged, the living ones are read one by one: the deleted ones wait for its repair.
+        """
+        try:
+            yield from self._storage.read_queues()
+        except DecodeError:
+            for name in self.names():
+                try:
+                    if record := self.find(name):
+                        yield record
+                except DecodeError as error:
+                    note_damage(name, error)
 
     def ensure(self, name: str, settings: QueueOptions) -> QueueRecord:
         """Return the record of a queue, and create the queue if there is none.

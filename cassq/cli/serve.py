@@ -4,11 +4,16 @@ Owns the words, and what is refused at the start: a door that lets in whom nobod
 """
 
 import ipaddress
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 from typing import TypedDict, Unpack
 
 import click
 
 import cassq
+from cassq.cli.log_format import begin_log, log_format_option
 from cassq.cli.output import say
 from cassq.cli.session import Session, common_options
 from cassq.gate.addresses import Proxies
@@ -27,6 +32,10 @@ class _Options(TypedDict):
     insecure: bool
     queuey: bool
     grace: int
+    grace_before: int
+    metrics: int | None
+    access_log: bool
+    log_format: str
 
 
 _FILE = click.Path(exists=True, dir_okay=False)
@@ -52,6 +61,18 @@ _FILE = click.Path(exists=True, dir_okay=False)
 @click.option(
     "--grace", type=click.IntRange(0), default=20, metavar="SECONDS", help="For what is under way (20)."
 )
+@click.option(
+    "--grace-before",
+    type=click.IntRange(0),
+    default=0,
+    metavar="SECONDS",
+    help="Go on listening for so long, while /readyz says 503 (0).",
+)
+@click.option(
+    "--metrics", type=click.IntRange(1, 65535), metavar="PORT", help="Answer GET /metrics there, at --host."
+)
+@click.option("--access-log", is_flag=True, help="Tell each request; --debug does, too.")
+@log_format_option
 @common_options
 @click.make_pass_decorator(Session)
 def serve(session: Session, **options: Unpack[_Options]) -> None:
@@ -69,6 +90,7 @@ def serve(session: Session, **options: Unpack[_Options]) -> None:
     if Proxies.of(options["trusted_proxy"]).is_unix and options["uds"] is None:
         raise click.UsageError("--trusted-proxy unix is for --uds: give the proxy's network")
     _check_private(options)
+    tell = begin_log(session, options["log_format"])
     with cassq.connect(url):  # or it says here what is wrong
         pass
     listening = Listening(
@@ -76,13 +98,33 @@ def serve(session: Session, **options: Unpack[_Options]) -> None:
         *(options["tls_cert"], options["tls_key"], options["client_ca"], options["grace"]),
     )
     bound = listening.bind()
-    say(f"cassq: serving at {listening.where(bound)}")
     opening = Opening(
         *(url, options["trusted_proxy"], options["open"], options["insecure"]),
         is_told=session.is_debug,
         is_queuey=options["queuey"],
+        has_access_log=options["access_log"],
+        log_format=options["log_format"],
+        has_metrics=options["metrics"] is not None,
+        grace_before_s=options["grace_before"],
     )
-    run(opening, listening, bound)
+    with _metrics(options):
+        tell(f"cassq: serving at {listening.where(bound)}")
+        run(opening, listening, bound)
+
+
+@contextmanager
+def _metrics(options: _Options) -> Iterator[None]:
+    if options["metrics"] is None:
+        yield
+        return
+    with TemporaryDirectory(prefix="cassq-metrics-") as folder:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # looked for once, as the next line imports it
+        try:
+            from cassq.metrics.service import serve_metrics  # noqa: PLC0415 - it may be missing
+        except ImportError as error:
+            raise click.UsageError(f"--metrics needs more: pip install 'cassq[metrics]' ({error})") from None
+        with serve_metrics(options["host"], options["metrics"]):
+            yield
 
 
 def _check_private(options: _Options) -> None:

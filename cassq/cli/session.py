@@ -27,11 +27,16 @@ EXAMPLES = "sqlite:///orders.db or cassandra://HOST,HOST/KEYSPACE?zookeeper=HOST
 
 @dataclass(slots=True)
 class Session:
-    """One run of the command line."""
+    """One run of the command line.
+
+    Attributes:
+        has_log: whether the command has begun a log of its own.
+    """
 
     url: str | None = None
     is_json: bool = False
     is_debug: bool = False
+    has_log: bool = False
     ending: Ending = field(default_factory=Ending)
 
     def require_url(self) -> str:
@@ -46,7 +51,7 @@ class Session:
     @contextmanager
     def store(self) -> Iterator[cassq.Store]:
         """Open the store that the URL names, and close it after the block."""
-        if self.is_debug:
+        if self.is_debug and not self.has_log:
             logging.basicConfig(level=logging.INFO, force=True)
         with cassq.connect(self.require_url()) as store:
             yield store

@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -23,12 +24,17 @@ from cassq import aio
 from cassq.gate.addresses import Proxies
 from cassq.gate.applications import Application, Applications, Right
 from cassq.gate.gate import Admitted, Asked, Gate
+from cassq.http import access_log
 from cassq.http.openapi import make_document
 from cassq.http.problems import RefusedError, answer_problem
 from cassq.http.routes import PLAIN, Call, Door, Manner, Route, answer
 from cassq.http.service import AnyGate, Service
 from cassq.http.table import ROUTES
+from cassq.logs import JsonFormatter
 from cassq.runtime.clock import SystemClock
+
+if TYPE_CHECKING:
+    from cassq.metrics.service import ServiceMetrics
 
 #: Calls of the library that wait have so many threads at most.
 THREADS = 32
@@ -61,8 +67,12 @@ class Opening:
     Attributes:
         is_open: everybody is let in.
         is_insecure: keys may come over connections that others can read.
-        is_told: each request is logged.
+        is_told: all is logged, each request, too.
         is_queuey: clients of Queuey are answered, too.
+        has_access_log: each request is logged.
+        log_format: text, or json.
+        has_metrics: what is noted for Prometheus; the folder is named.
+        grace_before_s: so long it listens after the signal to end, and says that it is not ready.
     """
 
     url: str
@@ -71,6 +81,10 @@ class Opening:
     is_insecure: bool = False
     is_told: bool = False
     is_queuey: bool = False
+    has_access_log: bool = False
+    log_format: str = "text"
+    has_metrics: bool = False
+    grace_before_s: float = 0.0
 
 
 def make_app(opening: Opening) -> Router:
@@ -78,14 +92,14 @@ def make_app(opening: Opening) -> Router:
 
     @asynccontextmanager
     async def live(_: Any) -> AsyncIterator[Mapping[str, Any]]:  # noqa: ANN401 - the application
-        # What clients are not told, as what a fault was, the log tells.
-        level = logging.INFO if opening.is_told else logging.WARNING
-        logging.basicConfig(level=level, format=LOG_FORMAT, force=True)
+        _begin_log(opening)
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(THREADS, "cassq-http"))
-        async with aio.connect(opening.url) as store:
+        metrics = _metrics_of(opening)
+        async with aio.connect(opening.url, observer=metrics.observer if metrics else None) as store:
             gate, proxies = _gate_of(opening, store), Proxies.of(opening.proxies)
-            service = Service(store, gate, proxies, is_open=opening.is_open)
+            service = Service(store, gate, proxies, is_open=opening.is_open, metrics=metrics)
+            _leave_before(service, opening.grace_before_s)
             tasks = [asyncio.create_task(service.tend()), asyncio.create_task(_follow_parent())]
             try:
                 yield {"service": service}
@@ -114,6 +128,45 @@ def make_app(opening: Opening) -> Router:
 def _add(doors: dict[str, Door], routes: Iterable[Route], manner: Manner) -> None:
     for route in routes:
         doors.setdefault(route.path, Door(_service_of, manner)).routes[route.method] = route
+
+
+def _begin_log(opening: Opening) -> None:
+    """Log what clients are not told, as what a fault was."""
+    handler = logging.StreamHandler()
+    is_json = opening.log_format == "json"
+    handler.setFormatter(JsonFormatter() if is_json else logging.Formatter(LOG_FORMAT))
+    level = logging.INFO if opening.is_told else logging.WARNING
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    if opening.has_access_log:
+        logging.getLogger(access_log.NAME).setLevel(logging.INFO)
+
+
+def _metrics_of(opening: Opening) -> "ServiceMetrics | None":
+    if not opening.has_metrics:
+        return None
+    from cassq.metrics.service import ServiceMetrics  # noqa: PLC0415 - it may be missing
+
+    return ServiceMetrics()
+
+
+def _leave_before(service: Service, grace_s: float) -> None:
+    """Have the first signal to end say at once that this process is not ready, and end it so much later."""
+    if not grace_s:
+        return
+    loop = asyncio.get_running_loop()
+    # Others hear it twice where a supervisor tells all processes: by it, and by the one that started them.
+    is_alone = multiprocessing.parent_process() is None
+    for number in (signal.SIGTERM, signal.SIGINT):
+        end = signal.getsignal(number)
+
+        def leave(number: int, frame: FrameType | None, end: Any = end) -> None:  # noqa: ANN401 - as signal has it
+            if not service.is_leaving:
+                service.is_leaving = True
+                loop.call_soon_threadsafe(loop.call_later, grace_s, end, number, frame)
+            elif is_alone:
+                end(number, frame)
+
+        signal.signal(number, leave)
 
 
 async def _follow_parent() -> None:

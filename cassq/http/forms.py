@@ -1,6 +1,7 @@
 """The JSON of requests and answers, and the words of queries: types that OpenAPI is made of, too.
 
-Owns names, units and bounds; where the library has a bound, it is that one.
+Owns names, units and bounds; where the library has a bound, it is that one. What must not break: a field of
+an answer that has no value is left out, and is never null.
 """
 
 from collections.abc import Mapping
@@ -42,6 +43,10 @@ def _form_of_settings(name: str, kind: type[StoredSettings], *, is_whole: bool =
     return msgspec.defstruct(name, fields, forbid_unknown_fields=not is_whole, module=__name__)
 
 
+class Answer(Struct, omit_defaults=True):
+    """What is answered: what is None is left out, and nothing else has a default."""
+
+
 QueueChanges = _form_of_settings("QueueChanges", QueueSettings)
 TopicChanges = _form_of_settings("TopicChanges", TopicSettings)
 
@@ -56,22 +61,22 @@ def to_options(given: Struct) -> dict[str, Any]:
     }
 
 
-class Settings(Struct):
+class Settings(Answer):
     """A queue, or a topic, and its settings."""
 
     name: str
     settings: dict[str, int | str]
 
 
-class Names(Struct):
+class Names(Answer):
     """Names, in their order.
 
     Attributes:
-        next: give it as `after` for those that follow; null where none do.
+        next: give it as `after` for those that follow, if there are any.
     """
 
     names: list[str]
-    next: str | None
+    next: str | None = None
 
 
 class NamesQuery(Struct, forbid_unknown_fields=True):
@@ -99,7 +104,7 @@ class Confirmation(Struct, forbid_unknown_fields=True):
     confirm: str
 
 
-class Done(Struct):
+class Done(Answer):
     """What was done.
 
     Attributes:
@@ -123,11 +128,11 @@ class PushQuery(Struct, forbid_unknown_fields=True):
     ids: bool = False
 
 
-class Pushed(Struct):
+class Pushed(Answer):
     """One message that is durable, or with NDJSON how many, and the first and the last of them."""
 
+    pushed: int
     id: str | None = None
-    pushed: int = 1
     first_id: str | None = None
     last_id: str | None = None
     ids: list[str] | None = None
@@ -141,7 +146,7 @@ class Line(Struct, forbid_unknown_fields=True):
     headers: dict[str, str] = {}
 
 
-class Message(Struct):
+class Message(Answer):
     """A message that waits.
 
     Attributes:
@@ -154,25 +159,25 @@ class Message(Struct):
     headers: dict[str, str]
     pushed_at: datetime
     priority: int
-    type: str | None
-    key: str | None
+    type: str | None = None
+    key: str | None = None
 
 
-class Messages(Struct):
+class Messages(Answer):
     """Messages that wait."""
 
     messages: list[Message]
 
 
-class MessageState(Struct):
+class MessageState(Answer):
     """What became of a message; see `cassq.MessageStatus`."""
 
     id: str
     state: State
-    attempt: int | None
-    due: datetime | None
     reason: str
-    waits_for: str | None
+    attempt: int | None = None
+    due: datetime | None = None
+    waits_for: str | None = None
 
 
 class CancelQuery(Struct, forbid_unknown_fields=True):
@@ -181,7 +186,7 @@ class CancelQuery(Struct, forbid_unknown_fields=True):
     running: bool = False
 
 
-class Cancelled(Struct):
+class Cancelled(Answer):
     """Whether a message was cancelled: not where somebody has it, or where it has ended otherwise."""
 
     id: str
@@ -198,16 +203,16 @@ class PublishQuery(Struct, forbid_unknown_fields=True):
     number: Annotated[int, Meta(ge=0, le=2**63 - 2)] | None = None
 
 
-class Published(Struct):
+class Published(Answer):
     """One message's place, or with NDJSON how many were published."""
 
+    is_repeat: bool
+    published: int
     partition: int | None = None
     offset: int | None = None
-    is_repeat: bool = False
-    published: int = 1
 
 
-class TopicMessage(Struct):
+class TopicMessage(Answer):
     """A message of a topic."""
 
     partition: int
@@ -227,20 +232,20 @@ class ReadQuery(Struct, forbid_unknown_fields=True):
     order: Literal["ascending", "descending"] = "ascending"
 
 
-class Page(Struct):
+class Page(Answer):
     """Messages of one partition.
 
     Attributes:
-        next: give it as `since` for those that follow in this order; null where none do by now.
+        next: give it as `since` for those that follow in this order, if there are any by now.
         oldest: the oldest offset that is left.
         latest: the offset that the next message gets.
     """
 
     partition: int
     messages: list[TopicMessage]
-    next: int | None
     oldest: int
     latest: int
+    next: int | None = None
 
 
 class FollowQuery(Struct, forbid_unknown_fields=True):
@@ -255,7 +260,7 @@ class FollowQuery(Struct, forbid_unknown_fields=True):
     types: str | None = None
 
 
-class PartitionFigures(Struct):
+class PartitionFigures(Answer):
     """Figures of one partition; see `cassq.PartitionStats`."""
 
     partition: int
@@ -265,14 +270,14 @@ class PartitionFigures(Struct):
     size: int
 
 
-class TopicFigures(Struct):
+class TopicFigures(Answer):
     """Figures of a topic."""
 
     name: str
     partitions: list[PartitionFigures]
 
 
-class Health(Struct):
+class Health(Answer):
     """How the process is."""
 
     status: str

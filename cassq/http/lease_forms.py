@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from cassq.http.forms import LIMIT_MAX, Count, Seconds
+from cassq.http.forms import LIMIT_MAX, Answer, Count, Seconds
 from cassq.model.lease import Extension, Settled
 
 #: A client waits for so many seconds at most, and asks again.
@@ -22,7 +22,7 @@ class Wanted(Struct, forbid_unknown_fields=True):
     wait_s: Annotated[float, Meta(ge=0, le=WAIT_MAX_S)] = 0
 
 
-class LeasedMessage(Struct):
+class LeasedMessage(Answer):
     """A message of a lease.
 
     Attributes:
@@ -35,10 +35,10 @@ class LeasedMessage(Struct):
     headers: dict[str, str]
     pushed_at: datetime
     priority: int
-    type: str | None
+    type: str | None = None
 
 
-class Lease(Struct):
+class Lease(Answer):
     """Messages that one client has until it settles the lease, or its time is over.
 
     Attributes:
@@ -53,13 +53,13 @@ class Lease(Struct):
     messages: list[LeasedMessage]
 
 
-class Leases(Struct):
+class Leases(Answer):
     """What was leased; messages that came back, or are of several pipes, are leases of their own."""
 
     leases: list[Lease]
 
 
-class Line(Struct):
+class Line(Answer):
     """One message, and its lease; lines with the same token are one lease."""
 
     lease: str
@@ -74,7 +74,7 @@ class GivenLeases(Struct, forbid_unknown_fields=True):
     leases: Annotated[list[str], Meta(min_length=1, max_length=LIMIT_MAX)]
 
 
-class Outcomes(Struct):
+class Outcomes(Answer):
     """What each lease came to, in the order in which they were given.
 
     Attributes:
@@ -85,14 +85,14 @@ class Outcomes(Struct):
     outcomes: list[Settled]
 
 
-class Extended(Struct):
+class Extended(Answer):
     """What an extension came to, and how long the lease runs now."""
 
     outcome: Extension
     left_s: float
 
 
-class Extensions(Struct):
+class Extensions(Answer):
     """What became of each lease, in the order in which they were given."""
 
     outcomes: list[Extended]
@@ -102,8 +102,8 @@ class Return(Struct, forbid_unknown_fields=True):
     """How messages go back.
 
     Attributes:
-        id: of one; null for all that are not named.
-        delay_s: null for as long as the retry settings say.
+        id: of one; left out for all that are not named.
+        delay_s: left out for as long as the retry settings say.
     """
 
     id: str | None = None
@@ -115,7 +115,7 @@ class Rejection(Struct, forbid_unknown_fields=True):
     """Why messages become dead letters.
 
     Attributes:
-        id: of one; null for all that are not named.
+        id: of one; left out for all that are not named.
     """
 
     id: str | None = None
@@ -130,7 +130,7 @@ class Settlement(Struct, forbid_unknown_fields=True):
     reject: Annotated[list[Rejection], Meta(max_length=LIMIT_MAX)] = []
 
 
-class Outcome(Struct):
+class Outcome(Answer):
     """What a lease came to."""
 
     outcome: Settled

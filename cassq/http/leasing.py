@@ -7,7 +7,8 @@ alone, and no error or log has more of it than its first characters.
 import asyncio
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any
@@ -89,7 +90,9 @@ async def take(
         await call.check()
         told.append(call.hold(tell(leased)))
 
-    await Waiting(call.request, count, wait_s, call.service.waits, check).lease(begin)
+    metrics = call.service.metrics
+    with metrics.waiting.track_inprogress() if metrics else nullcontext():
+        await Waiting(call.request, count, wait_s, call.service.waits, check).lease(begin)
     return told[0] if told else None
 
 
@@ -156,14 +159,15 @@ def _one(leased: Leased) -> Response:
 async def commit(call: Call) -> Response:
     """End all messages of leases, and tell what each came to."""
     async with call.service.queues.get(call.name("queue")) as queue:
-        told = await commit_all(queue, call.body.leases)
+        told = await commit_all(call, queue, call.body.leases)
     check_any([each.value for each in told])
     return answer(forms.Outcomes(told))
 
 
-async def commit_all(queue: LendingQueue, texts: Sequence[str]) -> list[cassq.Settled]:
+async def commit_all(call: Call, queue: LendingQueue, texts: Sequence[str]) -> list[cassq.Settled]:
     """End all messages of leases; return what each came to."""
     leases = [parse(queue, text) for text in texts]
+    _note_settled(call, queue, leases)
     begun: dict[cassq.Lease, asyncio.Future[cassq.Settled]] = {}
     # Those of all requests of a moment are written together.
     for number, each in enumerate(dict.fromkeys(leases), 1):
@@ -194,6 +198,7 @@ async def settle(call: Call) -> Response:
     given = call.body
     async with call.service.queues.get(call.name("queue")) as queue:
         lease = parse(queue, given.lease)
+        _note_settled(call, queue, (lease,))
         returns = _by_number(lease, [*given.rollback, *given.reject])
         told = await call_in_thread(
             queue.sync.leases.settle,
@@ -202,6 +207,12 @@ async def settle(call: Call) -> Response:
             {seq: how.reason for seq, how in returns.items() if isinstance(how, forms.Rejection)},
         )
     return answer(forms.Outcome(told))
+
+
+def _note_settled(call: Call, queue: LendingQueue, leases: Iterable[cassq.Lease]) -> None:
+    if metrics := call.service.metrics:
+        for each in leases:
+            metrics.note_settled(is_home=queue.sync.leases.left_s(each) > 0)
 
 
 def parse(queue: LendingQueue, text: str) -> cassq.Lease:

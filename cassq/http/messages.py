@@ -54,13 +54,13 @@ async def push(call: Call) -> Response:
                 call.request, share, queue.settings.body_bytes_max, "a message of this queue"
             )
             pushed_id = await queue.push(body, headers_of(call), timeout=TIMEOUT_S, **options)
-        return answer(Pushed(str(pushed_id)), 201)
+        return answer(Pushed(1, str(pushed_id)), 201)
 
 
 def _tell_many(parts: Sequence[MessageIds], *, has_all: bool) -> Pushed:
     first, last = (str(parts[0][0]), str(parts[-1][-1])) if parts else (None, None)
     told = [str(each) for ids in parts for each in ids] if has_all else None
-    return Pushed(None, sum(map(len, parts)), first, last, told)
+    return Pushed(sum(map(len, parts)), None, first, last, told)
 
 
 def _push_options(call: Call) -> dict[str, Any]:
@@ -104,7 +104,7 @@ async def publish(call: Call) -> Response:
                 count += len(part)
 
             await _send_all(call, publish_part)
-            return answer(Published(published=count), 201)
+            return answer(Published(is_repeat=False, published=count), 201)
         options = {
             name: value
             for name in ("key", "type", "partition", "writer", "number")
@@ -114,7 +114,9 @@ async def publish(call: Call) -> Response:
             most = topic.settings.body_bytes_max
             body = await read_body(call.request, share, most, "a message of this topic")
             place = await topic.publish(body, headers_of(call), timeout=TIMEOUT_S, **options)
-        return answer(Published(*place, published=0 if place.is_repeat else 1), 201)
+        return answer(
+            Published(place.is_repeat, int(not place.is_repeat), place.partition, place.offset), 201
+        )
 
 
 def is_ndjson(call: Call) -> bool:

@@ -31,6 +31,10 @@ def make_document(routes: Sequence[Route]) -> dict[str, Any]:
         told = [kind for each in route.answers.values() for kind in _forms(each)]
         kinds += [kind for kind in (*told, route.body) if isinstance(kind, type)]
     schemas, components = msgspec.json.schema_components(kinds, ref_template=_REF)
+    for each in components.values():
+        if each.get("additionalProperties", True):  # an answer: what it has no value for is left out
+            for name, told in each.get("properties", {}).items():
+                each["properties"][name] = _plain(told)
     schema_of = dict(zip(map(str, kinds), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
@@ -112,7 +116,7 @@ def _query_words(route: Route) -> list[dict[str, Any]]:
 
 
 def _plain(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a word: one that may be left out is never null."""
+    """Return the schema of a word, or of a field of an answer: one that may be left out is never null."""
     kinds = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
     if not kinds:
         return schema

@@ -6,8 +6,10 @@ has it.
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from msgspec import UNSET
+from msgspec.structs import asdict
 from starlette.responses import Response
 
 import cassq
@@ -28,10 +30,9 @@ from cassq.http.problems import RefusedError
 from cassq.http.routes import Call, answer, body_to_text
 from cassq.model.ids import MessageId
 from cassq.model.settings import QueueSettings
+from cassq.model.stored_settings import StoredSettings
 from cassq.observing.inspection import MessageState as State
 from cassq.topics.pages import PAGE_BYTES
-
-_Made = TypeVar("_Made")
 
 
 def page_of(names: list[str], call: Call) -> Response:
@@ -52,24 +53,53 @@ async def list_all(call: Call) -> Response:
     return page_of(await call.service.store.queues(), call)
 
 
-async def open_or_make(find: Awaitable[object], make: Callable[[], Awaitable[_Made]]) -> tuple[_Made, int]:
-    """Open what a call names, or make it; return it with 200, or 201 where it was not there."""
+class _WithSettings(Protocol):
+    @property
+    def settings(self) -> StoredSettings: ...
+
+
+_Made = TypeVar("_Made", bound=_WithSettings)
+
+
+async def open_or_make(
+    call: Call, find: Callable[[], Awaitable[_Made]], make: Callable[[], Awaitable[_Made]]
+) -> tuple[_Made, int]:
+    """Open what a call names, or make it; return it with 200, or 201 where it was not there.
+
+    Raises: RefusedError: it has other settings than those that the call's body names.
+    """
     try:
-        await find
+        await find()
         status = 200
     except (QueueNotFoundError, TopicNotFoundError):
         status = 201
     try:
         return await make(), status
     except InvalidOptionError as error:
-        raise RefusedError(409, "settings-differ", str(error)) from error
+        differing = _how_differing(call, (await find()).settings)
+        raise RefusedError(409, "settings-differ", differing) from error
+
+
+def _how_differing(call: Call, settings: StoredSettings) -> str:
+    """Return how settings differ from those of the call's body, and what can be done by HTTP."""
+    stands, path = settings.to_json(), call.request.url.path
+    named = {name: value for name, value in asdict(call.body).items() if value is not UNSET}
+    others = {name: value for name, value in named.items() if value != stands.get(name)}
+    told = ", ".join(f"{name} is {stands.get(name)}, not {value}" for name, value in others.items())
+    fixed = sorted(name for name in others if name.removesuffix("_ms") in settings.fixed())
+    way_out = f"PATCH {path} gives it the others"
+    if fixed:
+        way_out = f"{', '.join(fixed)} cannot be altered: DELETE {path} and PUT it anew, without its messages"
+    return f"it is there, and {told}: leave out what differs, or {way_out}"
 
 
 async def create(call: Call) -> Response:
     """Create a queue, or open it."""
     name, options, store = call.name("queue"), to_options(call.body), call.service.store
     QueueSettings.from_options(options)
-    queue, status = await open_or_make(store.find_queue(name), lambda: store.queue(name, **options))
+    queue, status = await open_or_make(
+        call, lambda: store.find_queue(name), lambda: store.queue(name, **options)
+    )
     return _settings(call, queue.settings, status)
 
 
@@ -99,7 +129,8 @@ async def stats(call: Call) -> Response:
     """Answer with its figures."""
     async with call.service.queues.get(call.name("queue")) as queue:
         told: dict[str, Any] = (await queue.stats()).to_json()
-    return answer({**told, "queue": call.own("queue")})
+    known = {name: value for name, value in told.items() if value is not None}
+    return answer({**known, "queue": call.own("queue")})
 
 
 async def peek(call: Call) -> Response:
@@ -149,7 +180,7 @@ async def status(call: Call) -> Response:
     if found.state is State.UNKNOWN:
         raise _no_message()
     before = None if found.waits_for is None else str(found.waits_for)
-    return answer(MessageState(str(message_id), found.state, found.attempt, found.due, found.reason, before))
+    return answer(MessageState(str(message_id), found.state, found.reason, found.attempt, found.due, before))
 
 
 async def cancel(call: Call) -> Response:

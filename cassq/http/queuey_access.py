@@ -12,9 +12,10 @@ from cassq import aio
 from cassq.errors import AccessDeniedError, InvalidNameError, TopicNotFoundError
 from cassq.gate.applications import Right
 from cassq.gate.names import check_application, full_name
+from cassq.http.callers import check_sender
 from cassq.http.queuey_attributes import Attributes, attributes_of, may_be_public
 from cassq.http.queuey_forms import Fields, FieldsError, key_of, refused
-from cassq.http.routes import Call, check_sender, let_in
+from cassq.http.routes import Call, let_in
 
 #: A name of a queue has so many characters at most.
 NAME_MAX = 50
@@ -113,7 +114,7 @@ async def readable(call: Call, right: Right = Right.POP) -> AsyncIterator[Opened
                 _check_view(call, owner, opened.attributes)
             yield opened
         return
-    check_sender(call)
+    check_sender(call.request, call.service.proxies, is_open=call.service.is_open)
     async with call.service.keyless:
         name = _full(owner, call.own("queue"))
         if not await may_be_public(call.service, name):

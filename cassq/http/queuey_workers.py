@@ -76,7 +76,7 @@ async def verify(call: Call) -> Response:
     texts = _take_reservations(fields)
     fields.end()
     async with call.service.queues.get(full) as queue:
-        return _tell(await commit_all(queue, texts))
+        return _tell(await commit_all(call, queue, texts))
 
 
 async def extend(call: Call) -> Response:

@@ -5,11 +5,10 @@ before that. What must not break: nothing is read, or done, for somebody whom th
 """
 
 import asyncio
-import logging
 import time
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,19 +17,16 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from cassq.errors import InvalidOptionError, KeyRefusedError, UnavailableError
-from cassq.gate.addresses import check_no_proxy, origin_of
+from cassq.errors import InvalidOptionError, UnavailableError
 from cassq.gate.applications import Application, Right
 from cassq.gate.gate import Admitted, Asked
-from cassq.gate.keys import Key
 from cassq.gate.names import full_name
+from cassq.http import access_log
 from cassq.http.bodies import JSON_MAX, Share, convert, decode, read_body
-from cassq.http.browsers import check_no_page
+from cassq.http.callers import Caller, bearer_key, check_sender, find_origin, refused_key, told_address
 from cassq.http.problems import RefusedError, answer_problem, cut_off
 from cassq.http.sending import Sending
 from cassq.http.service import Service
-
-_access = logging.getLogger("cassq.http.access")
 
 JSON = "application/json"
 
@@ -183,22 +179,27 @@ class Door:
             response = self.manner.tell(request, late)
         except Exception as error:
             response = self.manner.tell(request, error)
-        if _access.isEnabledFor(logging.INFO):
-            who = next((each.admitted for each in calls if each.admitted is not NOBODY), None)
-            _access.info(
-                "%s %s %d %.1f ms, application %s, key %s, from %s",
-                scope["method"],
-                route.path if route else "?",
-                response.status_code,
-                1000 * (time.perf_counter() - begun),
-                who and who.application.name,
-                who.key_id if who else self._told_key(request),
-                _told_client(request, self.service_of(request)),
-            )
+        service = self.service_of(request)
+        is_told = access_log.is_on()
+        if service.metrics or is_told:
+            name = f"{route.method if route else '?'} {next(iter(self.routes.values())).path}"
+        if service.metrics:
+            service.metrics.note_answer(name, response.status_code, time.perf_counter() - begun)
         if not intake.is_done and _has_body(request):
             # What is left of the body nobody reads: no other request comes behind it.
             response.headers["Connection"] = "close"
-        await sending.send(response, scope, intake, send)
+        if not is_told:
+            await sending.send(response, scope, intake, send)
+            return
+        sent = access_log.Outlet(send)
+        try:
+            await sending.send(response, scope, intake, sent)
+        finally:
+            who = next((each.admitted for each in calls if each.admitted is not NOBODY), None)
+            key = who.key_id if who else refused_key(request, self.manner.key_of)
+            application = who.application.name if who else None
+            caller = Caller(application, key, told_address(request, service.proxies))
+            access_log.tell(name, response.status_code, sent.size, time.perf_counter() - begun, caller)
 
     def _headless(self, method: str) -> Route | None:
         """Return the route whose answer HEAD is told without its body; a stream has none."""
@@ -212,7 +213,7 @@ class Door:
             allowed = ", ".join(sorted(self.routes))
             raise RefusedError(405, "method-not-allowed", f"this path takes {allowed}", {"Allow": allowed})
         service = self.service_of(request)
-        asked = Asked(None, route.right or Right.LOOK, _origin(request, service))
+        asked = Asked(None, route.right or Right.LOOK, find_origin(request, service.proxies))
         call = Call(request, service, asked, NOBODY, None, sending)
         calls.append(call)
         if route.right is not None:
@@ -231,20 +232,13 @@ class Door:
                 raise InvalidOptionError("this call takes no body")
             return call.hold(await route.handle(call))
 
-    def _told_key(self, request: Request) -> str | None:
-        """Return the id of a key that was refused, for the log: its form says nothing of whose it is."""
-        with suppress(KeyRefusedError):
-            key = Key.parse(self.manner.key_of(request) or "")
-            return f"{key.id} (refused)" if key else None
-        return None
-
 
 async def let_in(call: Call, right: Right, key: str | None) -> None:
     """Have the gate say who calls.
 
     Raises: as `Gate.admit`.
     """
-    check_sender(call)
+    check_sender(call.request, call.service.proxies, is_open=call.service.is_open)
     call.asked = Asked(key, right, call.asked.origin)
     call.admitted = await call.service.admit(call.asked)
 
@@ -253,50 +247,14 @@ async def let_in(call: Call, right: Right, key: str | None) -> None:
 NOBODY = Admitted(Application("", frozenset()), "")
 
 
-def check_sender(call: Call) -> None:
-    """Let in what no web page, nor a proxy that nobody named, passed on.
-
-    Raises: AccessDeniedError: one did.
-    """
-    client = call.request.scope.get("client")
-    check_no_proxy(client[0] if client else None, call.request.headers, call.service.proxies)
-    if call.service.is_open:
-        check_no_page(call.request)
-
-
 def _check_media(request: Request, text: bytes) -> None:
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if text and media != JSON:
         raise RefusedError(415, "content-type", f"this call takes `Content-Type: {JSON}`")
 
 
-def _origin(request: Request, service: Service) -> Any:  # noqa: ANN401
-    client = request.scope.get("client")
-    return origin_of(
-        client[0] if client else None,
-        request.headers.getlist("x-forwarded-for"),
-        request.headers.getlist("x-forwarded-proto"),
-        service.proxies,
-        is_tls=request.scope["scheme"] == "https",
-    )
-
-
-def _key_of(request: Request) -> str | None:
-    given = request.headers.getlist("authorization")
-    if len(given) > 1:
-        raise KeyRefusedError("there are several Authorization headers: send one")
-    scheme, _, key = (given[0] if given else "").partition(" ")
-    return key.strip() if scheme.lower() == "bearer" else None
-
-
-def _told_client(request: Request, service: Service) -> str:
-    with suppress(InvalidOptionError):
-        return str(_origin(request, service).address)
-    return str((request.scope.get("client") or ["?"])[0])
-
-
 #: How `/v1` has it: a bearer's key, and problems of RFC 9457.
-PLAIN = Manner(_key_of, lambda _, error: answer_problem(error))
+PLAIN = Manner(bearer_key, lambda _, error: answer_problem(error))
 
 
 def _words(request: Request) -> dict[str, str]:

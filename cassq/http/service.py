@@ -5,10 +5,11 @@ what is in use is not closed; and what nobody asked for in a while holds no thre
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from cassq import aio
 from cassq.aio.landing import landed
@@ -27,6 +28,9 @@ from cassq.http.lending import LendingQueue, Waits
 from cassq.http.lending_topic import LendingTopic
 from cassq.http.tails import Tails
 from cassq.runtime.background_thread import BackgroundThread
+
+if TYPE_CHECKING:
+    from cassq.metrics.service import ServiceMetrics
 
 #: So long a request waits until it is known who may come in.
 PATIENCE_S = 5.0
@@ -91,6 +95,8 @@ class InUse(Generic[Opened]):
         self._find = find
         self._entries: dict[str, _Entry[Opened]] = {}
         self._opening: dict[str, asyncio.Future[Opened]] = {}
+        self._finding: Counter[str] = Counter()
+        self._closing: dict[str, asyncio.Event] = {}
 
     @asynccontextmanager
     async def get(self, name: str) -> AsyncIterator[Opened]:
@@ -121,9 +127,21 @@ class InUse(Generic[Opened]):
         """Open one; thousands that come at once wait for the same."""
         opening = self._opening.get(name)
         if opening is None:
-            opening = self._opening[name] = asyncio.ensure_future(self._find(name))
+            opening = self._opening[name] = asyncio.ensure_future(self._find_open(name))
             opening.add_done_callback(partial(self._note_opened, name))
         return await asyncio.shield(opening)
+
+    async def _find_open(self, name: str) -> Opened:
+        # Whoever opens a name has what everybody has who opened it: it is closed for all, or for nobody.
+        while closing := self._closing.get(name):
+            await closing.wait()
+        self._finding[name] += 1
+        try:
+            return await self._find(name)
+        finally:
+            self._finding[name] -= 1
+            if not self._finding[name]:
+                del self._finding[name]
 
     def _note_opened(self, name: str, opening: "asyncio.Future[Opened]") -> None:
         if self._opening.get(name) is opening:
@@ -146,10 +164,18 @@ class InUse(Generic[Opened]):
         now = asyncio.get_running_loop().time()
         for name, entry in list(self._entries.items()):
             await entry.opened.close_idle(IDLE_S)
-            if not entry.users and now - entry.used_at >= IDLE_S and not entry.opened.is_busy:
+            # Looked at anew: one closes while this waits, and another may be asked for meanwhile.
+            is_there = self._entries.get(name) is entry and name not in self._finding
+            is_idle = not entry.users and now - entry.used_at >= IDLE_S and not entry.opened.is_busy
+            if is_there and is_idle:
                 self.forget(name, entry)
-                with suppress(CassqError):
-                    await entry.opened.close()
+                closed = self._closing[name] = asyncio.Event()
+                try:
+                    with suppress(CassqError):
+                        await entry.opened.close()
+                finally:
+                    del self._closing[name]
+                    closed.set()
 
 
 class Service:
@@ -157,7 +183,9 @@ class Service:
 
     Attributes:
         is_open: whether everybody is let in, without a key.
-        draining: set once the process is about to end: streams end.
+        metrics: what is noted for Prometheus; None for nothing.
+        is_leaving: whether the process is about to end: it says that it is not ready.
+        draining: set once it ends: streams end.
         waits: clients that wait for leases, until then.
         budget: what is held of requests.
         answers: what is held of large answers that clients have not taken.
@@ -166,8 +194,18 @@ class Service:
         redrives: how many run.
     """
 
-    def __init__(self, store: aio.Store, gate: AnyGate, proxies: Proxies, *, is_open: bool = False) -> None:
+    def __init__(
+        self,
+        store: aio.Store,
+        gate: AnyGate,
+        proxies: Proxies,
+        *,
+        is_open: bool = False,
+        metrics: "ServiceMetrics | None" = None,
+    ) -> None:
         self.store = store
+        self.metrics = metrics
+        self.is_leaving = False
         self.is_open = is_open
         self.gate = gate
         self.proxies = proxies
@@ -238,6 +276,7 @@ class Service:
 
     def drain(self) -> None:
         """Have streams and waits end, and tell that the process is not ready."""
+        self.is_leaving = True
         self.draining.set()
         self.waits.end_all()
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from starlette.responses import Response
 
-from cassq.errors import StorageUnavailableError
 from cassq.gate.applications import Right
 from cassq.http import (
     following,
@@ -24,6 +23,7 @@ from cassq.http import (
     topics,
     watching,
 )
+from cassq.http.problems import RefusedError
 from cassq.http.routes import Call, Route, answer
 
 #: So old at most is the last answer of the database in a process that is ready.
@@ -40,8 +40,8 @@ async def _tell_alive(_: Call) -> Response:
 
 
 async def _tell_ready(call: Call) -> Response:
-    if call.service.draining.is_set():
-        raise StorageUnavailableError("the process is about to end")
+    if call.service.is_leaving:
+        raise RefusedError(503, "ending", "the process is about to end")
     await call.service.know(READY_S)
     return answer(forms.Health("ready"))
 

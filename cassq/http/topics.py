@@ -10,7 +10,6 @@ from cassq.http.forms import (
     Done,
     Page,
     PartitionFigures,
-    Settings,
     TopicFigures,
     TopicMessage,
     to_options,
@@ -29,7 +28,9 @@ async def create(call: Call) -> Response:
     """Create a topic, or open it."""
     name, options, store = call.name("topic"), to_options(call.body), call.service.store
     TopicSettings.from_options(options)
-    topic, status = await open_or_make(store.find_topic(name), lambda: store.topic(name, **options))
+    topic, status = await open_or_make(
+        call, lambda: store.find_topic(name), lambda: store.topic(name, **options)
+    )
     return _settings(call, topic.settings, status)
 
 
@@ -39,13 +40,13 @@ async def show(call: Call) -> Response:
         return _settings(call, topic.settings)
 
 
-def _settings(call: Call, settings: TopicSettings, status: int = 200) -> Response:
-    return answer(Settings(call.own("topic"), settings.to_json()), status)
-
-
 async def alter(call: Call) -> Response:
     """Give it other settings."""
     return _settings(call, await call.service.store.alter_topic(call.name("topic"), **to_options(call.body)))
+
+
+def _settings(call: Call, settings: TopicSettings, status: int = 200) -> Response:
+    return answer(Settings(call.own("topic"), settings.to_json()), status)
 
 
 async def delete(call: Call) -> Response:
@@ -68,7 +69,7 @@ async def read(call: Call) -> Response:
     async with call.service.topics.get(call.name("topic")) as topic:
         page = await topic.read(query.partition, since=query.since, limit=query.limit, order=query.order)
     messages = list(map(to_form, page.messages))
-    return answer(Page(query.partition, messages, page.next, page.oldest, page.latest))
+    return answer(Page(query.partition, messages, page.oldest, page.latest, page.next))
 
 
 def to_form(message: cassq.TopicMessage | cassq.GroupMessage) -> TopicMessage:

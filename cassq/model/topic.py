@@ -41,6 +41,10 @@ class TopicState(Enum):
     CLEARED = "cleared"  # deleted, and nothing is left of it
 
 
+#: What is stored of a topic that was deleted.
+GONE = (TopicState.DELETED.value, TopicState.CLEARED.value)
+
+
 @dataclass(frozen=True, slots=True)
 class TopicRecord:
     """One topic, as stored.

@@ -45,6 +45,13 @@ class RecordStorage(Protocol):
         """
         ...
 
+    def list_queues(self) -> Sequence[str]:
+        """Return the names of all queues that are not deleted, in order.
+
+        Guarantees: a record that is damaged is named as any other: of each its state alone is looked at.
+        """
+        ...
+
     def glance_queue(self, name: str) -> QueueRecord | None:
         """Return the record of a queue without settling what is under way; None where there is none.
 

@@ -48,6 +48,10 @@ class TopicStorage(Protocol):
         """
         ...
 
+    def list_topics(self) -> Sequence[str]:
+        """Return the names of all topics that are not deleted, in order, as `list_queues` does."""
+        ...
+
     def glance_topic(self, name: str) -> TopicRecord | None:
         """Return the record of a topic without settling what is under way; None where there is none.
 

@@ -4,11 +4,11 @@ Owns creation and clearing. What must not break: a topic's segments stand before
 head means gone, never new.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from cassq.errors import CassqError, OutcomeUnknownError, TopicNotFoundError
+from cassq.errors import CassqError, DecodeError, OutcomeUnknownError, TopicNotFoundError
 from cassq.model.ids import new_token
 from cassq.model.options import TopicOptions
 from cassq.model.topic import PartitionKey, TopicRecord, TopicState, first_head
@@ -44,20 +44,32 @@ class TopicCatalog:
         """
         record = self._storage.glance_topic(name)
         if record is None or record.is_deleted:
-            names = ", ".join(each.name for each in self.living()[:5])
+            names = ", ".join(self.names()[:5])
             raise TopicNotFoundError(
                 f"there is no topic {name!r} in {self._where}"
                 + (f"; there are: {names}" if names else "; there is none at all")
             )
         return record
 
-    def living(self) -> Sequence[TopicRecord]:
-        """Return the records of all topics that are not deleted, by name."""
-        return [each for each in self._storage.read_topics() if not each.is_deleted]
+    def names(self) -> Sequence[str]:
+        """Return the names of all topics that are not deleted, in order; a damaged record hides no other."""
+        return self._storage.list_topics()
 
-    def all(self) -> Sequence[TopicRecord]:
-        """Return the records of all topics, deleted or not."""
-        return self._storage.read_topics()
+    def all(self, note_damage: Callable[[str, DecodeError], None]) -> Iterator[TopicRecord]:
+        """Yield the records of all topics, deleted or not; of those that cannot be read tell it.
+
+        Where one is damaged, the living ones are read one by one: the deleted ones wait for its repair.
+        """
+        try:
+            yield from self._storage.read_topics()
+        except DecodeError:
+            for name in self.names():
+                try:
+                    yield self.find(name)
+                except TopicNotFoundError:  # deleted meanwhile
+                    continue
+                except DecodeError as error:
+                    note_damage(name, error)
 
     def ensure(self, name: str, options: TopicOptions) -> TopicRecord:
         """Return the record of a topic, and create the topic if there is none.

@@ -99,7 +99,7 @@ class TopicStore:
     def topics(self) -> list[str]:
         """Return the names of all topics, in order."""
         self._check_topics_usable()
-        return [record.name for record in self._topic_catalog.living()]
+        return list(self._topic_catalog.names())
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic with all that was published, and its groups.
@@ -152,7 +152,9 @@ class TopicStore:
     def _reap_topics(self, note_failure: Callable[[str, CassqError], None]) -> int:
         """Make one pass over every topic; return how many segments were deleted."""
         deleted = 0
-        for record in self._topic_catalog.all():
+        for record in self._topic_catalog.all(
+            lambda name, error: note_failure(f"topic {name}: {error}", error)
+        ):
             try:
                 if record.is_deleted:
                     deleted += self._topic_catalog.clear(record)

@@ -20,6 +20,7 @@ from cassq.storage.forms import BatchQuery
 
 CALLS = {
     "read_queues": lambda storage: storage.read_queues("q"),
+    "list_queues": lambda storage: storage.list_queues(),
     "glance_queue": lambda storage: storage.glance_queue("q"),
     "change_queue": lambda storage: storage.change_queue(None, record("q")),
     "create_pipe": lambda storage: storage.create_pipe("q", PipeEntry(new_pipe_id(), "p"), Head(new_token())),

@@ -38,6 +38,7 @@ class TestQueues:
             storage.change_queue(None, record(name))
 
         found = [read.name for read in storage.read_queues() if read.name in names]
+        assert [each for each in storage.list_queues() if each in names] == found
 
         assert found == sorted(names)
 
@@ -71,6 +72,7 @@ class TestQueues:
         storage.change_queue(first, deleted)
         assert list(storage.read_queues(queue)) == [deleted]
         assert storage.glance_queue(queue) == deleted
+        assert queue not in storage.list_queues()
 
         anew = record(queue)
         assert storage.change_queue(None, anew)

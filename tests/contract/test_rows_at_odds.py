@@ -159,9 +159,6 @@ def test_one_spoilt_entry_does_not_hold_up_the_other_pipes(path, opened):
     assert "no pop at all" not in heard
 
 
-@pytest.mark.xfail(
-    strict=True, reason="Store.reap reads all records at once, and a damaged one ends the pass"
-)
 def test_one_spoilt_record_does_not_keep_the_other_queues_from_being_reaped(path, opened):
     opened.queue("apples")
     make_scene(opened, "orders")

@@ -83,6 +83,7 @@ class TestRecords:
 
         assert list(storage.read_topics(name)) == [wanted]
         assert wanted in storage.read_topics()
+        assert name in storage.list_topics()
         assert storage.glance_topic(name) == wanted
         assert storage.glance_topic(name).read_at_ms > 1_700_000_000_000
         assert list(storage.read_topics(f"{name}x")) == []
@@ -103,7 +104,12 @@ class TestRecords:
 
         assert storage.change_topic(first, second)
         assert not storage.change_topic(first, replace(first, op=new_token()))
-        assert storage.change_topic(second, third := topic(name))
+        assert name not in storage.list_topics()
+        assert storage.change_topic(
+            second, cleared := replace(second, op=new_token(), state=TopicState.CLEARED)
+        )
+        assert name not in storage.list_topics()
+        assert storage.change_topic(cleared, third := topic(name))
 
         assert list(storage.read_topics(name)) == [third]
 

@@ -1,5 +1,6 @@
 """`cassq exporter`: what a scrape shows, and what becomes of it in an outage."""
 
+import json
 import os
 import re
 import signal
@@ -165,3 +166,12 @@ def test_without_a_store_it_says_so():
     ended = CommandLine().run("exporter")
     assert ended.returncode == 64
     assert "no store is named" in ended.stderr
+
+
+def test_with_json_every_line_is_an_object(tmp_path):
+    exporter = Exporter(f"sqlite:///{tmp_path}/orders.db", "--log-format", "json")
+    exporter.shows("cassq_store_up")
+    code, words = exporter.stop()
+
+    lines = [json.loads(line) for line in words.splitlines()]
+    assert (code, lines[0]["logger"], lines[0]["message"]) == (0, "cassq.cli", f"metrics at {exporter.place}")

@@ -45,7 +45,7 @@ class Serving:
             raise
 
     def _find_place(self):
-        place = self.say(r"serving at (\S+)")
+        place = self.say(r"serving at ([^\s\"]+)")
         self.base = place
         self.uds = place.removeprefix("unix:") if place.startswith("unix:") else None
         self.port = int(place.rpartition(":")[2]) if self.uds is None else None

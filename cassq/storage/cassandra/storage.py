@@ -65,6 +65,11 @@ class CassandraStorage(CassandraTopics, CassandraDocuments):
             found = self._session.execute(cql.READ_QUEUE, (name, cql.SHARD))
         return sorted(map(rows.to_record, found), key=lambda record: record.name)
 
+    def list_queues(self) -> Sequence[str]:
+        """See `Storage.list_queues`."""
+        found = self._session.execute(cql.LIST_QUEUES)
+        return sorted(name for name, state in found if state != QueueState.DELETED.value)
+
     def glance_queue(self, name: str) -> QueueRecord | None:
         """See `Storage.glance_queue`."""
         for *columns, now in self._session.execute(cql.GLANCE_QUEUE, (name, cql.SHARD)):

@@ -15,6 +15,7 @@ from cassq.limits import KIB
 from cassq.model.message import size_of
 from cassq.model.subscription import Subscription
 from cassq.model.topic import (
+    GONE,
     LogBatch,
     LogHead,
     PartitionKey,
@@ -64,6 +65,11 @@ class CassandraTopics(CassandraOffers):
         else:
             found = self._session.execute(cql.READ_TOPIC, (name,))
         return sorted(map(_to_record, found), key=lambda record: record.name)
+
+    def list_topics(self) -> Sequence[str]:
+        """See `TopicStorage.list_topics`."""
+        found = self._session.execute(cql.LIST_TOPICS)
+        return sorted(name for name, state in found if state not in GONE)
 
     def glance_topic(self, name: str) -> TopicRecord | None:
         """See `TopicStorage.glance_topic`."""

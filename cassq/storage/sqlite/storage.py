@@ -78,6 +78,12 @@ class SqliteStorage(SqliteTopics, SqliteDocuments):
             ).fetchall()
         return [rows.to_record(row) for row in found]
 
+    def list_queues(self) -> Sequence[str]:
+        """See `Storage.list_queues`."""
+        living = "SELECT name FROM queues WHERE state != ? ORDER BY name"
+        with self._file.reading() as db:
+            return [name for (name,) in db.execute(living, (QueueState.DELETED.value,))]
+
     def glance_queue(self, name: str) -> QueueRecord | None:
         """See `Storage.glance_queue`; nothing is ever under way here."""
         found = next(iter(self.read_queues(name)), None)

@@ -16,6 +16,7 @@ from cassq.model.ids import time_key
 from cassq.model.message import Batch
 from cassq.model.subscription import Subscription
 from cassq.model.topic import (
+    GONE,
     LogBatch,
     LogHead,
     PartitionKey,
@@ -65,6 +66,12 @@ class SqliteTopics(SqliteOffers):
         with self._file.reading() as db:
             found = db.execute(f"SELECT {_TOPIC} FROM topics {where} ORDER BY name", values).fetchall()  # noqa: S608
         return list(map(_to_record, found))
+
+    def list_topics(self) -> Sequence[str]:
+        """See `TopicStorage.list_topics`."""
+        living = "SELECT name FROM topics WHERE state NOT IN (?, ?) ORDER BY name"
+        with self._file.reading() as db:
+            return [name for (name,) in db.execute(living, GONE)]
 
     def glance_topic(self, name: str) -> TopicRecord | None:
         """See `TopicStorage.glance_topic`; nothing is ever under way here."""
@@ -240,29 +247,23 @@ def _place(place: SegmentKey) -> tuple[bytes, int, int]:
 
 
 def _record_row(record: TopicRecord) -> tuple[Any, ...]:
-    return (
-        *(record.incarnation.bytes, record.op.bytes, record.state.value),
-        *(
-            json.dumps(record.settings.to_stored()),
-            json.dumps({name: str(found) for name, found in record.groups.items()}),
-            json.dumps({name: each.to_text() for name, each in record.subscriptions.items()}),
-        ),
-    )
+    groups = {name: str(found) for name, found in record.groups.items()}
+    subscriptions = {name: each.to_text() for name, each in record.subscriptions.items()}
+    texts = map(json.dumps, (record.settings.to_stored(), groups, subscriptions))
+    return record.incarnation.bytes, record.op.bytes, record.state.value, *texts
 
 
 def _to_record(row: tuple[Any, ...]) -> TopicRecord:
     with decoding("topics"):
         name, incarnation, op, state, settings, groups, subscriptions = row
         return TopicRecord(
-            text(name),
-            UUID(bytes=blob(incarnation)),
+            *(text(name), UUID(bytes=blob(incarnation))),
             TopicSettings.from_stored(json.loads(text(settings))),
-            UUID(bytes=blob(op)),
-            TopicState(state),
+            *(UUID(bytes=blob(op)), TopicState(state)),
             {text(group): UUID(text(found)) for group, found in json.loads(text(groups)).items()},
             {
-                text(queue): Subscription.from_text(text(stored))
-                for queue, stored in json.loads(text(subscriptions)).items()
+                text(queue): Subscription.from_text(text(found))
+                for queue, found in json.loads(text(subscriptions)).items()
             },
         )
 
@@ -279,9 +280,8 @@ def _to_head(row: tuple[Any, ...]) -> LogHead:
 
 
 def _batch_row(batch: LogBatch, now_ms: int) -> tuple[Any, ...]:
-    *_, lengths, headers, bodies = rows.batch_row(
-        Batch(batch.first, batch.bodies, batch.headers, batch.count), now_ms
-    )
+    whole = Batch(batch.first, batch.bodies, batch.headers, batch.count)
+    *_, lengths, headers, bodies = rows.batch_row(whole, now_ms)
     return batch.first, batch.count, now_ms, batch.link_id.bytes, lengths, headers, bodies
 
 

@@ -153,6 +153,53 @@ class TestInUse:
 
         asyncio.run(run())
 
+    def test_what_is_being_opened_is_not_closed_as_idle_meanwhile(self, monkeypatch):
+        monkeypatch.setattr(services, "IDLE_S", 0.0)
+        shared, may_find, asked = Opened("a"), asyncio.Event(), []
+
+        async def find(name):
+            asked.append(name)
+            if len(asked) > 1:
+                await may_find.wait()
+            return shared
+
+        async def run():
+            in_use = InUse(find)
+            async with in_use.get("a"):
+                first = asyncio.create_task(_hold(in_use, shared))
+                in_use.forget("a")  # as when it was deleted
+                await asyncio.sleep(0)
+                second = asyncio.create_task(_hold(in_use, shared))
+                await asyncio.sleep(0)
+            await in_use.close_idle()
+            assert not shared.is_closed
+            may_find.set()
+            await asyncio.gather(first, second)
+            await in_use.close_idle()
+            assert shared.is_closed
+
+        asyncio.run(run())
+
+    def test_what_is_being_closed_is_opened_once_that_is_over(self, monkeypatch):
+        monkeypatch.setattr(services, "IDLE_S", 0.0)
+        opener, may_close = Opener(), asyncio.Event()
+
+        async def run():
+            in_use = InUse(opener.find)
+            async with in_use.get("a") as first:
+                pass
+            first.close = may_close.wait
+            closing = asyncio.create_task(in_use.close_idle())
+            await asyncio.sleep(0)
+            opening = asyncio.create_task(_hold(in_use, None))
+            await asyncio.sleep(0)
+            assert len(opener.made) == 1
+            may_close.set()
+            await asyncio.gather(closing, opening)
+            assert len(opener.made) == 2
+
+        asyncio.run(run())
+
     @pytest.mark.parametrize(
         ("error", "told"),
         [(QueueNotFoundError("gone"), QueueNotFoundError), (ClosedError("x"), UnavailableError)],
@@ -170,6 +217,12 @@ class TestInUse:
 
         asyncio.run(run())
         assert len(opener.made) == 2
+
+
+async def _hold(in_use, shared):
+    async with in_use.get("a") as found:
+        assert not found.is_closed
+        assert shared in (None, found)
 
 
 class Gate:
