@@ -24,7 +24,7 @@ from cassq import aio
 from cassq.gate.addresses import Proxies
 from cassq.gate.applications import Application, Applications, Right
 from cassq.gate.gate import Admitted, Asked, Gate
-from cassq.http import access_log
+from cassq.http import access
 from cassq.http.openapi import make_document
 from cassq.http.problems import RefusedError, answer_problem
 from cassq.http.routes import PLAIN, Call, Door, Manner, Route, answer
@@ -138,7 +138,7 @@ def _begin_log(opening: Opening) -> None:
     level = logging.INFO if opening.is_told else logging.WARNING
     logging.basicConfig(level=level, handlers=[handler], force=True)
     if opening.has_access_log:
-        logging.getLogger(access_log.NAME).setLevel(logging.INFO)
+        access.turn_on()
 
 
 def _metrics_of(opening: Opening) -> "ServiceMetrics | None":

@@ -21,7 +21,7 @@ from cassq.errors import InvalidOptionError, UnavailableError
 from cassq.gate.applications import Application, Right
 from cassq.gate.gate import Admitted, Asked
 from cassq.gate.names import full_name
-from cassq.http import access_log
+from cassq.http import access
 from cassq.http.bodies import JSON_MAX, Share, convert, decode, read_body
 from cassq.http.callers import Caller, bearer_key, check_sender, find_origin, refused_key, told_address
 from cassq.http.problems import RefusedError, answer_problem, cut_off
@@ -180,7 +180,7 @@ class Door:
         except Exception as error:
             response = self.manner.tell(request, error)
         service = self.service_of(request)
-        is_told = access_log.is_on()
+        is_told = access.is_on()
         if service.metrics or is_told:
             name = f"{route.method if route else '?'} {next(iter(self.routes.values())).path}"
         if service.metrics:
@@ -191,7 +191,7 @@ class Door:
         if not is_told:
             await sending.send(response, scope, intake, send)
             return
-        sent = access_log.Outlet(send)
+        sent = access.Outlet(send)
         try:
             await sending.send(response, scope, intake, sent)
         finally:
@@ -199,7 +199,7 @@ class Door:
             key = who.key_id if who else refused_key(request, self.manner.key_of)
             application = who.application.name if who else None
             caller = Caller(application, key, told_address(request, service.proxies))
-            access_log.tell(name, response.status_code, sent.size, time.perf_counter() - begun, caller)
+            access.tell(name, response.status_code, sent.size, time.perf_counter() - begun, caller)
 
     def _headless(self, method: str) -> Route | None:
         """Return the route whose answer HEAD is told without its body; a stream has none."""

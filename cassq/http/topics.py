@@ -10,6 +10,7 @@ from cassq.http.forms import (
     Done,
     Page,
     PartitionFigures,
+    Settings,
     TopicFigures,
     TopicMessage,
     to_options,

@@ -9,9 +9,7 @@ from starlette.types import Message, Send
 
 from cassq.http.callers import Caller
 
-NAME = "cassq.http.access"
-
-_LOG = logging.getLogger(NAME)
+_LOG = logging.getLogger("cassq.http.access")
 
 _FORMAT = (
     "%(route)s %(status)d %(bytes)d B %(ms).1f ms, application %(application)s, key %(key)s, from %(address)s"
@@ -33,6 +31,11 @@ class Outlet:
         """Send one."""
         self.size += len(message.get("body", b""))
         await self._send(message)
+
+
+def turn_on() -> None:
+    """Tell of each request from now on."""
+    _LOG.setLevel(logging.INFO)
 
 
 def is_on() -> bool:
