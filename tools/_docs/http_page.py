@@ -21,8 +21,8 @@ _HEAD = """# The calls over HTTP
 
 Made from `/openapi.json` by `tools/docs --http`: paths, words, types and answers. What the calls mean tells
 [the page of the service](../how-to/service.md#the-calls). A field that is not required may be left out of a
-body, and is left out of an answer where it has no value; no field of an answer is null. Whatever goes wrong is
-a [Problem](#problem).
+body, and is left out of an answer where it has no value; no field of an answer is null. Whatever goes wrong
+is a [Problem](#problem).
 """
 
 Json = Mapping[str, Any]
