@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from cassq.model.settings import QueueSettings
 from cassq.model.stored_settings import StoredSettings
 from cassq.model.topic_settings import TopicSettings
-from cassq.observing.inspection import MessageState as State
+from cassq.observing.inspection import MessageState
 
 #: One answer has so many messages, or names, at most.
 LIMIT_MAX = 1000
@@ -169,11 +169,11 @@ class Messages(Answer):
     messages: list[Message]
 
 
-class MessageState(Answer):
+class MessageStatus(Answer):
     """What became of a message; see `cassq.MessageStatus`."""
 
     id: str
-    state: State
+    state: MessageState
     reason: str
     attempt: int | None = None
     due: datetime | None = None

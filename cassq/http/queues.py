@@ -21,7 +21,7 @@ from cassq.http.forms import (
     Done,
     Message,
     Messages,
-    MessageState,
+    MessageStatus,
     Names,
     Settings,
     to_options,
@@ -180,7 +180,7 @@ async def status(call: Call) -> Response:
     if found.state is State.UNKNOWN:
         raise _no_message()
     before = None if found.waits_for is None else str(found.waits_for)
-    return answer(MessageState(str(message_id), found.state, found.reason, found.attempt, found.due, before))
+    return answer(MessageStatus(str(message_id), found.state, found.reason, found.attempt, found.due, before))
 
 
 async def cancel(call: Call) -> Response:

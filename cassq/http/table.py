@@ -79,7 +79,7 @@ QUEUES = [
     ),
     Route(
         *("GET", f"{_QUEUE}/messages/{{id}}", Right.LOOK, queues.status, "Tell what became of a message"),
-        {200: forms.MessageState},
+        {200: forms.MessageStatus},
     ),
     Route(
         *("DELETE", f"{_QUEUE}/messages/{{id}}", Right.STEER, queues.cancel, "Cancel a message"),

@@ -176,3 +176,11 @@ def test_the_page_of_commands_names_every_command() -> None:
     rows = table_below(ROOT / "docs" / "reference" / "command-line.md", "## Commands")
 
     assert sorted(row[0].strip("`") for row in rows) == sorted(commands(cassq_command, "cassq"))
+
+
+def test_every_threat_has_a_test_that_is_there() -> None:
+    for threat, *_, told in table_below(ROOT / "docs" / "security.md", "## What stands against what"):
+        named = re.findall(r"`([\w/]+\.py)::(\w+)`", told)
+        assert named, f"nothing tests what stands against: {threat}"
+        for file, test in named:
+            assert f"def {test}(" in (ROOT / "tests" / file).read_text("utf-8"), f"{file} has no {test}"

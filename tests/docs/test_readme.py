@@ -205,4 +205,8 @@ def test_every_mark_is_one_that_is_tested() -> None:
         ("python", mark)
         for mark in ("", "service", "spark", "fragment", "worker", "submit", "step", "pytest")
     }
-    assert marked <= kinds | {("console", mark) for mark in ("shell", "submit", "step")}
+    kinds |= {("console", mark) for mark in ("shell", "submit", "step")}
+    # See test_http_examples, test_deployments and tests/integration/test_service_proxies.
+    kinds |= {(language, "http") for language in ("sh", "javascript", "go")}
+    kinds |= {("ini", "systemd"), ("yaml", "kubernetes"), ("nginx", "nginx"), ("caddy", "caddy")}
+    assert marked <= kinds
