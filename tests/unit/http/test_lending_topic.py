@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from support.patience import until
 
 import cassq
 from cassq.http.lending_topic import LendingTopic
@@ -44,8 +45,7 @@ def test_one_whose_client_has_something_stays_open(topic):
         await topic.close_idle(0)
         assert not lessor.is_over
         await asyncio.to_thread(lessor.commit, leased.token)
-        while topic.is_busy:  # its thread hears of that
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(until, lambda: not topic.is_busy)  # its thread hears of that
         await topic.close_idle(0)
         assert lessor.is_over
 
