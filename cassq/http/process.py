@@ -20,6 +20,9 @@ from cassq.http.protocol import DeadlineProtocol
 #: So many connections a process has at most; those beyond it are answered 503.
 CONNECTIONS_MAX = 20_000
 
+#: So many that connect wait to be taken.
+BACKLOG = 2048
+
 #: What else it has open: connections of the database, sockets, files.
 FILES_BESIDE = 500
 
@@ -53,9 +56,10 @@ class Listening:
                 _remove_stale(self.uds)
                 bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
                 bound.bind(self.uds)
+                bound.listen(BACKLOG)  # who is told that it serves may connect at once
             else:
                 family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
-                bound = socket.create_server((self.host, self.port), family=family, backlog=2048)
+                bound = socket.create_server((self.host, self.port), family=family, backlog=BACKLOG)
         except OSError as error:
             where = self.uds or f"{self.host}:{self.port}"
             raise InvalidOptionError(
