@@ -13,6 +13,7 @@ from typing import Self
 from uuid import UUID
 
 from cassq.errors import InvalidOptionError
+from cassq.model.ids import shorten
 from cassq.model.topic import Progress
 
 #: Version, partition, epoch, the first offset, the one behind the last; the member's name and a seal follow.
@@ -65,6 +66,8 @@ class GroupLease:
 
         Raises: InvalidOptionError: it is none, or of another group, or was altered.
         """
+        if not isinstance(text, str):
+            raise InvalidOptionError(f"{shorten(text)} is no lease: send the text, as it came")
         try:
             packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         except (binascii.Error, ValueError):

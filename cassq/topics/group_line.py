@@ -15,8 +15,9 @@ from typing import Self
 from uuid import UUID
 
 from cassq.errors import CassqError, InvalidOptionError, OverloadedError
-from cassq.model.arguments import seconds_of, to_seconds
+from cassq.model.arguments import seconds_of
 from cassq.model.group_lease import GroupLease
+from cassq.model.ids import shorten
 from cassq.popping.pop_future import WAITERS_MAX
 from cassq.runtime.clock import Clock
 from cassq.runtime.reentry import check_may_wait
@@ -56,20 +57,21 @@ class GroupFuture(Future[list[GroupLeased]]):
     """The future of what a client gets: a list of one, or an empty one once it was hurried, or is closed.
 
     Attributes:
-        limit, lease: see `GroupLessor.lease`.
+        limit: see `GroupLessor.lease`.
+        lease_s: for how long its client has what it gets.
         is_hurried: whether it ends with the next look.
     """
 
     def __init__(
         self,
         limit: int,
-        lease: timedelta,
+        lease_s: float,
         poke: Callable[[], None],
         take_back: Callable[[GroupLease], None],
     ) -> None:
         super().__init__()
         self.limit = limit
-        self.lease = lease
+        self.lease_s = lease_s
         self.is_hurried = False
         self._poke = poke
         self._take_back = take_back
@@ -132,12 +134,14 @@ class GroupLine:
 
         Raises: OverloadedError: too many do. InvalidOptionError: `lease` is out of range.
         """
-        if not LEASE_S_MIN <= to_seconds(lease) <= LEASE_S_MAX:
-            raise InvalidOptionError(f"lease={lease} must be {LEASE_S_MIN:g} s to {LEASE_S_MAX:g} s")
+        if not isinstance(lease, timedelta) or not LEASE_S_MIN <= lease.total_seconds() <= LEASE_S_MAX:
+            raise InvalidOptionError(
+                f"lease={shorten(lease)} must be a timedelta of {LEASE_S_MIN:g} s to {LEASE_S_MAX:g} s"
+            )
         with self._guard:
             if len(self._clients) >= WAITERS_MAX:
                 raise OverloadedError(f"{WAITERS_MAX} wait already: let some of them end first")
-            future = GroupFuture(limit, lease, self._poke, take_back)
+            future = GroupFuture(limit, lease.total_seconds(), self._poke, take_back)
             self._clients[future] = None
         future.add_done_callback(self._leave)
         return future

@@ -117,7 +117,7 @@ class Lending:
 
     def _serve_from(self, held: LentPartition, line: GroupLine) -> bool:
         while client := line.first():
-            ends_at = self._context.clock.now() + client.lease.total_seconds()
+            ends_at = self._context.clock.now() + client.lease_s
             try:
                 lent = held.lend(client.limit, ends_at)
             except OffsetGoneError as error:

@@ -33,7 +33,10 @@ class Opened:
 
     def __init__(self, name):
         self.name = name
-        self.is_closed = False
+        self.is_closed = self.is_busy = False
+
+    async def close_idle(self, idle_s):
+        assert idle_s == services.IDLE_S
 
     async def close(self):
         self.is_closed = True
@@ -138,6 +141,22 @@ class TestInUse:
             assert found.is_closed
             async with in_use.get("a") as again:
                 assert again is not found
+
+        asyncio.run(run())
+
+    def test_what_clients_have_something_of_stays_open(self, monkeypatch):
+        monkeypatch.setattr(services, "IDLE_S", 0.0)
+        opener = Opener()
+
+        async def run():
+            in_use = InUse(opener.find)
+            async with in_use.get("a") as found:
+                found.is_busy = True
+            await in_use.close_idle()
+            assert not found.is_closed
+            found.is_busy = False
+            await in_use.close_idle()
+            assert found.is_closed
 
         asyncio.run(run())
 
@@ -362,6 +381,7 @@ TREE = [
 HIDDEN = {
     *(errors.QueueNotFoundError, errors.TopicNotFoundError, errors.ClosedError, errors.OutcomeUnknownError),
     *(errors.UnavailableError, errors.StorageUnavailableError, errors.CoordinationUnavailableError),
+    *(errors.GroupNotFoundError, errors.PartitionLostError),
 }
 
 

@@ -257,3 +257,24 @@ def test_letters_come_page_by_page_each_once(scene, monkeypatch):
     monkeypatch.setattr(dead_letters, "PAGE", 2)
     ids = scene.bury(new_pipe_id(), 1, 2, 3) + scene.bury(new_pipe_id(), 1, 5)
     assert [letter.message_id for letter in scene.letters] == ids
+
+
+class TestPeek:
+    def test_goes_on_after_a_letter(self, scene):
+        ids = scene.bury(scene.pipe, *range(1, 31))
+        found = scene.letters.peek(12)
+        rest = scene.letters.peek(30, after=found[-1].message_id)
+        assert [each.message_id for each in found + rest] == ids
+        assert scene.letters.peek(5, after=str(ids[-1])) == []
+
+    def test_ends_before_there_are_more_bytes_but_has_one_letter(self, scene):
+        scene.bury(scene.pipe, *range(1, 31))  # "1" and the header "n": "1" each, of the first nine
+        assert len(scene.letters.peek(30, bytes_max=3 * 7)) == 7
+        assert len(scene.letters.peek(30, bytes_max=1)) == 1
+        assert len(scene.letters.peek(25, bytes_max=1_000_000)) == 25
+        assert len(scene.letters.peek(100, bytes_max=1_000_000)) == 30
+
+    @pytest.mark.parametrize("after", ["x", 7])
+    def test_after_what_is_no_id_is_refused(self, scene, after):
+        with pytest.raises(InvalidOptionError):
+            scene.letters.peek(1, after=after)

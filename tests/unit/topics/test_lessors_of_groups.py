@@ -208,7 +208,7 @@ class TestAMember:
             there.leases.commit(leased.token)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_whatever_happens_nothing_is_skipped_and_who_was_given_up_commits_nothing(data):
     story = Story(data)
@@ -361,6 +361,11 @@ class TestTokens:
         with pytest.raises(InvalidOptionError):
             GroupLease.parse(text, uuid4())
 
+    @pytest.mark.parametrize("given", [None, 7, b"AQ", ["AQ"]])
+    def test_are_texts(self, given):
+        with pytest.raises(InvalidOptionError, match="no lease"):
+            GroupLease.parse(given, uuid4())
+
     def test_that_were_altered_anywhere_are_none(self):
         group = uuid4()
         token = self.LEASE.to_text(group)
@@ -408,7 +413,7 @@ class TestTheLessor:
                 futures.remove(leased)
                 lessor.commit(leased.result(0)[0].token)
 
-    @pytest.mark.parametrize("lease", [timedelta(0), timedelta(hours=2)])
+    @pytest.mark.parametrize("lease", [timedelta(0), timedelta(hours=2), 30, None, "30s"])
     def test_lends_for_a_sensible_time_alone(self, topic, lease):
         with topic.lessor("g") as lessor, pytest.raises(InvalidOptionError, match="lease"):
             lessor.lease(lease=lease)
