@@ -23,8 +23,8 @@ from _bench.page.table import Table, tell_figures
 
 #: The longest that the service takes: who waits for longer asks again.
 _WAIT_S = 60.0
-#: After the last one came; and the pause between two looks of pollers has grown to its longest by then.
-_SETTLE_S = 8.0
+#: After the last one came: hundreds of queues are opened, and the pauses of pollers grow to their longest.
+_SETTLE_S = 30.0
 _FILES_BESIDE = 200
 
 
