@@ -120,6 +120,7 @@ class TestMetrics:
         with line.start("serve", "--port", 0) as silent:
             assert b"serving at" in silent.stderr.readline()
             silent.terminate()
+            silent.communicate()  # it may say something at its end
 
         assert silent.returncode == 0
         assert (ended.returncode, ended.stderr.count("\n")) == (64, 1)

@@ -12,6 +12,7 @@ from cassq.gate.addresses import Proxies
 from cassq.http.queuey_access import readable
 from cassq.http.queuey_attributes import PUBLIC, forget, keep, may_be_public
 from cassq.http.routes import NOBODY, Call
+from cassq.http.sending import Sending
 from cassq.http.service import KEYLESS_MAX, Service
 
 
@@ -34,7 +35,7 @@ def call_of(service, name):
         "headers": [],
         "client": ("127.0.0.1", 1),
     }
-    return Call(Request(scope), service, None, NOBODY, {})
+    return Call(Request(scope), service, None, NOBODY, {}, Sending(service.answers))
 
 
 @pytest.fixture
