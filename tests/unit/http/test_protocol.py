@@ -202,9 +202,13 @@ def test_a_body_that_stops_ends_the_connection(server, head):
     assert server.left.wait(WAIT_S)
 
 
-def test_a_client_that_sends_a_byte_now_and_then_is_not_waited_for(server):
+@pytest.mark.parametrize(
+    "begun",
+    [b"GET / HTTP/1.1\r\nHost: x\r\nA: ", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n\r\n"],
+)
+def test_a_client_that_sends_a_byte_now_and_then_is_not_waited_for(server, begun):
     with server.connect() as raw:
-        raw.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nA: ")
+        raw.sendall(begun)
         raw.settimeout(0.05)
         answer = b""
         while not answer:
