@@ -4,14 +4,14 @@ Owns the checks, and what the queue's retry settings add. Pure. What must not br
 goes one way.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from cassq.errors import InvalidOptionError
+from cassq.errors import DeliveryExpiredError, InvalidOptionError
 from cassq.limits import RETURN_PARTS_MAX
 from cassq.model.lease import Lease, Rollback
 from cassq.model.retrying import NO_REASON, NO_REASON_TO_REJECT, rest_ms, to_delay_ms, to_reason
 from cassq.model.settings import QueueSettings
-from cassq.pipes.lent_rows import count_ways
+from cassq.pipes.lent_rows import Seen, count_ways
 from cassq.pipes.run_rows import Return
 
 
@@ -67,3 +67,34 @@ def without(part: tuple[int, int], back: Mapping[int, Return]) -> Iterable[tuple
             first = seq + 1
     if first <= part[1]:
         yield first, part[1]
+
+
+def check_settled(lease: Lease, seen: Seen, going: Mapping[int, Return], *, is_gone: bool) -> None:
+    """Raise where no row stands under a lease, and others have what it was to commit or to reject.
+
+    Raises: DeliveryExpiredError: so it is.
+    """
+    if is_gone or any(how.is_last and seq not in seen.buried for seq, how in going.items()):
+        raise DeliveryExpiredError(
+            f"{lease} had ended, was settled before, or is not known: its messages that have not ended "
+            "are delivered again"
+        )
+
+
+def own_leases(leases: Iterable[Lease], incarnation: bytes, queue: str) -> Sequence[Lease]:
+    """Return leases of a queue.
+
+    Raises: InvalidOptionError: one is no lease, or of another queue.
+    """
+    if isinstance(leases, Lease | str):
+        raise InvalidOptionError(f"{leases!s:.20} is to be one of a list: call it with [lease]")
+    own = list(leases)
+    for lease in own:
+        if not isinstance(lease, Lease):
+            raise InvalidOptionError(f"{lease!r:.80} is no lease: read a text with Lease.parse(text)")
+        if lease.incarnation != incarnation:
+            raise InvalidOptionError(
+                f"{lease} is of another queue than {queue!r}, or of an earlier one of that name: send it "
+                "where it was leased"
+            )
+    return own

@@ -15,8 +15,6 @@ from cassq.catalog.queue_context import QueueContext
 from cassq.errors import (
     AccessDeniedError,
     CoordinationUnavailableError,
-    DeliveryExpiredError,
-    InvalidOptionError,
     OutcomeUnknownError,
     StorageUnavailableError,
 )
@@ -28,7 +26,7 @@ from cassq.pipes.lent_rows import LentRow, LentRows, Seen
 from cassq.pipes.run_rows import Return
 from cassq.popping.lease_futures import LeaseFutures
 from cassq.popping.lease_marks import LeaseCommit, LeaseMarks
-from cassq.popping.lease_returns import to_returns, without
+from cassq.popping.lease_returns import check_settled, own_leases, to_returns, without
 
 #: So often a row is read again that changed between a read and what was conditional on it.
 ATTEMPTS = 5
@@ -94,7 +92,7 @@ class Leases:
         Raises: InvalidOptionError, ClosedError: as `commit`; the future ends with what else is wrong.
         """
         self._check_usable()
-        self._check_own((lease,))
+        self._own((lease,))
         return self._futures.commit_soon(lease)
 
     def _commit_there(self, leases: Sequence[Lease], told: dict[Lease, Settled]) -> None:
@@ -137,7 +135,7 @@ class Leases:
             if seen.row is None:
                 self._forget((lease,))
                 is_gone = bool(kept or (going and len(back) == lease.count and not may_have_begun))
-                _check_settled(lease, seen, going, is_gone=is_gone)
+                check_settled(lease, seen, going, is_gone=is_gone)
                 return done
             if kept:
                 if not self._commit_kept(lease, seen, kept):
@@ -216,20 +214,10 @@ class Leases:
 
     def _checked(self, leases: Iterable[Lease]) -> Sequence[Lease]:
         self._check_open()
-        if isinstance(leases, Lease | str):
-            raise InvalidOptionError(f"{leases!s:.20} is to be one of a list: call it with [lease]")
-        self._check_own(checked := list(leases))
-        return checked
+        return self._own(leases)
 
-    def _check_own(self, leases: Sequence[Lease]) -> None:
-        for lease in leases:
-            if not isinstance(lease, Lease):
-                raise InvalidOptionError(f"{lease!r:.80} is no lease: read a text with Lease.parse(text)")
-            if lease.incarnation != self.incarnation:
-                raise InvalidOptionError(
-                    f"{lease} is of another queue than {self._context.queue!r}, or of an earlier one of that "
-                    "name: send it where it was leased"
-                )
+    def _own(self, leases: Iterable[Lease]) -> Sequence[Lease]:
+        return own_leases(leases, self.incarnation, self._context.queue)
 
     def _live(self, lease: Lease) -> LentRow | None:
         lent = self._known.get(lease)
@@ -301,12 +289,3 @@ class Leases:
             with suppress(CoordinationUnavailableError, AccessDeniedError):
                 if coordinator.hungry(queue, types=EVERY_POPPER):
                     coordinator.wake(queue, 1, types=EVERY_POPPER)
-
-
-def _check_settled(lease: Lease, seen: Seen, going: Mapping[int, Return], *, is_gone: bool) -> None:
-    """Raise where no row stands under a lease, and others have what it was to commit or to reject."""
-    if is_gone or any(how.is_last and seq not in seen.buried for seq, how in going.items()):
-        raise DeliveryExpiredError(
-            f"{lease} had ended, was settled before, or is not known: its messages that have not ended "
-            "are delivered again"
-        )
