@@ -90,7 +90,7 @@ TOKEN_MUTANTS: tuple[Mutant, ...] = (
     ),
     planted(
         "say that a rejection happened of what others have",
-        _LEASES,
+        "cassq.popping.lease_returns",
         "    if is_gone or any(how.is_last and seq not in seen.buried for seq, how in going.items()):\n",
         "    if is_gone:\n",
         test=_TESTS + "TestASettlement::test_whose_rejection_never_arrived_before_others_took_it_raises",
