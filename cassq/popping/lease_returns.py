@@ -6,12 +6,12 @@ goes one way.
 
 from collections.abc import Iterable, Mapping
 
-from cassq.errors import InvalidOptionError
+from cassq.errors import DeliveryExpiredError, InvalidOptionError
 from cassq.limits import RETURN_PARTS_MAX
 from cassq.model.lease import Lease, Rollback
 from cassq.model.retrying import NO_REASON, NO_REASON_TO_REJECT, rest_ms, to_delay_ms, to_reason
 from cassq.model.settings import QueueSettings
-from cassq.pipes.lent_rows import count_ways
+from cassq.pipes.lent_rows import Seen, count_ways
 from cassq.pipes.run_rows import Return
 
 
@@ -67,3 +67,12 @@ def without(part: tuple[int, int], back: Mapping[int, Return]) -> Iterable[tuple
             first = seq + 1
     if first <= part[1]:
         yield first, part[1]
+
+
+def check_settled(lease: Lease, seen: Seen, going: Mapping[int, Return], *, is_gone: bool) -> None:
+    """Raise where no row stands under a lease, and others have what it was to commit or to reject."""
+    if is_gone or any(how.is_last and seq not in seen.buried for seq, how in going.items()):
+        raise DeliveryExpiredError(
+            f"{lease} had ended, was settled before, or is not known: its messages that have not ended "
+            "are delivered again"
+        )

@@ -15,7 +15,6 @@ from cassq.catalog.queue_context import QueueContext
 from cassq.errors import (
     AccessDeniedError,
     CoordinationUnavailableError,
-    DeliveryExpiredError,
     InvalidOptionError,
     OutcomeUnknownError,
     StorageUnavailableError,
@@ -28,7 +27,7 @@ from cassq.pipes.lent_rows import LentRow, LentRows, Seen
 from cassq.pipes.run_rows import Return
 from cassq.popping.lease_futures import LeaseFutures
 from cassq.popping.lease_marks import LeaseCommit, LeaseMarks
-from cassq.popping.lease_returns import to_returns, without
+from cassq.popping.lease_returns import check_settled, to_returns, without
 
 #: So often a row is read again that changed between a read and what was conditional on it.
 ATTEMPTS = 5
@@ -137,7 +136,7 @@ class Leases:
             if seen.row is None:
                 self._forget((lease,))
                 is_gone = bool(kept or (going and len(back) == lease.count and not may_have_begun))
-                _check_settled(lease, seen, going, is_gone=is_gone)
+                check_settled(lease, seen, going, is_gone=is_gone)
                 return done
             if kept:
                 if not self._commit_kept(lease, seen, kept):
@@ -301,12 +300,3 @@ class Leases:
             with suppress(CoordinationUnavailableError, AccessDeniedError):
                 if coordinator.hungry(queue, types=EVERY_POPPER):
                     coordinator.wake(queue, 1, types=EVERY_POPPER)
-
-
-def _check_settled(lease: Lease, seen: Seen, going: Mapping[int, Return], *, is_gone: bool) -> None:
-    """Raise where no row stands under a lease, and others have what it was to commit or to reject."""
-    if is_gone or any(how.is_last and seq not in seen.buried for seq, how in going.items()):
-        raise DeliveryExpiredError(
-            f"{lease} had ended, was settled before, or is not known: its messages that have not ended "
-            "are delivered again"
-        )
