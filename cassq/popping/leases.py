@@ -1,8 +1,7 @@
 """What clients do with leases that tokens name, at whatever process: commit, settle, extend.
 
-Owns what a caller is told, and what this process knows of leases without a read: those that it leased, or
-read before, while its clock says that they run. What must not break: a lease is settled once; what was told
-as committed was acknowledged while the lease ran.
+Owns what callers are told, and which leases need no read: those leased or read here that run by our clock.
+What must not break: a lease is settled once; what was told as committed was acknowledged while it ran.
 """
 
 import threading
@@ -37,8 +36,7 @@ class Leases:
     """The leases of one queue, by their tokens; threads may share it.
 
     Args:
-        check_open: raises where the queue is closed, or was deleted; it may read.
-        check_usable: raises where the queue is closed; it reads nothing.
+        check_open, check_usable: raise where the queue is closed; the first one also reads whether it stands.
     """
 
     def __init__(
