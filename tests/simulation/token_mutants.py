@@ -3,6 +3,7 @@
 from planting import Edit, Mutant, planted
 
 _LEASES = "cassq.popping.leases"
+_RETURNS = "cassq.popping.lease_returns"
 _MARKS = "cassq.popping.lease_marks"
 _ROWS = "cassq.pipes.lent_rows"
 _TESTS = "tests/unit/popping/test_leases.py::"
@@ -90,7 +91,7 @@ TOKEN_MUTANTS: tuple[Mutant, ...] = (
     ),
     planted(
         "say that a rejection happened of what others have",
-        "cassq.popping.lease_returns",
+        _RETURNS,
         "    if is_gone or any(how.is_last and seq not in seen.buried for seq, how in going.items()):\n",
         "    if is_gone:\n",
         test=_TESTS + "TestASettlement::test_whose_rejection_never_arrived_before_others_took_it_raises",
