@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from cassq.gate.applications import Application, Applications, Right
 from cassq.gate.gate import Admitted, Asked, Gate
 from cassq.http import access
 from cassq.http.openapi import make_document
-from cassq.http.problems import RefusedError, answer_problem
+from cassq.http.problems import RefusedError
 from cassq.http.routes import PLAIN, Call, Door, Manner, Route, answer
 from cassq.http.service import AnyGate, Service
 from cassq.http.table import ROUTES
@@ -112,15 +113,17 @@ def make_app(opening: Opening) -> Router:
                         await task
 
     doors: dict[str, Door] = {}
+    manners: dict[str, Manner] = {}
     _add(doors, [*ROUTES, _document_route()], PLAIN)
     if opening.is_queuey:
         from cassq.http import queuey  # noqa: PLC0415 - nobody else needs it
 
         _add(doors, queuey.ROUTES, queuey.MANNER)
+        manners = dict.fromkeys(queuey.ROOTS, queuey.MANNER)
     return Router(
         [Path(path, door) for path, door in doors.items()],
         redirect_slashes=False,
-        default=_tell_unknown,
+        default=partial(_tell_unknown, manners),
         lifespan=live,
     )
 
@@ -199,9 +202,13 @@ def _document_route() -> Route:
     return Route("GET", "/openapi.json", None, tell, "This document", {})
 
 
-async def _tell_unknown(scope: Scope, receive: Receive, send: Send) -> None:
+async def _tell_unknown(manners: Mapping[str, Manner], scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer where there is nothing, as clients of paths with this beginning want it."""
     if scope["type"] == "websocket":
         await send({"type": "websocket.close"})
         return
-    error = RefusedError(404, "path-not-found", "there is nothing at this path: see /openapi.json")
-    await answer_problem(error)(scope, receive, send)
+    error = RefusedError(
+        404, "path-not-found", "there is nothing at this path: see /openapi.json, or the manual"
+    )
+    manner = manners.get(scope["path"].split("/")[1], PLAIN)
+    await manner.tell(Request(scope), error)(scope, receive, send)

@@ -37,11 +37,15 @@ PART_BYTES = 1 * MIB
 
 
 class Budget:
-    """The bytes that a process holds for clients; half of them at most for one application."""
+    """The bytes that a process holds for clients; half of them at most for one application.
 
-    def __init__(self, most: int = HELD_MAX) -> None:
+    Attributes:
+        most_each: for one application.
+    """
+
+    def __init__(self, most: int = HELD_MAX, most_each: int | None = None) -> None:
         self._left = most
-        self._most_each = most // 2
+        self.most_each = most // 2 if most_each is None else most_each
         self._held: Counter[str] = Counter()
 
     @contextmanager
@@ -58,15 +62,26 @@ class Budget:
 
         Raises: OverloadedError: there is not so much left.
         """
-        held = self._held[owner] + count
-        if count > 0 and held > self._most_each:
+        if count > 0:
+            self.check(count, owner)
+        self._left -= count
+        self._held[owner] += count
+        if not self._held[owner]:
+            del self._held[owner]
+
+    def held(self, owner: str) -> int:
+        """Return how much it holds."""
+        return self._held[owner]
+
+    def check(self, count: int, owner: str) -> None:
+        """Raise where so much more may not be taken.
+
+        Raises: OverloadedError: there is not so much left.
+        """
+        if self._held[owner] + count > self.most_each:
             raise OverloadedError("this process holds as much for this application as it may: try again")
         if count > self._left:
             raise OverloadedError("this process holds as much for clients as it may: try again")
-        self._left -= count
-        self._held[owner] = held
-        if not held:
-            del self._held[owner]
 
 
 class Share:

@@ -5,9 +5,10 @@ failure it says how many are, at least.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 from msgspec import UNSET
 from starlette.requests import ClientDisconnect
@@ -21,6 +22,8 @@ from cassq.http.problems import PartlyDoneError, RefusedError, cut_off
 from cassq.http.routes import Call, answer
 from cassq.model.ids import shorten
 from cassq.model.message import Headers, MessageIds
+from cassq.model.settings import QueueSettings
+from cassq.model.topic_settings import TopicSettings
 
 NDJSON = "application/x-ndjson"
 
@@ -50,11 +53,28 @@ async def push(call: Call) -> Response:
             await _send_all(call, push_part)
             return answer(_tell_many(ids, has_all=call.query.ids), 201)
         with call.share() as share:
-            body = await read_body(
-                call.request, share, queue.settings.body_bytes_max, "a message of this queue"
-            )
+            look = partial(call.service.store.find_queue, call.name("queue"))
+            most = await bytes_max_of(call, queue, look)
+            body = await read_body(call.request, share, most, "a message of this queue")
             pushed_id = await queue.push(body, headers_of(call), timeout=TIMEOUT_S, **options)
         return answer(Pushed(1, str(pushed_id)), 201)
+
+
+class _Bounded(Protocol):
+    @property
+    def settings(self) -> QueueSettings | TopicSettings: ...
+
+
+async def bytes_max_of(call: Call, opened: _Bounded, look: Callable[[], Awaitable[object]]) -> int:
+    """Return how large a body may be; where one is larger, the settings are looked at afresh.
+
+    Args:
+        look: has `opened` know its settings.
+    """
+    declared = call.request.headers.get("content-length", "")
+    if not declared.isdecimal() or int(declared) > opened.settings.body_bytes_max:
+        await look()
+    return opened.settings.body_bytes_max
 
 
 def _tell_many(parts: Sequence[MessageIds], *, has_all: bool) -> Pushed:
@@ -111,7 +131,8 @@ async def publish(call: Call) -> Response:
             if (value := getattr(query, name)) is not None
         }
         with call.share() as share:
-            most = topic.settings.body_bytes_max
+            look = partial(call.service.store.find_topic, call.name("topic"))
+            most = await bytes_max_of(call, topic, look)
             body = await read_body(call.request, share, most, "a message of this topic")
             place = await topic.publish(body, headers_of(call), timeout=TIMEOUT_S, **options)
         return answer(

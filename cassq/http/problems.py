@@ -42,6 +42,9 @@ _WORDS = {
     "closed": "the service closed it meanwhile: try again",
 }
 
+#: So many characters are told of one error at most: it may name what a client sent.
+WORDS_MAX = 1000
+
 _INTERNAL = 500
 _TRY_LATER = {429, 503}
 
@@ -117,12 +120,18 @@ def to_problem(error: Exception) -> Problem:
 
 
 def _problem(status: int, code: str, detail: str) -> Problem:
-    return Problem(f"urn:cassq:error:{code}", code.replace("-", " "), status, without_tokens(detail), code)
+    return Problem(f"urn:cassq:error:{code}", code.replace("-", " "), status, shown(detail), code)
 
 
 def without_tokens(told: object) -> str:
     """Return words in which no token of a lease is told."""
     return _TOKEN.sub(r"\1…", str(told))
+
+
+def shown(told: object) -> str:
+    """Return words for a client: of long ones the beginning."""
+    words = without_tokens(told)
+    return words if len(words) <= WORDS_MAX else f"{words[:WORDS_MAX]}…"
 
 
 def answer_problem(error: Exception) -> Response:

@@ -17,6 +17,9 @@ from cassq.http.table import READY_S
 
 MANNER = Manner(key_of, tell)
 
+#: With one of these its paths begin.
+ROOTS = ("queue", "queuey", "__heartbeat__")
+
 _APPLICATION = "/queuey/v1/{application}"
 _APPLICATIONS = (_APPLICATION, f"{_APPLICATION}/")  # Queuey's own client writes a slash
 _QUEUE = f"{_APPLICATION}/{{queue}}"

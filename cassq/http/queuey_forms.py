@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from cassq.errors import InvalidOptionError, KeyRefusedError, QueueNotFoundError, TopicNotFoundError
 from cassq.http.bodies import JSON_MAX, read_body
-from cassq.http.problems import PartlyDoneError, RefusedError, answer_problem, to_problem, without_tokens
+from cassq.http.problems import PartlyDoneError, RefusedError, answer_problem, shown, to_problem
 from cassq.http.routes import JSON, Call, answer
 from cassq.model.ids import shorten
 
@@ -24,7 +24,10 @@ _SCHEMES = {"application", "bearer"}
 _KEY_HEADER = "applicationkey"
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
-_FALSE = {"false", "0", "no", ""}
+_FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+#: So many refused fields are named; of others it is told how many there are.
+REFUSED_MAX = 20
 
 _BAD_REQUEST = 400
 
@@ -51,17 +54,48 @@ def not_carried(name: str, words: str) -> FieldsError:
     return refused(name, words, 501)
 
 
+class Refusals:
+    """What is refused of one request: an answer names no more than `REFUSED_MAX` of them.
+
+    Attributes:
+        told: why, by the names of fields.
+        more: how many others there are.
+    """
+
+    def __init__(self) -> None:
+        self.told: dict[str, str] = {}
+        self.more = 0
+
+    def add(self, name: str, words: str) -> None:
+        """Add a field; what was said of it first stands."""
+        if name in self.told:
+            return
+        if len(self.told) < REFUSED_MAX:
+            self.told[name] = words
+        else:
+            self.more += 1
+
+    def check(self) -> None:
+        """Raise where there are any.
+
+        Raises: FieldsError: a field was refused.
+        """
+        if self.told:
+            raise FieldsError(self.told | ({"…": f"and {self.more} more"} if self.more else {}))
+
+
 class Fields:
     """The fields of one request, which are taken one by one.
 
-    Attributes:
+    Args:
         errors: what is refused so far.
+        at: stands before the names of those that are refused.
     """
 
-    def __init__(self, given: Mapping[str, Any], errors: dict[str, str] | None = None, at: str = "") -> None:
+    def __init__(self, given: Mapping[str, Any], errors: Refusals | None = None, at: str = "") -> None:
         self._left = dict(given)
         self._at = at
-        self.errors: dict[str, str] = {} if errors is None else errors
+        self._errors = errors or Refusals()
 
     def take(self, name: str) -> Any:  # noqa: ANN401 - JSON
         """Return a value as it came; None where none did."""
@@ -69,13 +103,17 @@ class Fields:
 
     def refuse(self, name: str, words: str) -> None:
         """Refuse a field; what was said of it first stands."""
-        self.errors.setdefault(self._at + name, words)
+        self._errors.add(self._at + name, words)
 
     def text(self, name: str) -> str | None:
-        """Return a text; None where none came."""
+        """Return a text; None where none came, or an empty one."""
+        return self.any_text(name) or None
+
+    def any_text(self, name: str) -> str | None:
+        """Return a text, which may be empty; None where none came."""
         value = self.take(name)
         if value is None or isinstance(value, str):
-            return value or None
+            return value
         self.refuse(name, f"{shorten(value)} is not a string")
         return None
 
@@ -106,7 +144,12 @@ class Fields:
     def flag(self, name: str, *, default: bool = False) -> bool:
         """Return whether it is set."""
         value = self.take(name)
-        return default if value is None else str(value).lower() not in _FALSE
+        if value is None:
+            return default
+        found = _FLAGS.get(str(value).lower())
+        if found is None:
+            self.refuse(name, f"{shorten(value)} is neither true, 1, yes nor false, 0, no")
+        return default if found is None else found
 
     def seconds(self, name: str, most: float) -> float | None:
         """Return seconds; None where none came."""
@@ -115,7 +158,7 @@ class Fields:
             return None
         try:
             number = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = -1.0
         if isinstance(value, bool) or not 0 <= number <= most:
             self.refuse(name, f"{shorten(value)} must be seconds, from 0 to {most:g}")
@@ -124,8 +167,10 @@ class Fields:
 
     def refuse_rest(self) -> None:
         """Refuse what nobody took."""
-        for name in self._left:
-            self.refuse(str(name)[:40], "there is no such field")
+        names = list(self._left)
+        for name in names[:REFUSED_MAX]:
+            self.refuse(name[:40], "there is no such field")
+        self._errors.more += len(names[REFUSED_MAX:])
 
     def end(self) -> None:
         """Check that all was taken.
@@ -133,8 +178,7 @@ class Fields:
         Raises: FieldsError: a field was refused, or is unknown.
         """
         self.refuse_rest()
-        if self.errors:
-            raise FieldsError(self.errors)
+        self._errors.check()
 
 
 async def read_fields(call: Call) -> Fields:
@@ -215,11 +259,12 @@ def tell(request: Request, error: Exception) -> Response:
 
 def _fields_of(error: Exception) -> dict[str, str]:
     if isinstance(error, FieldsError):
-        return {without_tokens(name): without_tokens(words) for name, words in error.fields.items()}
+        return {shown(name): shown(words) for name, words in error.fields.items()}
     if isinstance(error, QueueNotFoundError | TopicNotFoundError):
         return {"InvalidQueueName": "Queue of that name was not found."}
     problem = to_problem(error)
-    return {_NAMES.get(problem.code, problem.code): problem.detail}
+    words = problem.detail.replace("Authorization: Bearer", "Authorization: Application")
+    return {_NAMES.get(problem.code, problem.code): words}
 
 
 #: What Queuey called them.

@@ -6,6 +6,7 @@ not break: an answer leaves out no message between two that it has.
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 from starlette.responses import Response
@@ -18,7 +19,7 @@ from cassq.http.queuey_forms import Fields, done, not_carried, refused
 from cassq.http.queuey_ids import MessagePlace, Since, parse_ids, parse_since
 from cassq.http.queuey_queues import PARTITIONS_MAX
 from cassq.http.routes import Call, body_to_text
-from cassq.model.message import to_datetime
+from cassq.model.message import size_of, to_datetime
 from cassq.model.topic import TopicMessage
 from cassq.topics.pages import PAGE_BYTES, Page
 
@@ -28,6 +29,12 @@ Order = Literal["ascending", "descending"]
 _LAST_MS = 253_402_300_799_000
 
 _PARTITION = re.compile(r"[0-9]{1,4}")
+
+#: So many bytes an answer has of a message besides its body, at least.
+_FORM_BYTES = 130
+
+#: One answer has no more messages, however many partitions are read.
+MESSAGES_MAX = LIMIT_MAX
 
 
 class Query(NamedTuple):
@@ -45,7 +52,12 @@ class Query(NamedTuple):
 
     @classmethod
     def take(
-        cls, fields: Fields, since: str = "since", limit: int = LIMIT_MAX, order: Order = "ascending"
+        cls,
+        fields: Fields,
+        topic: aio.Topic,
+        since: str = "since",
+        limit: int = LIMIT_MAX,
+        order: Order = "ascending",
     ) -> "Query":
         """Take it from fields; `since`, and the defaults, differ between Queuey's interfaces."""
         given, begin = fields.text(since), None
@@ -56,6 +68,8 @@ class Query(NamedTuple):
             fields.refuse("partitions", "write numbers, with commas between them")
         elif len(partitions) > PARTITIONS_MAX:
             fields.refuse("partitions", f"{PARTITIONS_MAX} at most")
+        elif not all(1 <= int(each) <= topic.partitions for each in partitions):
+            fields.refuse("partitions", f"this queue has those from 1 to {topic.partitions}")
         wanted = fields.number("limit", 1, LIMIT_MAX) or limit
         found = fields.choice("order", ("ascending", "descending")) or order
         fields.end()
@@ -67,30 +81,50 @@ class Query(NamedTuple):
 async def read(call: Call) -> Response:
     """Answer with messages."""
     async with readable(call) as opened:
-        query = Query.take(Fields(call.query))
-        return done(messages=list(map(to_form, await read_all(opened.topic, query))))
+        query = Query.take(Fields(call.query), opened.topic)
+        return done(**await tell_all(opened.topic, query))
 
 
-async def read_all(topic: aio.Topic, query: Query) -> list[TopicMessage]:
-    """Return what is asked for, of one partition after the other.
+async def read_all(topic: aio.Topic, query: Query) -> tuple[list[TopicMessage], int | None]:
+    """Return what is asked for, of one partition after the other; of a single one also where to read on.
 
     Raises: FieldsError: it is more than one answer has, so that some would be left out.
     """
-    wanted = [each for each in dict.fromkeys(query.partitions) if 1 <= each <= topic.partitions]
+    wanted = list(dict.fromkeys(query.partitions))
     found: list[TopicMessage] = []
-    size = 0
+    size, page = 0, None
     for partition in wanted:
         page = await _page_of(topic, partition - 1, query)
         messages = page.messages if page else []
         found += messages
-        size += sum(len(each.body) for each in messages)
+        size += sum(map(_size_of, messages))
         is_cut = page is not None and page.next is not None and len(messages) < query.limit
-        if len(wanted) > 1 and (size > PAGE_BYTES or is_cut):
+        if len(wanted) > 1 and (size > PAGE_BYTES or is_cut or len(found) > MESSAGES_MAX):
             raise refused(
                 "partitions",
-                f"they have more than {PAGE_BYTES} bytes: ask for fewer, or with a smaller limit",
+                f"they have more than {MESSAGES_MAX} messages, or {PAGE_BYTES} bytes: "
+                "ask for fewer of them, or with a smaller limit",
             )
-    return found
+    return found, page.next if page and len(wanted) == 1 else None
+
+
+async def tell_all(topic: aio.Topic, query: Query) -> dict[str, Any]:
+    """Return what an answer tells of it: `next` is the id to read on by, where the last one would not do.
+
+    Reading begins with the message that an id names: who gets that one alone could not go on by it.
+    """
+    found, after = await read_all(topic, query)
+    told: dict[str, Any] = {"messages": list(map(to_form, found))}
+    if after is not None and (len(found) < query.limit or len(found) == 1):
+        with suppress(OffsetGoneError):
+            page = await topic.read(found[-1].partition, since=after, limit=1, order=query.order)
+            for each in page.messages:
+                told["next"] = MessagePlace.of(each).hex
+    return told
+
+
+def _size_of(message: TopicMessage) -> int:
+    return _FORM_BYTES + size_of(message.body, message.headers)
 
 
 async def _page_of(topic: aio.Topic, partition: int, query: Query) -> Page | None:
@@ -148,7 +182,7 @@ async def read_by_ids(call: Call) -> Response:
             except OffsetGoneError:
                 continue
             found += [each for each in page.messages if MessagePlace.of(each) == place]
-            size += sum(len(each.body) for each in page.messages)
+            size += sum(map(_size_of, page.messages))
             if size > PAGE_BYTES and len(found) > 1:
                 raise refused("messages", f"they have more than {PAGE_BYTES} bytes: ask for fewer")
         return done(messages=list(map(to_form, found)))

@@ -6,23 +6,27 @@ least.
 """
 
 import random
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Annotated, Any, NamedTuple
 
+import msgspec
 from starlette.responses import Response
 
 from cassq import aio
 from cassq.errors import CassqError, OutcomeUnknownError
 from cassq.http.bodies import read_body
 from cassq.http.forms import LIMIT_MAX
-from cassq.http.messages import TIMEOUT_S
+from cassq.http.messages import TIMEOUT_S, bytes_max_of
 from cassq.http.problems import PartlyDoneError
 from cassq.http.queuey_access import own_queue
-from cassq.http.queuey_forms import Fields, done, is_json, not_carried, read_object, refused
+from cassq.http.queuey_forms import Fields, FieldsError, Refusals, done, is_json, not_carried, refused
 from cassq.http.queuey_ids import MessagePlace
 from cassq.http.routes import Call
+from cassq.model.topic_settings import TopicSettings
 from cassq.topics.pages import PAGE_BYTES
 
 #: Queuey's bound on the time that a message is kept.
@@ -37,14 +41,49 @@ class Posted(NamedTuple):
     ttl: int | None = None
 
 
+class _Message(msgspec.Struct, forbid_unknown_fields=True):
+    body: str
+    partition: int | str | None = None
+    ttl: int | str | None = None
+
+
+class _Batch(msgspec.Struct, forbid_unknown_fields=True):
+    messages: Annotated[list[_Message], msgspec.Meta(max_length=LIMIT_MAX)]
+
+
+#: Where the words of an error say that it is: in which message, of which field.
+_AT = re.compile(r" - at `\$\.messages(?:\[(\d+)\](?:\.(\w+))?)?`$")
+_NAMED = re.compile(r"field `([^`]*)`")
+
+#: The headers that say of one message what a batch says of each.
+HEADERS = ("X-TTL", "X-Partition")
+
+
 async def post(call: Call) -> Response:
     """Publish a message, or as JSON many."""
-    async with call.service.topics.get(own_queue(call)) as topic:
+    full = own_queue(call)
+    async with call.service.topics.get(full) as topic:
         with call.share() as share:
-            most = PAGE_BYTES if is_json(call.request) else topic.settings.body_bytes_max
-            body = await read_body(call.request, share, most)
-            posted = _many_of(body, topic) if is_json(call.request) else [one_of(call, body, topic)]
+            if is_json(call.request):
+                refuse_headers(call, "with JSON each message has a ttl and a partition of its own")
+                posted = _many_of(await read_body(call.request, share, PAGE_BYTES), topic)
+            else:
+                most = await bytes_max_of(call, topic, partial(call.service.store.find_topic, full))
+                posted = [one_of(call, await read_body(call.request, share, most), topic)]
+            await check(call, topic, full, posted)
             return done(201, messages=await publish(topic, posted))
+
+
+def refuse_headers(call: Call, words: str) -> None:
+    """Refuse the headers that say where, and for how long.
+
+    Raises: FieldsError: one is there.
+    """
+    fields = Fields({})
+    for each in HEADERS:
+        if each in call.request.headers:
+            fields.refuse(each, f"{words}: leave it out")
+    fields.end()
 
 
 def one_of(call: Call, body: bytes, topic: aio.Topic) -> Posted:
@@ -57,21 +96,32 @@ def one_of(call: Call, body: bytes, topic: aio.Topic) -> Posted:
 
 
 def _many_of(text: bytes, topic: aio.Topic) -> list[Posted]:
-    messages = read_object(text).get("messages")
-    if not isinstance(messages, list) or not all(isinstance(each, Mapping) for each in messages):
-        raise refused("InvalidParameter", '{"messages": [{"body": TEXT}, …]} is wanted')
-    if len(messages) > LIMIT_MAX:
-        raise refused("messages", f"{LIMIT_MAX} at most")
-    errors: dict[str, str] = {}
+    refusals = Refusals()
     default = _any_partition(topic)
     found = []
-    for number, each in enumerate(messages):
-        fields = Fields(each, errors, f"{number}.")
-        text_of = fields.text("body")
-        found.append(_take(fields, (text_of or "").encode(), topic, default))
-        fields.refuse_rest()
-    Fields({}, errors).end()
+    for number, each in enumerate(_decode(text).messages):
+        fields = Fields({"partition": each.partition, "ttl": each.ttl}, refusals, f"{number}.")
+        found.append(_take(fields, each.body.encode(), topic, default))
+    refusals.check()
     return found
+
+
+def _decode(text: bytes) -> _Batch:
+    try:
+        return msgspec.json.decode(text, type=_Batch)
+    except msgspec.ValidationError as error:
+        told = str(error)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        raise refused("InvalidParameter", "the body is not an object of JSON") from None
+    at, named = _AT.search(told), _NAMED.search(told)
+    field = (at and at[2]) or (named and named[1])
+    if named and " - at " not in told and named[1] != "messages":
+        raise refused(named[1][:40], "there is no such field beside messages")
+    if at and at[1] and field:
+        raise refused(f"{at[1]}.{field[:40]}", told[: at.start()])
+    if at and at[1] is None and "length" in told:
+        raise refused("messages", f"{LIMIT_MAX} at most")
+    raise refused("InvalidParameter", '{"messages": [{"body": TEXT}, …]} is wanted')
 
 
 def _any_partition(topic: aio.Topic) -> int:
@@ -89,11 +139,28 @@ def _take(fields: Fields, body: bytes, topic: aio.Topic, default: int) -> Posted
     return Posted(body, partition or default, ttl)
 
 
-def _check_ttl(ttl: int | None, retention: timedelta) -> None:
-    if ttl is None or timedelta(seconds=ttl) == retention:
-        return
-    told = f"{retention.total_seconds():.0f} seconds" if retention else "ever"
-    raise not_carried("ttl", f"a message has no time of its own: this queue keeps all of its for {told}")
+async def check(call: Call, topic: aio.Topic, full: str, posted: Sequence[Posted]) -> None:
+    """Check messages before one of them is published.
+
+    Raises: FieldsError: the topic does not take one, by the settings that it has now.
+    """
+    try:
+        _check_all(topic.settings, posted)
+    except FieldsError:  # it may have been altered
+        await call.service.store.find_topic(full)
+        _check_all(topic.settings, posted)
+
+
+def _check_all(settings: TopicSettings, posted: Sequence[Posted]) -> None:
+    most, retention = settings.body_bytes_max, settings.retention
+    for number, each in enumerate(posted):
+        if len(each.body) > most:
+            name = "body" if len(posted) == 1 else f"{number}.body"
+            raise refused(name, f"it has {len(each.body)} bytes, and this queue takes {most}", 413)
+        if each.ttl is not None and timedelta(seconds=each.ttl) != retention:
+            told = f"{retention.total_seconds():.0f} seconds" if retention else "ever"
+            words = f"a message has no time of its own: this queue keeps all of its for {told}"
+            raise not_carried("ttl", words)
 
 
 async def publish(topic: aio.Topic, posted: Sequence[Posted]) -> list[dict[str, Any]]:
@@ -102,8 +169,6 @@ async def publish(topic: aio.Topic, posted: Sequence[Posted]) -> list[dict[str, 
     Raises:
         PartlyDoneError: so many are published, and the others may be or not, or their ids cannot be told.
     """
-    for each in posted:
-        _check_ttl(each.ttl, topic.settings.retention)
     lots: dict[int, list[int]] = defaultdict(list)
     for place, each in enumerate(posted):
         lots[each.partition].append(place)

@@ -5,25 +5,26 @@ are leased (see `queuey_workers`). What must not break: one name is one of them,
 other ways the topic is meant.
 """
 
-from collections.abc import Awaitable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
 from starlette.responses import Response
 
 from cassq import aio
-from cassq.errors import OffsetGoneError, QueueNotFoundError, TopicNotFoundError
+from cassq.errors import OffsetGoneError, TopicNotFoundError
 from cassq.gate.applications import Right
 from cassq.http.bodies import read_body
-from cassq.http.messages import TIMEOUT_S
+from cassq.http.forms import LIMIT_MAX
+from cassq.http.messages import TIMEOUT_S, bytes_max_of
 from cassq.http.queuey_access import name_of_new, own_application, own_queue, readable
 from cassq.http.queuey_attributes import TYPES
-from cassq.http.queuey_forms import Fields, done, read_fields, read_object, refused
+from cassq.http.queuey_forms import Fields, done, read_fields, read_object
 from cassq.http.queuey_ids import MessagePlace, Since
-from cassq.http.queuey_messages import Query, first_at, read_all, to_form
-from cassq.http.queuey_posting import one_of, publish
-from cassq.http.queuey_queues import Wanted, end, make
+from cassq.http.queuey_messages import Query, first_at, read_all, tell_all, to_form
+from cassq.http.queuey_posting import check, one_of, publish, refuse_headers
+from cassq.http.queuey_queues import Wanted, check_free, end, make
 from cassq.http.queuey_workers import peek
 from cassq.http.routes import Call
 
@@ -44,24 +45,12 @@ async def create(call: Call) -> Response:
         fields.refuse("partitions", "a queue of type worker has none: leave it out")
     fields.end()
     store = call.service.store
-    await _check_free(store.find_topic(full) if is_worker else store.find_queue(full))
     if is_worker:
+        await check_free(store.find_topic(full))
         await store.queue(full)
         return done(201, queue_name=name, partitions=1, type=WORKER)
     topic, kept = await make(call.service, full, wanted)
     return done(201, queue_name=name, partitions=topic.partitions, type=kept.type)
-
-
-async def _check_free(find: Awaitable[object]) -> None:
-    """Check that nothing of the other kind has a name.
-
-    Raises: FieldsError: there is.
-    """
-    with suppress(QueueNotFoundError, TopicNotFoundError):
-        await find
-        raise refused(
-            "queue_name", "there is a queue of this name and another type: choose another name", 409
-        )
 
 
 async def delete(call: Call) -> Response:
@@ -87,17 +76,24 @@ async def delete(call: Call) -> Response:
 
 async def push(call: Call) -> Response:
     """Publish, or push, an object of JSON, as it came."""
-    full = own_queue(call)
+    full, store = own_queue(call), call.service.store
+    body: bytes | None = None
     with call.share() as share:
         try:
             async with call.service.topics.get(full) as topic:
-                body = await read_body(call.request, share, topic.settings.body_bytes_max)
+                most = await bytes_max_of(call, topic, partial(store.find_topic, full))
+                body = await read_body(call.request, share, most)
                 read_object(body)
-                return done(201, **(await publish(topic, [one_of(call, body, topic)]))[0])
+                posted = [one_of(call, body, topic)]
+                await check(call, topic, full, posted)
+                return done(201, **(await publish(topic, posted))[0])
         except TopicNotFoundError:
             async with call.service.queues.get(full) as queue:
-                body = await read_body(call.request, share, queue.settings.body_bytes_max)
-                read_object(body)
+                refuse_headers(call, "a queue of type worker has neither partitions nor times of messages")
+                if body is None:
+                    most = await bytes_max_of(call, queue, partial(store.find_queue, full))
+                    body = await read_body(call.request, share, most)
+                    read_object(body)
                 return done(201, key=str(await queue.push(body, timeout=TIMEOUT_S)))
 
 
@@ -105,26 +101,24 @@ async def read(call: Call) -> Response:
     """Answer with messages, the newest first; of a queue of type `worker` with what waits."""
     try:
         async with readable(call) as opened:
-            return done(messages=await _newest(opened.topic, call.query))
+            return done(**await _newest(opened.topic, call.query))
     except TopicNotFoundError:
         fields = Fields(call.query)
-        limit = fields.number("limit", 1, 1000) or LIMIT
+        limit = fields.number("limit", 1, LIMIT_MAX) or LIMIT
         fields.end()
         return await peek(call, limit)
 
 
-async def _newest(topic: aio.Topic, words: dict[str, str]) -> list[dict[str, Any]]:
-    query = Query.take(Fields(words), "since_timestamp", LIMIT, "descending")
-    if query.since is None or query.order == "ascending":
-        return list(map(to_form, await read_all(topic, query)))
-    # Here `since` is where reading ends: nothing older is told.
-    oldest = {
-        each: await _first_of(topic, each - 1, query.since)
-        for each in query.partitions
-        if 1 <= each <= topic.partitions
-    }
-    found = await read_all(topic, query._replace(since=None))
-    return [to_form(each) for each in found if each.offset >= oldest[each.partition + 1]]
+async def _newest(topic: aio.Topic, words: dict[str, str]) -> dict[str, Any]:
+    query = Query.take(Fields(words), topic, "since_timestamp", LIMIT, "descending")
+    if query.order == "ascending":
+        return await tell_all(topic, query)
+    # Here `since` is where reading ends: nothing older is told, and no id is one to read on by.
+    found, _ = await read_all(topic, query._replace(since=None))
+    if query.since is not None:
+        oldest = {each: await _first_of(topic, each - 1, query.since) for each in set(query.partitions)}
+        found = [each for each in found if each.offset >= oldest[each.partition + 1]]
+    return {"messages": list(map(to_form, found))}
 
 
 async def _first_of(topic: aio.Topic, partition: int, since: Since) -> int:

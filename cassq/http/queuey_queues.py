@@ -5,7 +5,8 @@ Owns how a queue is made. Refuses what a topic cannot be: one with more partitio
 
 import re
 import time
-from collections.abc import Collection
+from collections.abc import Awaitable, Collection
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, NamedTuple, Self
@@ -14,7 +15,7 @@ from uuid import uuid4
 from starlette.responses import Response
 
 from cassq import aio
-from cassq.errors import TopicNotFoundError
+from cassq.errors import QueueNotFoundError, TopicNotFoundError
 from cassq.gate.names import full_name, own_name
 from cassq.http.forms import LIMIT_MAX
 from cassq.http.queuey_access import NAME_MAX, name_of_new, own_application, own_queue
@@ -28,6 +29,9 @@ PARTITIONS_MAX = 200
 
 #: So long Queuey keeps a message that names no time of its own: a topic that is made here keeps all so long.
 RETENTION = timedelta(days=3)
+
+#: Of so many queues one answer has details: each is opened, and each of its partitions read.
+DETAILS_MAX = 50
 
 _PRINCIPLE = re.compile(r"bid:\w+@\w+\.\w+|app:[A-Za-z0-9_-]+")
 
@@ -47,7 +51,7 @@ class Wanted(NamedTuple):
             fields.number("partitions", 1, PARTITIONS_MAX),
             fields.choice("type", types),
             fields.choice("consistency", CONSISTENCIES),
-            fields.text("principles"),
+            fields.any_text("principles"),
         )
         names = [each.strip() for each in (found.principles or "").split(",")]
         if found.principles and not all(map(_PRINCIPLE.fullmatch, names)):
@@ -60,7 +64,7 @@ class Wanted(NamedTuple):
             kept,
             type=self.type or kept.type,
             consistency=self.consistency or kept.consistency,
-            principles=self.principles or kept.principles,
+            principles=kept.principles if self.principles is None else self.principles,
         )
 
     def check_partitions(self, has: int) -> None:
@@ -85,8 +89,11 @@ async def list_all(call: Call) -> Response:
     has_details, has_count = fields.flag("details"), fields.flag("include_count")
     fields.end()
     found = [own_name(owner, each) or "" for each in await call.service.store.topics()]
+    named = [each for each in found if each and each >= offset and len(each) <= NAME_MAX][:limit]
+    if (has_details or has_count) and len(named) > DETAILS_MAX:
+        raise refused("limit", f"with details, or counts, {DETAILS_MAX} at most: read on with offset")
     told = []
-    for name in [each for each in found if each and each >= offset and len(each) <= NAME_MAX][:limit]:
+    for name in named:
         try:
             details = await _tell(call, owner, name, has_count=has_count) if has_details or has_count else {}
         except TopicNotFoundError:  # deleted meanwhile
@@ -117,11 +124,15 @@ async def create(call: Call) -> Response:
 
 
 async def make(service: Service, full: str, wanted: Wanted) -> tuple[aio.Topic, Attributes]:
-    """Make a topic, or open it; return it, and what is kept of it then."""
+    """Make a topic, or open it; return it, and what is kept of it then.
+
+    Raises: FieldsError: a queue of type worker has the name, or the topic has more or fewer partitions.
+    """
     created: float | None = None
     try:
         topic = await service.store.find_topic(full)
     except TopicNotFoundError:
+        await check_free(service.store.find_queue(full))
         topic = await service.store.topic(full, partitions=wanted.partitions or 1, retention=RETENTION)
         created = time.time()
     wanted.check_partitions(topic.partitions)
@@ -130,6 +141,18 @@ async def make(service: Service, full: str, wanted: Wanted) -> tuple[aio.Topic, 
         return replace(wanted.edit(kept), created=kept.created or created)
 
     return topic, await keep(service, full, topic, edit)
+
+
+async def check_free(find: Awaitable[object]) -> None:
+    """Check that nothing of the other kind has a name.
+
+    Raises: FieldsError: there is.
+    """
+    with suppress(QueueNotFoundError, TopicNotFoundError):
+        await find
+        raise refused(
+            "queue_name", "there is a queue of this name and another type: choose another name", 409
+        )
 
 
 async def update(call: Call) -> Response:

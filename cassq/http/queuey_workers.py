@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 import cassq
 from cassq.aio.twins import call_in_thread
-from cassq.errors import AccessDeniedError, DeliveryExpiredError, OutcomeUnknownError
+from cassq.errors import AccessDeniedError, CassqError, DeliveryExpiredError, OutcomeUnknownError
 from cassq.gate.applications import Right
 from cassq.http.forms import LIMIT_MAX
 from cassq.http.lease_forms import WAIT_MAX_S
@@ -21,11 +21,11 @@ from cassq.http.lending import LendingQueue
 from cassq.http.queuey_access import own_queue
 from cassq.http.queuey_forms import Fields, done, read_fields
 from cassq.http.routes import Call, body_to_text
+from cassq.model.settings import DELAY_MAX
 from cassq.popping.lessor import Leased
 from cassq.topics.pages import PAGE_BYTES
 
-#: A message waits for a year at most before it is tried again.
-DELAY_MAX_S = 365 * 86_400.0
+DELAY_MAX_S = DELAY_MAX.total_seconds()
 
 
 async def peek(call: Call, limit: int) -> Response:
@@ -126,16 +126,21 @@ async def _settle_all(
     texts: Sequence[str],
     settle: Callable[[LendingQueue, cassq.Lease], Awaitable[cassq.Settled]],
 ) -> Response:
-    told: list[cassq.Settled] = []
+    told: dict[cassq.Lease, cassq.Settled] = {}
     async with call.service.queues.get(full) as queue:
-        for lease in [parse(queue, text) for text in texts]:
+        leases = [parse(queue, text) for text in texts]
+        for lease in dict.fromkeys(leases):
             try:
-                told.append(await settle(queue, lease))
+                told[lease] = await settle(queue, lease)
             except DeliveryExpiredError:
-                told.append(cassq.Settled.EXPIRED)
+                told[lease] = cassq.Settled.EXPIRED
             except OutcomeUnknownError:
-                told.append(cassq.Settled.UNKNOWN)
-    return _tell(told)
+                told[lease] = cassq.Settled.UNKNOWN
+            except CassqError:
+                if set(told.values()) <= {cassq.Settled.EXPIRED}:
+                    raise
+                break  # some are done, and to ask again for all would say of these that they are over
+    return _tell([told.get(each, cassq.Settled.UNKNOWN) for each in leases])
 
 
 def _tell(outcomes: Sequence[cassq.Settled]) -> Response:

@@ -59,7 +59,8 @@ class Call:
 
     def hold(self, response: Response) -> Response:
         """Return the answer, which counts from now on; see `Sending.hold`."""
-        return self.sending.hold(response, self.admitted.application.name)
+        address = "" if self.admitted is not NOBODY else told_address(self.request, self.service.proxies)
+        return self.sending.hold(response, self.admitted.application.name, address)
 
     def name(self, what: str) -> str:
         """Return the name in the store of the queue, or topic, that the path names."""
@@ -210,7 +211,8 @@ class Door:
         self, request: Request, route: Route | None, calls: list[Call], sending: Sending
     ) -> Response:
         if route is None:
-            allowed = ", ".join(sorted(self.routes))
+            methods = {*self.routes, "HEAD"} if self._headless("HEAD") else self.routes
+            allowed = ", ".join(sorted(methods))
             raise RefusedError(405, "method-not-allowed", f"this path takes {allowed}", {"Allow": allowed})
         service = self.service_of(request)
         asked = Asked(None, route.right or Right.LOOK, find_origin(request, service.proxies))

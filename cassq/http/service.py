@@ -26,6 +26,7 @@ from cassq.gate.gate import KNOWN_S, LOOK_S, Admitted, Asked
 from cassq.http.bodies import Budget
 from cassq.http.lending import LendingQueue, Waits
 from cassq.http.lending_topic import LendingTopic
+from cassq.http.sending import Answers
 from cassq.http.tails import Tails
 from cassq.runtime.background_thread import BackgroundThread
 
@@ -210,7 +211,7 @@ class Service:
         self.gate = gate
         self.proxies = proxies
         self.budget = Budget()
-        self.answers = Budget()
+        self.answers = Answers()
         self.queues = InUse(self._find_queue)
         self.topics = InUse(self._find_topic)
         self.tails = Tails()
