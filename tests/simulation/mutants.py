@@ -6,6 +6,7 @@ What carries a rule of the protocol and is found by a test instead of by histori
 
 from journal_mutants import JOURNAL_MUTANTS
 from key_mutants import KEY_MUTANTS
+from lending_mutants import LENDING_MUTANTS
 from moving_mutants import MOVING_MUTANTS
 from planting import Edit, Mutant, check_planted, plant
 from planting import planted as _one
@@ -644,6 +645,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *TOKEN_MUTANTS,
     # Topics
     *TOPIC_MUTANTS,
+    *LENDING_MUTANTS,
     *RELAY_MUTANTS,
     *JOURNAL_MUTANTS,
     # Rules one by one

@@ -17,6 +17,7 @@ import threads
 from cluster import Cluster, Odds
 from ensemble import Ensemble, Seat, SeatOdds
 from history import ProcessClock
+from lessor_actors import Ledger, LessorPlan, LessorWatch, draw_lessors
 from relay_actors import RelayPlan, RelayWatch, draw_relays, flowing, parts_of
 from replicas import Mutation
 from scheduler import Process, SimulationError, World
@@ -67,6 +68,7 @@ class TopicPlan:
         is_large: whether each batch is too large for the row of its link.
         together: how likely what has a number is several messages, which are more than one batch.
         crowd: whether more publish, without a pause, so that they let one of them link.
+        lessors: who lends the group's messages to clients.
     """
 
     seed: int
@@ -91,6 +93,7 @@ class TopicPlan:
     relays: RelayPlan
     together: float
     crowd: bool = False
+    lessors: LessorPlan = field(default_factory=LessorPlan)
 
 
 def draw_topic(seed: int, *, has_relays: bool = False, has_journal: bool = False) -> TopicPlan:
@@ -127,7 +130,7 @@ def draw_topic(seed: int, *, has_relays: bool = False, has_journal: bool = False
             (dice.random() * 3, role, dice.randrange(roles[role]), how, dice.choice((0.2, 1.0, 4.0)))
         )
     crowd = random.Random(f"crowd {seed}").random() < 0.4
-    return TopicPlan(
+    plan = TopicPlan(
         seed,
         partitions=dice.choice((1, 1, 2, 3)) if not crowd else min(1, dice.choice((1, 1, 2, 3))),
         publishers=publishers + 3 * crowd,
@@ -162,6 +165,16 @@ def draw_topic(seed: int, *, has_relays: bool = False, has_journal: bool = False
         together=random.Random(f"together {seed}").choice((0.0, 0.0, 0.0, 0.7)),
         crowd=crowd,
     )
+    return plan if has_relays or has_journal else _with_lessors(plan, draw_lessors(seed))
+
+
+def _with_lessors(plan: TopicPlan, lessors: LessorPlan) -> TopicPlan:
+    if lessors.is_alone:
+        plan = replace(plan, members=0, blows=tuple(each for each in plan.blows if each[1] != "member"))
+    if not lessors.is_calm:
+        return replace(plan, lessors=lessors, blows=tuple(sorted((*plan.blows, *lessors.blows))))
+    calm = {"clears": 0, "resets": 0, "deleted_at": 0.0, "is_generous": False, "blows": ()}
+    return replace(plan, lessors=lessors, odds=Odds(), seat_odds=SeatOdds(), **calm)  # type: ignore[arg-type]
 
 
 @dataclass(slots=True)
@@ -247,9 +260,20 @@ class _History:
         self.done_by_group: set[tuple[int, int]] = set()
         self.progress: dict[Any, tuple[int, int, str]] = {}
         self.deleted_at: float | None = None
+        self.has_group = plan.members + plan.lessors.services > 0
         # Who finds its offset gone resets the group.
         self.is_disturbed = bool(plan.blows or plan.resets or plan.again or plan.is_generous or plan.clears)
         self.relays = RelayWatch(plan.relays, world, self.store, lambda: self.is_over, self.broken)
+        ledger = Ledger(
+            GROUP,
+            is_over=lambda: self.is_over,
+            is_healed=lambda: self.is_healed,
+            note_seen=self._note_seen,
+            done=self.done_by_group,
+            is_reset=lambda: plan.resets + plan.clears > 0,
+            broken=self.broken,
+        )
+        self.lessors = LessorWatch(plan.lessors, world, ledger)
         self.is_disturbed |= max(plan.odds.crash, plan.odds.freeze, plan.seat_odds.doubted) > 0
 
     def play(self) -> None:
@@ -275,6 +299,7 @@ class _History:
             ("reader", plan.readers, self._read),
             ("member", plan.members, self._consume),
             ("operator", 1, self._operate),
+            *self._lending(plan.lessors.services, plan.lessors.clients),
             *parts_of(self.relays, plan.relays),
         ):
             for _ in range(count):
@@ -286,6 +311,12 @@ class _History:
         self._heal()
         self._settle(store, topic)
         self.is_over = True
+
+    def _lending(
+        self, services: int, clients: int
+    ) -> list[tuple[str, int, Callable[[Process, Topic], None]]]:
+        roles = [("service", services, self.lessors.serve), ("client", clients, self.lessors.ask)]
+        return roles if self.lessors.is_on else []
 
     def _play_part(self, work: Callable[[Process, Topic], None], process: Process) -> None:
         topic = None
@@ -511,6 +542,8 @@ class _History:
             wanted = cells["epoch"], cells["next"], cells["owner"]
             seen = self.progress.get(mutation.key)
             self.progress[mutation.key] = wanted
+            if self.lessors.is_on:
+                self.lessors.hear_progress(mutation.key[1], seen, wanted)
             if seen is None:
                 continue
             is_rolled = seen[2] == wanted[2] and "pipe" in cells and wanted[1] >= seen[1]
@@ -524,6 +557,7 @@ class _History:
         """Wait until all is published, read and consumed; then judge."""
         end = self.world.now + HEALED_S
         fresh = [("member", self._consume)] if self.plan.members else []
+        fresh += [(role, work) for role, _, work in self._lending(1, 1)]
         fresh += [(role, work) for role, _, work in parts_of(self.relays, self.plan.relays)]
         for role, work in fresh if not self.plan.deleted_at else ():
             process = self.process(role)
@@ -556,7 +590,7 @@ class _History:
             return f"{working} still work"
         if self.plan.deleted_at:
             return "" if self.deleted_at is not None else "the topic is not deleted"
-        if self.plan.members and GROUP in topic.groups():
+        if self.has_group and GROUP in topic.groups():
             lags = topic.lag(GROUP)
             if sum(each.lag for each in lags):
                 return f"the group is behind: {lags}"
@@ -585,7 +619,7 @@ class _History:
         for body, count in in_log.items():
             if count > 1:
                 yield f"twice: {body} is in the log {count} times"
-        if self.plan.members:
+        if self.has_group:
             yield from self._judge_group()
         if self.relays.is_on:
             yield from self.relays.judge(self.log, oldest)
