@@ -312,7 +312,7 @@ def test_a_path_that_is_none_is_404_as_a_problem(serving, keys, path):
 def test_a_method_that_is_none_is_405_and_says_which_are(serving, keys):
     with serving.client(keys["shop"]) as client:
         answer = client.put("/v1/queues/orders/stats")
-    assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
 
 
 def test_a_revoked_key_is_refused_within_two_seconds(serving, url):
