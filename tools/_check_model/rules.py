@@ -17,7 +17,7 @@ from _check_model.schedule_rules import SCHEDULE_RULES
 from _check_model.slot_rules import SLOT_RULES
 from _check_model.staging_rules import STAGING_RULES
 from _check_model.token_rules import TOKEN_RULES
-from _check_model.topic_rules import GROUP_RULES, TOPIC_RULES
+from _check_model.topic_rules import GROUP_RULES, LENDING_RULES, TOPIC_RULES
 from _check_model.window_rules import WINDOW_RULES
 
 
@@ -251,6 +251,7 @@ RULES = (
     *_rules("list", *LIST_RULES),
     *_rules("topic", *TOPIC_RULES),
     *_rules("group", *GROUP_RULES),
+    *_rules("lending", *LENDING_RULES),
     *_rules("relay", *RELAY_RULES),
     *_rules("journal", *JOURNAL_RULES),
     *_rules("token", *TOKEN_RULES),

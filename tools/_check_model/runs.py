@@ -61,6 +61,11 @@ def _group(title: str, **bounds: int) -> Run:
     return Run("group", title, tuple(f"{name}={value}" for name, value in bounds.items()))
 
 
+def _lending(title: str, **bounds: int) -> Run:
+    every = {"FAULTS": 1, "TAKES": 2, "CALLS": 2, "RESETS": 0, **bounds}
+    return Run("lending", title, tuple(f"{name}={value}" for name, value in every.items()))
+
+
 def _relay(title: str, *flags: str, **bounds: int) -> Run:
     every = {"FAULTS": 0, "TAKES": 2, "ROLLS": 0, **bounds}
     return Run("relay", title, (*(f"{name}={value}" for name, value in every.items()), *flags))
@@ -151,6 +156,9 @@ TOPIC_END_WRITER = _topic("a topic that is deleted, a writer", WRITERS=1, END=1)
 TOPIC_END_READ = _topic("a topic that is deleted, a reader", FAULTS=0, RETENTION=1, END=1, READERS=1)
 GROUP = _group("a group, two lost replies", FAULTS=2, TAKES=2, RESETS=1)
 GROUP_RESETS = _group("a group, two resets", FAULTS=1, TAKES=2, RESETS=2)
+LENDING = _lending("a group that is lent, a lost reply", CALLS=3)
+LENDING_TAKES = _lending("a group that is lent, three take-overs", FAULTS=0, TAKES=3, CALLS=3)
+LENDING_RESET = _lending("a group that is lent, a reset", RESETS=1)
 RELAY = _relay("two relays, a lost reply", FAULTS=1, ROLLS=1)
 RELAY_TAKES = _relay("two relays, three take-overs", TAKES=3, ROLLS=1)
 RELAY_THREE = _relay("two relays, three messages", N=3, FAULTS=1)
@@ -206,6 +214,9 @@ VERIFICATIONS = (
     GROUP_RESETS,
     TOPIC_END_WRITER,
     TOPIC_END,
+    LENDING_RESET,
+    LENDING_TAKES,
+    LENDING,
     RELAY_TAKES,
     RELAY,
     RELAY_EMBEDDED,
@@ -354,6 +365,7 @@ def ablation(rule: Rule) -> Run:
         "journal": _JOURNAL_BOUNDS.get(rule.name, _journal("")),
         "offers": _offers("", RETENTION=1),
         "group": _GROUP_BOUNDS.get(rule.name, _GROUP_SMALL),
+        "lending": _lending("", FAULTS=int(rule.name == "lent_settled")),
         "window": _WINDOW_BOUNDS.get(rule.name, _window("", FAULTS=1)),
     }[rule.file]
     return Run(rule.file, rule.text, whole.bounds, without=rule.name)

@@ -1,7 +1,7 @@
-"""The rules of topics and of groups.
+"""The rules of topics, of groups, and of leases of a group.
 
-Owns their names and words, and the code that carries each; where a rule stands in topic.pml or group.pml, the
-comment `RULE name` there says. What must not break: every `NO_...` of both is a rule here.
+Owns their names and words, and the code that carries each; where a rule stands in topic.pml, group.pml or
+lending.pml, the comment `RULE name` there says. What must not break: every `NO_...` of these is a rule here.
 """
 
 _END = "cassq.topics.log_end.LogEnd"
@@ -9,6 +9,8 @@ _READER = "cassq.topics.log_reader.LogReader"
 _RETENTION = "cassq.topics.retention.Retention"
 _STORAGE = "cassq.storage.topic_port.TopicStorage"
 _HELD = "cassq.topics.held_partition.HeldPartition"
+_LENT = "cassq.topics.lent_partition.LentPartition"
+_LEASES = "cassq.topics.group_leases.GroupLeases"
 
 #: Name, words and functions of each.
 TOPIC_RULES = (
@@ -36,7 +38,7 @@ TOPIC_RULES = (
     (
         "writers_seen",
         "rows of writers count only together with the head that the link is conditional on",
-        f"{_END}._number {_END}._forget",
+        f"{_END}._number {_END}.forget",
     ),
     (
         "writers_carried",
@@ -81,4 +83,31 @@ GROUP_RULES = (
         f"{_HELD}.commit",
     ),
     ("reset_epoch", "an operator's reset raises the epoch", "cassq.topics.group.Group.reset"),
+)
+
+#: Likewise of what clients of a service have of a group.
+LENDING_RULES = (
+    ("lend_one", "of a partition one client has messages at a time", f"{_LENT}.lend"),
+    (
+        "lend_known",
+        "the next lease begins once the one before is known to be committed",
+        f"{_LENT}.note_committed {_LENT}.see",
+    ),
+    (
+        "given_up",
+        "a client is given up by letting its partition go, so that another epoch begins",
+        "cassq.topics.lending.Lending.look",
+    ),
+    ("lent_epoch", "what a token changes is conditional on its own epoch", f"{_LEASES}.commit"),
+    (
+        "lent_next",
+        "a token changes nothing once the offset that it was given at is passed",
+        f"{_LEASES}.commit",
+    ),
+    ("lent_back", "a release raises the epoch", f"{_LEASES}.release"),
+    (
+        "lent_settled",
+        "what became of a token's change whose reply is lost the row tells",
+        f"{_LEASES}._change",
+    ),
 )
