@@ -191,7 +191,7 @@ class LessorWatch:
         until = self._world.now + dice.choice((0.1, 0.5, 2.5))
         while not future.done() and self._world.now < until:
             self._world.sleep(LOOK_S)
-        if dice.random() < 0.15:
+        if dice.random() < 0.15 and not self._ledger.is_healed():
             future.give_back()
             return None
         while not future.done():
@@ -215,7 +215,9 @@ class LessorWatch:
                 answers.append(error)
 
         self._world.spawn(service.process, f"{name} calls", carry_out)
-        until = self._world.now + self._world.dice.choice((0.3, 1.0, 3.0))
+        # What nobody waited for is lent for its whole time: after the last fault all is to come to its end.
+        patience = 6.0 if self._ledger.is_healed() else self._world.dice.choice((0.3, 1.0, 3.0))
+        until = self._world.now + patience
         while not answers and self._world.now < until:
             self._world.sleep(LOOK_S)
         if answers and isinstance(answers[0], InvalidOptionError):
