@@ -28,6 +28,9 @@ PAGE = 100
 #: With a rate, letters are pushed in so many parts a second at most.
 PARTS_PER_S = 10
 
+#: So often at least it is told how far a redrive is that rests.
+TOLD_S = 1.0
+
 
 @dataclass(frozen=True, slots=True)
 class Redriven:
