@@ -28,7 +28,7 @@ from cassq.errors import (
 )
 from cassq.http import lease_forms as forms
 from cassq.http.lending import AnyFuture, LendingQueue, OtherQueueError, Waiting
-from cassq.http.lending import parse as parse
+from cassq.http.lending import parse as parse  # noqa: PLC0414 - others have it from here
 from cassq.http.messages import HEADER, NDJSON
 from cassq.http.problems import PartlyDoneError
 from cassq.http.routes import Call, answer, body_to_text
