@@ -105,5 +105,4 @@ def _lives(pid: int) -> bool:
         os.kill(pid, 0)
     except (ProcessLookupError, PermissionError):  # of another user: its id was given anew
         return False
-        return False
     return True
