@@ -7,11 +7,11 @@ alone, and no error or log has more of it than its first characters.
 import asyncio
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext, suppress
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.responses import Response
@@ -19,9 +19,16 @@ from starlette.responses import Response
 import cassq
 from cassq.aio.landing import landed
 from cassq.aio.twins import call_in_thread
-from cassq.errors import CassqError, DeliveryExpiredError, InvalidOptionError, OutcomeUnknownError
+from cassq.errors import (
+    CassqError,
+    DeliveryExpiredError,
+    InvalidOptionError,
+    OutcomeUnknownError,
+    QueueNotFoundError,
+)
 from cassq.http import lease_forms as forms
-from cassq.http.lending import AnyFuture, LendingQueue, Waiting
+from cassq.http.lending import AnyFuture, LendingQueue, OtherQueueError, Waiting
+from cassq.http.lending import parse as parse  # noqa: PLC0414 - others have it from here
 from cassq.http.messages import HEADER, NDJSON
 from cassq.http.problems import PartlyDoneError
 from cassq.http.routes import Call, answer, body_to_text
@@ -40,6 +47,8 @@ _SHOWN = 12
 #: Headers of a message that can be headers of an answer, and come back as they are when they are pushed.
 _NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
 _VALUE = re.compile(r"(?:[^\x00-\x20\x7f](?:[^\x00-\x08\x0a-\x1f\x7f]*[^\x00-\x20\x7f])?)?")
+
+_T = TypeVar("_T")
 
 _Return = forms.Return | forms.Rejection
 
@@ -158,8 +167,7 @@ def _one(leased: Leased) -> Response:
 
 async def commit(call: Call) -> Response:
     """End all messages of leases, and tell what each came to."""
-    async with call.service.queues.get(call.name("queue")) as queue:
-        told = await commit_all(call, queue, call.body.leases)
+    told = await _at_queue(call, lambda queue: commit_all(call, queue, call.body.leases))
     check_any([each.value for each in told])
     return answer(forms.Outcomes(told))
 
@@ -179,8 +187,7 @@ async def commit_all(call: Call, queue: LendingQueue, texts: Sequence[str]) -> l
 
 async def extend(call: Call) -> Response:
     """Begin leases anew, and tell how long each runs now."""
-    async with call.service.queues.get(call.name("queue")) as queue:
-        told = await extend_all(queue, call.body.leases)
+    told = await _at_queue(call, lambda queue: extend_all(queue, call.body.leases))
     check_any([each.outcome.value for each in told])
     return answer(forms.Extensions(told))
 
@@ -195,37 +202,44 @@ async def extend_all(queue: LendingQueue, texts: Sequence[str]) -> list[forms.Ex
 
 async def settle(call: Call) -> Response:
     """End a lease: some messages go back, some are given up, all others are committed."""
+    return answer(forms.Outcome(await _at_queue(call, lambda queue: _settle(call, queue))))
+
+
+async def _settle(call: Call, queue: LendingQueue) -> cassq.Settled:
     given = call.body
-    async with call.service.queues.get(call.name("queue")) as queue:
-        lease = parse(queue, given.lease)
-        _note_settled(call, queue, (lease,))
-        returns = _by_number(lease, [*given.rollback, *given.reject])
-        told = await call_in_thread(
-            queue.sync.leases.settle,
-            lease,
-            {seq: _to_rollback(how) for seq, how in returns.items() if isinstance(how, forms.Return)},
-            {seq: how.reason for seq, how in returns.items() if isinstance(how, forms.Rejection)},
-        )
-    return answer(forms.Outcome(told))
+    lease = parse(queue, given.lease)
+    _note_settled(call, queue, (lease,))
+    returns = _by_number(lease, [*given.rollback, *given.reject])
+    told: cassq.Settled = await call_in_thread(
+        queue.sync.leases.settle,
+        lease,
+        {seq: _to_rollback(how) for seq, how in returns.items() if isinstance(how, forms.Return)},
+        {seq: how.reason for seq, how in returns.items() if isinstance(how, forms.Rejection)},
+    )
+    return told
+
+
+async def _at_queue(call: Call, act: Callable[[LendingQueue], Awaitable[_T]]) -> _T:
+    """Return what this comes to at the queue; at the present one, where the one that is open was deleted."""
+    queues, name = call.service.queues, call.name("queue")
+    with suppress(QueueNotFoundError):
+        async with queues.get(name) as queue:
+            try:
+                return await act(queue)
+            except OtherQueueError:
+                # Another process may have made it anew: this one may have the earlier one open.
+                present = await call.service.store.find_queue(name)
+                if present.sync.leases.incarnation == queue.sync.leases.incarnation:
+                    raise
+                raise QueueNotFoundError(f"queue {name!r} was made anew") from None
+    async with queues.get(name) as queue:
+        return await act(queue)
 
 
 def _note_settled(call: Call, queue: LendingQueue, leases: Iterable[cassq.Lease]) -> None:
     if metrics := call.service.metrics:
         for each in leases:
             metrics.note_settled(is_home=queue.sync.leases.left_s(each) > 0)
-
-
-def parse(queue: LendingQueue, text: str) -> cassq.Lease:
-    """Read a token.
-
-    Raises: InvalidOptionError: it is none, or another queue's: no row is looked at.
-    """
-    lease = cassq.Lease.parse(text)
-    if lease.incarnation != queue.sync.leases.incarnation:
-        raise InvalidOptionError(
-            f"{lease} is of another queue, or of an earlier one of this name: send it where it was leased"
-        )
-    return lease
 
 
 def check_any(outcomes: list[str]) -> None:

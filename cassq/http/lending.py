@@ -17,7 +17,7 @@ import cassq
 from cassq import aio
 from cassq.aio.landing import landed
 from cassq.aio.twins import call_in_thread
-from cassq.errors import CassqError, ClosedError, QueueNotFoundError
+from cassq.errors import CassqError, ClosedError, InvalidOptionError, QueueNotFoundError
 from cassq.popping.lessor import LeaseFuture, Lessor
 from cassq.popping.timing import LOOK_TIMEOUT_S
 from cassq.topics.group_line import GroupFuture
@@ -84,6 +84,23 @@ class LendingQueue(aio.Queue):
             self._lessor = None
             with suppress(CassqError):
                 await call_in_thread(lessor.close)
+
+
+class OtherQueueError(InvalidOptionError):
+    """Raised where a token is of another queue than the one that is open."""
+
+
+def parse(queue: LendingQueue, text: str) -> cassq.Lease:
+    """Read a token.
+
+    Raises: InvalidOptionError: it is none, or another queue's: no row is looked at.
+    """
+    lease = cassq.Lease.parse(text)
+    if lease.incarnation != queue.sync.leases.incarnation:
+        raise OtherQueueError(
+            f"{lease} is of another queue, or of an earlier one of this name: send it where it was leased"
+        )
+    return lease
 
 
 class Waits:

@@ -9,6 +9,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from cassq.http.forms import LIMIT_MAX, Count, Seconds
+from cassq.observing.redriving import RATE_MIN
 
 
 class LettersQuery(Struct, forbid_unknown_fields=True):
@@ -84,7 +85,7 @@ class Redrive(Struct, forbid_unknown_fields=True):
     all: bool = False
     target: str | None = None
     limit: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
-    rate_max: Annotated[float, Meta(gt=0, le=1_000_000)] | None = None
+    rate_max: Annotated[float, Meta(ge=RATE_MIN, le=1_000_000)] | None = None
     dry_run: bool = False
 
 

@@ -7,9 +7,12 @@ were pushed again only once they were, and it does not go on for a client that l
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 import cassq
 from cassq.aio.landing import landed
@@ -21,6 +24,7 @@ from cassq.http.forms import Done
 from cassq.http.messages import NDJSON
 from cassq.http.problems import PartlyDoneError, cut_off, to_problem
 from cassq.http.routes import Call, answer, body_to_text
+from cassq.http.service import Service
 from cassq.observing.letter_choice import LetterChoice
 from cassq.runtime.background_thread import BackgroundThread
 from cassq.topics.pages import PAGE_BYTES
@@ -82,9 +86,36 @@ async def redrive(call: Call) -> Response:
     target = given.target and full_name(call.admitted.application.prefix, given.target, "queue name")
     async with call.service.queues.get(name), call.service.queues.get(target or name):
         pass  # each is there, or that is the answer
-    if call.service.redrives >= REDRIVES_MAX:
+    running = call.service.redrives
+    if len(running) >= REDRIVES_MAX:
         raise OverloadedError(f"{REDRIVES_MAX} redrives run in this process: try again")
-    return StreamingResponse(_lines(call, (name, target or name), where), media_type=NDJSON)
+    # Counted from here until its thread is through, whatever becomes of the answer.
+    redriving = _Redriving(where, given)
+    task = asyncio.create_task(_run(call.service, (name, target or name), redriving))
+    running.add(task)
+    task.add_done_callback(partial(_note_ended, running))
+    return _Telling(redriving, _told(call, redriving, task))
+
+
+def _note_ended(running: "set[asyncio.Task[Any]]", task: "asyncio.Task[Any]") -> None:
+    running.discard(task)
+    if not task.cancelled():
+        task.exception()  # the answer has it, if somebody takes it
+
+
+class _Telling(StreamingResponse):
+    """The answer to a redrive, which ends with it, even where nobody took its first line."""
+
+    def __init__(self, redriving: "_Redriving", lines: AsyncIterator[bytes]) -> None:
+        super().__init__(lines, media_type=NDJSON)
+        self._redriving = redriving
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._redriving.end()
 
 
 def _to_choice(given: forms.Redrive) -> Callable[[cassq.DeadMessage], bool]:
@@ -113,31 +144,35 @@ class _Redriving:
         count: how many letters were pushed again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, where: Callable[[cassq.DeadMessage], bool], given: forms.Redrive) -> None:
         self.count = 0
+        self._where = where
+        self._given = given
         self._is_over = False
 
     def end(self) -> None:
         """Have it end after the part that is under way."""
         self._is_over = True
 
-    def _note(self, count: int) -> None:
-        self.count = count
+    def _check(self) -> None:
         if self._is_over:
             raise _EndedError
 
-    def run(
-        self,
-        queue: cassq.Queue,
-        target: cassq.Queue,
-        where: Callable[[cassq.DeadMessage], bool],
-        given: forms.Redrive,
-    ) -> cassq.Redriven:
+    def _note(self, count: int) -> None:
+        self.count = count
+        self._check()
+
+    def _is_meant(self, letter: cassq.DeadMessage) -> bool:
+        self._check()  # where few are meant, nothing is noted for long
+        return self._where(letter)
+
+    def run(self, queue: cassq.Queue, target: cassq.Queue) -> cassq.Redriven:
         """Push letters again."""
+        given = self._given
         limit = given.limit or (len(given.ids) if given.ids else None)
         return queue.dead.redrive(
             None if target is queue else target,
-            where=where,
+            where=self._is_meant,
             limit=limit,
             rate=given.rate_max,
             dry_run=given.dry_run,
@@ -145,36 +180,18 @@ class _Redriving:
         )
 
 
-async def _lines(
-    call: Call, names: tuple[str, str], where: Callable[[cassq.DeadMessage], bool]
-) -> AsyncIterator[bytes]:
-    """Yield how far it is, each second, and at last what it came to, or a problem."""
-    redriving, service = _Redriving(), call.service
+async def _run(service: Service, names: tuple[str, str], redriving: _Redriving) -> cassq.Redriven:
+    """Redrive; the queues stay open until the thread is through with the part that is under way."""
     thread = BackgroundThread("cassq-redrive")
-    service.redrives += 1
     try:
         async with service.queues.get(names[0]) as queue, service.queues.get(names[1]) as target:
-            running = landed(thread.submit(redriving.run, queue.sync, target.sync, where, call.body))
-            try:
-                async for line in _told(call, redriving, running):
-                    yield line
-            finally:
-                redriving.end()
-                # The queues stay open until the thread is through with the part that is under way.
-                await asyncio.shield(_through(running))
+            return await landed(thread.submit(redriving.run, queue.sync, target.sync))
     finally:
-        service.redrives -= 1
         thread.shutdown(wait=False)
 
 
-async def _through(running: "asyncio.Future[cassq.Redriven]") -> None:
-    await asyncio.wait((running,))
-    if not running.cancelled():
-        running.exception()
-
-
 async def _told(
-    call: Call, redriving: _Redriving, running: "asyncio.Future[cassq.Redriven]"
+    call: Call, redriving: _Redriving, running: "asyncio.Task[cassq.Redriven]"
 ) -> AsyncIterator[bytes]:
     try:
         while not running.done():
@@ -190,6 +207,8 @@ async def _told(
         told = to_problem(error)
         told.done = redriving.count
         yield _line(told)
+    finally:
+        redriving.end()
 
 
 def _line(told: object) -> bytes:

@@ -192,7 +192,7 @@ class Service:
         answers: what is held of large answers that clients have not taken.
         parts: who sends a part of many messages holds it.
         keyless: who reads without a key holds it.
-        redrives: how many run.
+        redrives: those that run.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class Service:
         self.waits = Waits()
         self.parts = asyncio.Semaphore(PARTS_MAX)
         self.keyless = asyncio.Semaphore(KEYLESS_MAX)
-        self.redrives = 0
+        self.redrives: set[asyncio.Task[Any]] = set()
         # Its own: where slow writes hold all others, it is still known who may come in.
         self._looker = BackgroundThread("cassq-gate")
         self._looking: asyncio.Task[None] | None = None

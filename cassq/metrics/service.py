@@ -93,7 +93,8 @@ class _Noted(MultiProcessCollector):
     def collect(self) -> Iterator[Metric]:
         """See `MultiProcessCollector.collect`."""
         for path in self._folder.glob("gauge_live*.db"):
-            if not _lives(int(path.stem.rpartition("_")[2])):
+            pid = path.stem.rpartition("_")[2]
+            if pid.isdecimal() and not _lives(int(pid)):
                 path.unlink(missing_ok=True)
         found: Iterator[Metric] = super().collect()  # type: ignore[no-untyped-call]
         return found
@@ -102,6 +103,6 @@ class _Noted(MultiProcessCollector):
 def _lives(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, PermissionError):  # of another user: its id was given anew
         return False
     return True

@@ -16,7 +16,7 @@ from cassq.model.arguments import check_count
 from cassq.model.ids import MessageId, shorten, to_message_id
 from cassq.model.label import Label
 from cassq.model.message import Message, size_of, to_datetime
-from cassq.observing.redriving import PAGE, Moved, PushAgain, Redriven, pace, parts
+from cassq.observing.redriving import PAGE, TOLD_S, Moved, PushAgain, Redriven, pace, parts
 from cassq.runtime.clock import Clock, rest
 from cassq.storage.forms import DeadLetter
 from cassq.storage.port import LetterStorage
@@ -136,7 +136,7 @@ class DeadLetters:
 
         Args:
             message_ids: which, one id or several; None puts all back.
-            progress: called with the count so far.
+            progress: called with the count so far, also while it rests; what it raises ends the call.
 
         Raises:
             DeadLetterNotFoundError: some of those that were named do not exist; the others are put back.
@@ -169,7 +169,7 @@ class DeadLetters:
             limit: at most so many, the oldest first.
             rate: at most so many a second, so that workers are not flooded; None for as many as can be.
             dry_run: push nothing, only tell what would be.
-            progress: called with the count so far.
+            progress: called with the count so far, also while it rests; what it raises ends the call.
 
         Raises: InvalidOptionError, and as `put_back`.
         """
@@ -186,7 +186,7 @@ class DeadLetters:
             if dry_run:
                 moved.note(len(part))
             else:
-                self._rest_until(next_at)
+                self._rest_until(next_at, moved)
                 next_at = self._clock.now() + len(part) * pause_s
                 self._move(part, moved)
             reasons.update(letter.reason for letter in part)
@@ -228,9 +228,10 @@ class DeadLetters:
         """Remove letters as one: a stretch costs readers less than its letters one by one."""
         self._storage.change_dead(self._queue, removed=[letter.message_id for letter in part])
 
-    def _rest_until(self, at: float) -> None:
+    def _rest_until(self, at: float, moved: Moved) -> None:
         while (left_s := at - self._clock.now()) > 0:
-            rest(self._clock, left_s)
+            rest(self._clock, min(left_s, TOLD_S))
+            moved.note(0)  # whoever hears of it may have it end
 
     def _find(self, named: Iterable[MessageId], missing: list[MessageId]) -> Iterator[DeadMessage]:
         """Yield those of the named letters that exist, and note the others."""

@@ -28,6 +28,12 @@ PAGE = 100
 #: With a rate, letters are pushed in so many parts a second at most.
 PARTS_PER_S = 10
 
+#: The least rate: slower than a letter in 100 s, nobody would wait for the next one.
+RATE_MIN = 0.01
+
+#: So often at least it is told how far a redrive is that rests.
+TOLD_S = 1.0
+
 
 @dataclass(frozen=True, slots=True)
 class Redriven:
@@ -80,8 +86,10 @@ def pace(rate: object) -> tuple[int, float]:
     """Return how many letters are pushed at once, and how long each of them takes at least."""
     if rate is None:
         return PAGE, 0.0
-    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate < math.inf:
-        raise InvalidOptionError(f"{rate=} is not a number of messages a second: give one above 0, or None")
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not RATE_MIN <= rate < math.inf:
+        raise InvalidOptionError(
+            f"{rate=} is not a number of messages a second: give one of {RATE_MIN} or more, or None"
+        )
     return max(1, min(PAGE, round(rate / PARTS_PER_S))), 1 / rate
 
 

@@ -9,6 +9,9 @@ from support.serving import Serving, keys_of
 
 import cassq
 from cassq.gate.keys import Key
+from cassq.http import letter_forms
+from cassq.http import letters as letters_module
+from cassq.http.letters import REDRIVES_MAX
 
 #: Of these each test has one: a service hears of a new one after a second or two.
 APPLICATIONS = [f"app{number}" for number in range(40)]
@@ -291,3 +294,28 @@ class TestTail:
 
     def test_of_no_queue_is_404(self, client):
         assert client.get("/v1/queues/none/tail").status_code == 404
+
+
+class TestRedrivesAtOnce:
+    """How many run at once, and how they end."""
+
+    def test_as_many_as_are_allowed_run_and_their_clients_leave(self, client, bury):
+        bury(*map(str, range(2 * REDRIVES_MAX)))
+        given, held = {"all": True, "rate_max": 0.02}, []
+        url = f"{QUEUE}/dead/redrive"
+        for _ in range(REDRIVES_MAX):
+            request = client.build_request("POST", url, json=given)
+            held.append(client.send(request, stream=True))
+        assert [each.status_code for each in held] == [200] * REDRIVES_MAX
+        assert client.post(url, json=given).status_code == 503
+        for each in held:
+            each.close()
+        # Though each would rest for 50 s.
+        until(lambda: client.post(url, json={"all": True, "dry_run": True}).status_code == 200)
+
+    def test_one_whose_client_left_looks_at_no_further_letter(self):
+        given = letter_forms.Redrive(all=True)
+        redriving = letters_module._Redriving(lambda _: False, given)
+        redriving.end()
+        with pytest.raises(letters_module._EndedError):
+            redriving._is_meant(None)

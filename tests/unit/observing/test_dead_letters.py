@@ -182,7 +182,7 @@ class TestARedrive:
         assert done == 203
         assert scene.pushed_at[-1][1] <= 203 / rate + 0.1 * len(scene.pushed_at)
 
-    @pytest.mark.parametrize("rate", [0, -1, math.nan, math.inf, True, "fast"])
+    @pytest.mark.parametrize("rate", [0, -1, 5e-324, 0.009, math.nan, math.inf, True, "fast"])
     def test_refuses_what_is_no_rate(self, scene, rate):
         with pytest.raises(InvalidOptionError, match="rate="):
             scene.letters.redrive(rate=rate)
