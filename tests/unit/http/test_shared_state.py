@@ -185,7 +185,9 @@ class TestInUse:
         async def run():
             in_use = InUse(find)
             slow = asyncio.create_task(_hold(in_use))
-            await asyncio.sleep(0)
+            while not asked:
+                await asyncio.sleep(0)
+            in_use.forget("a")  # so that the next one opens it anew
             await _hold(in_use)  # opened faster, and idle since
             await in_use.close_idle()
             assert not shared.is_closed
