@@ -174,19 +174,18 @@ class TestInUse:
 
     def test_what_is_being_opened_is_not_closed_as_idle_meanwhile(self, monkeypatch):
         monkeypatch.setattr(services, "IDLE_S", 0.0)
-        shared, may_find, asked = Opened("a"), asyncio.Event(), []
+        shared, may_find, is_asked = Opened("a"), asyncio.Event(), asyncio.Event()
 
         async def find(name):
-            asked.append(name)
-            if len(asked) == 1:
+            if not is_asked.is_set():
+                is_asked.set()
                 await may_find.wait()
             return shared
 
         async def run():
             in_use = InUse(find)
             slow = asyncio.create_task(_hold(in_use))
-            while not asked:
-                await asyncio.sleep(0)
+            await is_asked.wait()
             in_use.forget("a")  # so that the next one opens it anew
             await _hold(in_use)  # opened faster, and idle since
             await in_use.close_idle()
