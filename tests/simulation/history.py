@@ -324,8 +324,8 @@ class _Stage:
         while (left := self._left(queue, store, end)) and self.world.now < end:
             self.world.sleep(LOOK_S)
             if self.dues.is_on and (rest_s := self._rest_while_far(store)):
-                # What is due last may be so some seconds later than what that was for.
-                end = max(end + rest_s, self.world.now + self._healed_s)
+                # All are awake before what that was for is due, and it has as long from then on as all else.
+                end = max(end + rest_s, self.world.now + 2 * self.plan.near_s + self._healed_s)
         if left:
             self.broken.append(f"stuck: {left} {self._healed_s:g} s after the last fault")
         self.is_over = True
