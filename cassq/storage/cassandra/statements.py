@@ -47,7 +47,6 @@ GLANCE_QUEUE = Statement(
     f"SELECT queue, {_RECORD}, to_timestamp(now()) FROM {{ks}}.queues WHERE queue = ? AND shard = ?",
 )
 READ_QUEUES = Statement(Call.READ, f"SELECT queue, {_RECORD} FROM {{ks}}.queues")
-LIST_QUEUES = Statement(Call.READ, "SELECT queue, state FROM {ks}.queues")
 INSERT_QUEUE = Statement(
     Call.TRANSACTION,
     f"INSERT INTO {{ks}}.queues ({_RECORD}, queue, shard) "

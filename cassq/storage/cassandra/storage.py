@@ -67,8 +67,8 @@ class CassandraStorage(CassandraTopics, CassandraDocuments):
 
     def list_queues(self) -> Sequence[str]:
         """See `Storage.list_queues`."""
-        found = self._session.execute(cql.LIST_QUEUES)
-        return sorted(name for name, state in found if state != QueueState.DELETED.value)
+        found = self._session.execute(cql.READ_QUEUES)  # all columns, so that read repair heals them all
+        return sorted(name for name, _, _, state, *_ in found if state != QueueState.DELETED.value)
 
     def glance_queue(self, name: str) -> QueueRecord | None:
         """See `Storage.glance_queue`."""

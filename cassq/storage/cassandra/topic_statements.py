@@ -24,7 +24,6 @@ GLANCE_TOPIC = Statement(
     Call.READ, f"SELECT topic, {_TOPIC}, to_timestamp(now()) FROM {{ks}}.topics WHERE topic = ?"
 )
 READ_TOPICS = Statement(Call.READ, f"SELECT topic, {_TOPIC} FROM {{ks}}.topics")
-LIST_TOPICS = Statement(Call.READ, "SELECT topic, state FROM {ks}.topics")
 INSERT_TOPIC = _transaction(
     f"INSERT INTO {{ks}}.topics ({_TOPIC}, topic) VALUES (?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS"
 )

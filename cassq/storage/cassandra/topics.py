@@ -68,8 +68,8 @@ class CassandraTopics(CassandraOffers):
 
     def list_topics(self) -> Sequence[str]:
         """See `TopicStorage.list_topics`."""
-        found = self._session.execute(cql.LIST_TOPICS)
-        return sorted(name for name, state in found if state not in GONE)
+        found = self._session.execute(cql.READ_TOPICS)  # all columns, so that read repair heals them all
+        return sorted(name for name, _, _, state, *_ in found if state not in GONE)
 
     def glance_topic(self, name: str) -> TopicRecord | None:
         """See `TopicStorage.glance_topic`."""
