@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
+from cassq.catalog.readable import readable
 from cassq.errors import DecodeError, OutcomeUnknownError
 from cassq.limits import NO_LIMIT
 from cassq.model.ids import MessageId, new_token
@@ -46,19 +47,8 @@ class QueueCatalog:
         return self._storage.list_queues()
 
     def all(self, note_damage: Callable[[str, DecodeError], None]) -> Iterator[QueueRecord]:
-        """Yield the records of all queues, deleted or not; of those that cannot be read tell it.
-
-        Where one is damaged, the living ones are read one by one: the deleted ones wait for its repair.
-        """
-        try:
-            yield from self._storage.read_queues()
-        except DecodeError:
-            for name in self.names():
-                try:
-                    if record := self.find(name):
-                        yield record
-                except DecodeError as error:
-                    note_damage(name, error)
+        """Return the records of all queues, deleted or not; see `readable`."""
+        return readable(self._storage.read_queues, self.names, self.find, note_damage)
 
     def ensure(self, name: str, settings: QueueOptions) -> QueueRecord:
         """Return the record of a queue, and create the queue if there is none.

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from cassq.catalog.readable import readable
 from cassq.errors import CassqError, DecodeError, OutcomeUnknownError, TopicNotFoundError
 from cassq.model.ids import new_token
 from cassq.model.options import TopicOptions
@@ -42,8 +43,8 @@ class TopicCatalog:
 
         Raises: TopicNotFoundError: there is none.
         """
-        record = self._storage.glance_topic(name)
-        if record is None or record.is_deleted:
+        record = self._look_for(name)
+        if record is None:
             names = ", ".join(self.names()[:5])
             raise TopicNotFoundError(
                 f"there is no topic {name!r} in {self._where}"
@@ -51,25 +52,17 @@ class TopicCatalog:
             )
         return record
 
+    def _look_for(self, name: str) -> TopicRecord | None:
+        record = self._storage.glance_topic(name)
+        return None if record is None or record.is_deleted else record
+
     def names(self) -> Sequence[str]:
         """Return the names of all topics that are not deleted, in order; a damaged record hides no other."""
         return self._storage.list_topics()
 
     def all(self, note_damage: Callable[[str, DecodeError], None]) -> Iterator[TopicRecord]:
-        """Yield the records of all topics, deleted or not; of those that cannot be read tell it.
-
-        Where one is damaged, the living ones are read one by one: the deleted ones wait for its repair.
-        """
-        try:
-            yield from self._storage.read_topics()
-        except DecodeError:
-            for name in self.names():
-                try:
-                    yield self.find(name)
-                except TopicNotFoundError:  # deleted meanwhile
-                    continue
-                except DecodeError as error:
-                    note_damage(name, error)
+        """Return the records of all topics, deleted or not; see `readable`."""
+        return readable(self._storage.read_topics, self.names, self._look_for, note_damage)
 
     def ensure(self, name: str, options: TopicOptions) -> TopicRecord:
         """Return the record of a topic, and create the topic if there is none.
