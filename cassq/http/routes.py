@@ -159,15 +159,16 @@ class Door:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        sending = Sending(self.service_of(Request(scope)).answers)
+        intake = _Intake(receive)
+        request = Request(scope, intake)
+        sending = Sending(self.service_of(request).answers)
         try:
-            await self._serve(scope, receive, send, sending)
+            await self._serve(request, intake, send, sending)
         finally:
             sending.end()
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send, sending: Sending) -> None:
-        intake = _Intake(receive)
-        request = Request(scope, intake)
+    async def _serve(self, request: Request, intake: _Intake, send: Send, sending: Sending) -> None:
+        scope = request.scope
         begun = time.perf_counter()
         route = self.routes.get(scope["method"]) or self._headless(scope["method"])
         calls: list[Call] = []
